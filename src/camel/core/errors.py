@@ -1,0 +1,102 @@
+"""Every error CAMEL raises on purpose, in one tree.
+
+    CamelError
+    ├── InputError              what the caller gave is wrong; raised before any call is paid
+    │   └── MissingExtra        a part needs packages that are not installed; names the extra
+    └── ModelError              a model call ended without a usable reply
+        ├── Unreachable         no connection, or it broke before the reply was whole
+        ├── DeadlineExceeded    the call's total deadline passed, retries included
+        ├── RateLimited         429 until patience ran out; `retry_after` says how long it asked for
+        ├── QuotaExhausted      the account has no credit; waiting does not help
+        ├── NotAuthorised       401 or 403
+        ├── RequestRejected     any other 4xx, or a redirect: this request will never work
+        │   └── ContextOverflow the prompt and the reserved completion exceed the model's window
+        ├── ServerFailed        5xx, or an error body in a 200
+        ├── ReplyTooLarge       the body, or what it unpacks to, exceeds the cap
+        └── MalformedReply      a 2xx whose body is not a chat completion
+
+The one decision to know: whether a failed call is worth another try is a property of its type
+(`retryable`), so the client's single retry loop needs no table of its own.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CamelError(Exception):
+    """Base of every error raised on purpose; its text is one line and says what to do next."""
+
+
+class InputError(CamelError, ValueError):
+    """A role, a task, a setting or a file given by the caller cannot be used."""
+
+
+class MissingExtra(InputError):
+    """A part of the library needs packages that the core install does not bring."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs the extra '{extra}': pip install 'camel-society[{extra}]'")
+        self.extra = extra
+
+
+class ModelError(CamelError):
+    """A call to a model ended without a usable reply."""
+
+    retryable: ClassVar[bool] = False
+    """Whether the same request may succeed if it is sent again."""
+
+    def __init__(self, message: str, *, status: int | None = None, attempts: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+        self.attempts = attempts
+
+
+class Unreachable(ModelError):
+    """The endpoint could not be reached, or the connection broke before the reply was whole."""
+
+    retryable = True
+
+
+class DeadlineExceeded(ModelError):
+    """The total deadline of the call passed. Not retryable: the deadline already covers every retry."""
+
+
+class RateLimited(ModelError):
+    """The endpoint answered 429."""
+
+    retryable = True
+    retry_after: float | None = None
+
+
+class QuotaExhausted(ModelError):
+    """The account behind the key has no credit left."""
+
+
+class NotAuthorised(ModelError):
+    """The key is missing, wrong, or not allowed to use this model."""
+
+
+class RequestRejected(ModelError):
+    """The endpoint will not serve this request, however often it is sent."""
+
+
+class ContextOverflow(RequestRejected):
+    """The prompt, with the completion reserved for it, does not fit the model's context window."""
+
+
+class ServerFailed(ModelError):
+    """The endpoint failed on its side."""
+
+    retryable = True
+    retry_after: float | None = None
+
+
+class ReplyTooLarge(ModelError):
+    """The reply's body exceeds the size cap, as sent or as decompressed."""
+
+
+class MalformedReply(ModelError):
+    """The endpoint said success and sent something that is not a chat completion."""
+
+    retryable = True

@@ -1,0 +1,87 @@
+"""The boundary to whatever speaks: one protocol with one async method.
+
+A hosted model, a scripted one in a test, a replayed journal and a person at a keyboard are all `Model`s,
+which is why the conversation loop knows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from camel.core.history import History
+from camel.core.message import FinishReason, Sampling, Usage
+
+Expects = Literal["instruction", "solution"]
+"""The shape of reply a seat is meant to give, for endpoints that can be held to one."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A piece of a reply, as it arrives."""
+
+    speaker: str
+    text: str
+
+
+class Retrying(msgspec.Struct, frozen=True):
+    """A call failed and will be sent again: whatever `Text` came for it so far is void."""
+
+    speaker: str
+    error: str
+    wait: float
+
+
+Event = Text | Retrying
+Watch = Callable[[Event], None]
+"""Called on the event loop while a reply is being made; must return quickly."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One call: what the model has heard, and how it is asked to answer."""
+
+    history: History
+    sampling: Sampling = Sampling()
+    session: str = ""
+    """Identifies the conversation, so that its calls can be kept on one warm replica."""
+    speaker: str = ""
+    expects: Expects | None = None
+    watch: Watch | None = None
+    """When given, the reply is streamed and each piece is reported here."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One candidate reply."""
+
+    content: str
+    finish: FinishReason = "stop"
+    logprobs: list[Any] | None = None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came back from a call: at least one choice, and what it cost."""
+
+    choices: tuple[Choice, ...]
+    usage: Usage = Usage(calls=1, unknown=1)
+    model: str = ""
+    latency: float = 0.0
+    attempts: int = 1
+    guided: str = ""
+
+    @property
+    def content(self) -> str:
+        """The text of the first choice."""
+        return self.choices[0].content
+
+
+class Model(Protocol):
+    """Anything that answers a request. Fails with a `ModelError` and nothing else.
+
+    A model that knows its context window says so in an attribute `context_tokens: int`; one that holds
+    connections open offers `async def aclose()`.
+    """
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer `request`, or raise a `ModelError`."""
+        ...
