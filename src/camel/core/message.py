@@ -6,10 +6,11 @@ All are frozen msgspec structs: cheap to make, comparable, and serialised the sa
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
+from camel.core.errors import InputError
 from camel.core.grammar import Move, parse
 
 FinishReason = Literal["stop", "length", "content_filter", "refusal", "other"]
@@ -61,6 +62,47 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     extra: dict[str, Any] = {}
     """Fields sent to the endpoint as they are, e.g. `{"reasoning_effort": "low"}`."""
 
+    def __post_init__(self) -> None:
+        _number("temperature", self.temperature, 0, 10)
+        _number("top_p", self.top_p, 0, 1)
+        _number("presence_penalty", self.presence_penalty, -2, 2)
+        _number("frequency_penalty", self.frequency_penalty, -2, 2)
+        _whole("max_tokens", self.max_tokens, 1, 10_000_000)
+        _whole("n", self.n, 1, 1_000, optional=False)
+        _whole("seed", self.seed, -(2**63), 2**63 - 1)
+        _whole("logprobs", self.logprobs, 0, 100)
+        stop: Any = self.stop
+        if not isinstance(stop, tuple | list) or not all(
+            isinstance(s, str) and s for s in cast("list[Any]", stop)
+        ):
+            raise InputError(f"stop must be a list of non-empty strings, not {_shown(self.stop)}")
+        msgspec.structs.force_setattr(self, "stop", tuple(self.stop))
+        try:
+            msgspec.json.encode(self.extra)
+            msgspec.json.encode(self.stop)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"stop or extra cannot be sent as JSON: {error}") from None
+
+
+def _number(name: str, value: Any, low: float, high: float) -> None:
+    if value is None:
+        return
+    # The comparison is false for NaN, which no endpoint accepts.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
+
+
+def _whole(name: str, value: Any, low: int, high: int, *, optional: bool = True) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} must be a whole number from {low} to {high}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """One thing said in a conversation, with what it took to say it."""
@@ -85,3 +127,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     def move(self) -> Move:
         """What this message does in the instruction grammar; parsed once."""
         return parse(self.content)
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates, which no endpoint or file takes."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

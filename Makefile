@@ -1,0 +1,82 @@
+# `make venv` once, `make check` before every commit: it is what CI runs.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+
+PYTHON ?= python3
+VENV ?= .venv
+# First on the PATH, so that each tool and its Python come from the virtualenv; without one, the active environment serves.
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+# The pinned wheel carries its own pyright; no word about newer ones.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+# The one list of what is checked, in order.
+STEPS := lint types imports test test-slow bench-short fresh
+
+# Marked groups that may have no tests yet. Any other group that collects nothing fails (pytest's exit 5).
+MAY_BE_EMPTY := slow real_model
+
+.PHONY: check venv $(STEPS) test-all pin format clean
+
+check:
+	@for step in $(STEPS); do
+		started=$$SECONDS
+		echo "== $$step"
+		$(MAKE) --no-print-directory $$step
+		echo "-- $$step: $$((SECONDS - started)) s"
+	done
+	echo "-- check: $$SECONDS s"
+
+# Wheels only and by hash; the package itself last, built by the pinned hatchling instead of a fetched one.
+venv:
+	@$(PYTHON) -c 'import sys; sys.exit("CAMEL needs Python 3.11 or later; say which with PYTHON=" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	pip="$(VENV)/bin/pip --disable-pip-version-check -qq install"
+	$$pip --require-hashes --only-binary=:all: -r .ci/requirements.txt
+	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/local.txt
+	$$pip --no-build-isolation --no-deps -e .
+
+lint:
+	ruff check .
+	ruff format --check .
+
+types:
+	pyright
+
+imports:
+	lint-imports --no-logo --no-cache
+
+test:
+	pytest -n 2 -m "not slow and not real_model"
+
+test-slow:
+	@group() {
+		echo "pytest -m '$$2'"
+		pytest -m "$$2" && return
+		status=$$?
+		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
+	}
+	group slow "slow and not real_model"
+	group real_model "real_model"
+
+test-all: test test-slow
+
+# PLACE FOR BENCHMARKS: one line each, `python -m benchmarks.<name> --short`, failing when a bound is broken.
+bench-short:
+	@echo "no benchmark yet"
+
+# PLACE FOR THE FRESH USER: a bare virtualenv, the built wheel, and the README's first commands.
+fresh:
+	@echo "no fresh-user run yet"
+
+pin:
+	tools/pin
+
+format:
+	ruff check --fix .
+	ruff format .
+
+clean:
+	rm -rf build dist .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,147 @@
+"""What the role-play loop costs beside a bare hand-written loop that sends the same bytes.
+
+    python -m benchmarks.orchestration            # 200 conversations of 20 messages, 7 rounds
+    python -m benchmarks.orchestration --short    # for CI
+
+Each variant runs in a process of its own against one simulated endpoint at zero latency, in alternating rounds;
+the figure is CPU time (user and system) per LLM call, the least of the rounds, because noise only adds. The
+endpoint's ledger witnesses that both variants sent the same requests. Then 1,000 conversations are held open at
+once against a slow endpoint, and the process's peak memory is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+from camel.models.simulator import SimulatorSettings, spawn
+from camel.models.simulator.settings import Constant
+
+MESSAGES = 20
+LIMITS = {"ratio": 1.25, "open_mb": 150}
+ROLES = {"assistant": "Python Programmer", "user": "Stock Trader"}
+TASK = "Develop a trading bot for the stock market that reads the news, number {}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--conversations", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--child", choices=("camel", "bare"))
+    parser.add_argument("--url", default="")
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(asyncio.run(_child(args.child, args.url, args.conversations))))
+        return 0
+    rounds = args.rounds or (3 if args.short else 7)
+    cpu, same = compare(args.conversations, rounds)
+    open_mb, conversations = hold_open(1_000)
+    ratio = min(cpu["camel"]) / min(cpu["bare"])
+    print(f"\nCPU per LLM call, {args.conversations} conversations of {MESSAGES} messages, {rounds} rounds\n")
+    print("| variant | least, ms | median, ms | x bare |\n|---|---|---|---|")
+    for name, label in (("bare", "bare aiohttp + orjson"), ("camel", "camel RolePlaying")):
+        least, median = min(cpu[name]), statistics.median(cpu[name])
+        print(f"| {label} | {least * 1e3:.3f} | {median * 1e3:.3f} | {least / min(cpu['bare']):.2f} |")
+    print(f"\nsame requests by the endpoint's ledger: {'yes' if same else 'NO'}")
+    print(f"peak memory with {conversations:,} conversations open: {open_mb:.0f} MB (limit {LIMITS['open_mb']})")
+    print(f"ratio {ratio:.2f} (goal {LIMITS['ratio']})")
+    return 0 if same and open_mb <= LIMITS["open_mb"] and ratio <= LIMITS["ratio"] else 1
+
+
+def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
+    """Run both variants in alternation; returns CPU seconds per call and whether the requests were the same."""
+    cpu: dict[str, list[float]] = {"bare": [], "camel": []}
+    digests: dict[str, set[str]] = {"bare": set(), "camel": set()}
+    with spawn(SimulatorSettings(length=None)) as endpoint:
+        for _ in range(rounds):
+            for variant in ("bare", "camel"):
+                endpoint.reset()
+                result = _spawn_child(variant, endpoint.base_url, conversations)
+                ledger = endpoint.ledger()
+                assert ledger["served"] == result["calls"] == conversations * MESSAGES, (ledger, result)
+                cpu[variant].append(result["cpu"] / result["calls"])
+                digests[variant].add(ledger["digest"])
+    return cpu, digests["bare"] == digests["camel"] and len(digests["bare"]) == 1
+
+
+def hold_open(conversations: int) -> tuple[float, int]:
+    """Peak memory in MB of a process with so many conversations open, and how many the endpoint saw at once."""
+    with spawn(SimulatorSettings(length=None, latency=Constant(1.5))) as endpoint:
+        result = _spawn_child("camel", endpoint.base_url, conversations)
+        return result["peak_mb"], endpoint.ledger()["max_in_flight"]
+
+
+def _spawn_child(variant: str, url: str, conversations: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.orchestration", "--child", variant, "--url", url]
+    command += ["--conversations", str(conversations)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+async def _child(variant: str, url: str, conversations: int) -> dict[str, float]:
+    """Run one variant; imports and connections to the first reply count too, as they would for a user."""
+    run = _camel if variant == "camel" else _bare
+    before = time.process_time()
+    calls = await run(url, conversations)
+    return {
+        "cpu": time.process_time() - before,
+        "calls": calls,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+async def _camel(url: str, conversations: int) -> int:
+    from camel import ChatModel, MaxMessages, RolePlaying, paper_rules
+
+    rules = [MaxMessages(MESSAGES) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
+    async with ChatModel("simulated", base_url=url, api_key="") as model:
+        role_plays = [
+            RolePlaying(**ROLES, task=TASK.format(i), model=model, specifier=None, rules=rules, id=f"c{i}")
+            for i in range(conversations)
+        ]
+        async with asyncio.TaskGroup() as group:
+            for role_play in role_plays:
+                group.create_task(role_play.finished())
+    assert all(r.transcript.stop and r.transcript.stop.reason == "max_messages" for r in role_plays)
+    return sum(len(role_play.transcript.messages) for role_play in role_plays)
+
+
+async def _bare(url: str, conversations: int) -> int:
+    """The least that does the job: lists of dicts, one post a turn, no limits, no checks, no retries."""
+    import aiohttp
+    import orjson
+
+    from camel.core import inception
+
+    paper = inception.paper()
+
+    async def converse(session: aiohttp.ClientSession, number: int) -> int:
+        values = {"ASSISTANT_ROLE": ROLES["assistant"], "USER_ROLE": ROLES["user"], "TASK": TASK.format(number)}
+        user = [
+            {"role": "system", "content": inception.fill(paper.user, values)},
+            {"role": "user", "content": paper.opening},
+        ]
+        assistant = [{"role": "system", "content": inception.fill(paper.assistant, values)}]
+        headers = {"Content-Type": "application/json", "X-Session-ID": f"c{number}"}
+        for turn in range(MESSAGES):
+            own, other = (user, assistant) if turn % 2 == 0 else (assistant, user)
+            body = orjson.dumps({"model": "simulated", "messages": own, "temperature": 0.2})
+            async with session.post(f"{url}/chat/completions", data=body, headers=headers) as response:
+                reply = orjson.loads(await response.read())
+            content = reply["choices"][0]["message"]["content"]
+            own.append({"role": "assistant", "content": content})
+            other.append({"role": "user", "content": content})
+        return MESSAGES
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        return sum(await asyncio.gather(*(converse(session, i) for i in range(conversations))))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

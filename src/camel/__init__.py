@@ -1,0 +1,129 @@
+"""CAMEL: societies of language-model agents.
+
+    from camel import ChatModel, RolePlaying
+
+    model = ChatModel("gpt-5-mini")
+    transcript = RolePlaying(
+        assistant="Python Programmer", user="Stock Trader", task="Develop a trading bot", model=model
+    ).run()
+
+The names below are the public API; each is imported when it is first used, so that `import camel` stays fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from camel._version import __version__
+
+if TYPE_CHECKING:
+    from camel.core.agent import Agent
+    from camel.core.conversation import Conversation
+    from camel.core.errors import CamelError, InputError, MissingExtra, ModelError
+    from camel.core.grammar import Move, parse
+    from camel.core.history import History
+    from camel.core.inception import Inception
+    from camel.core.message import Message, Sampling, Usage
+    from camel.core.model import Choice, Event, Model, Reply, Request, Retrying, Text
+    from camel.core.role_playing import RolePlaying
+    from camel.core.stopping import (
+        AssistantInstructs,
+        DoneToken,
+        MaxMessages,
+        MessageLoop,
+        NextCall,
+        NoInstruction,
+        Stop,
+        StopRule,
+        TokenLimit,
+        paper_rules,
+    )
+    from camel.core.task import Task, TaskSpecifier
+    from camel.core.transcript import Speaker, Transcript
+    from camel.models.chat import ChatModel
+    from camel.models.scripted import ScriptedModel
+
+_HOME = {
+    "camel.core.agent": ["Agent"],
+    "camel.core.conversation": ["Conversation"],
+    "camel.core.errors": ["CamelError", "InputError", "MissingExtra", "ModelError"],
+    "camel.core.grammar": ["Move", "parse"],
+    "camel.core.history": ["History"],
+    "camel.core.inception": ["Inception"],
+    "camel.core.message": ["Message", "Sampling", "Usage"],
+    "camel.core.model": ["Choice", "Event", "Model", "Reply", "Request", "Retrying", "Text"],
+    "camel.core.role_playing": ["RolePlaying"],
+    "camel.core.stopping": [
+        "AssistantInstructs",
+        "DoneToken",
+        "MaxMessages",
+        "MessageLoop",
+        "NextCall",
+        "NoInstruction",
+        "Stop",
+        "StopRule",
+        "TokenLimit",
+        "paper_rules",
+    ],
+    "camel.core.task": ["Task", "TaskSpecifier"],
+    "camel.core.transcript": ["Speaker", "Transcript"],
+    "camel.models.chat": ["ChatModel"],
+    "camel.models.scripted": ["ScriptedModel"],
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "Agent",
+    "AssistantInstructs",
+    "CamelError",
+    "ChatModel",
+    "Choice",
+    "Conversation",
+    "DoneToken",
+    "Event",
+    "History",
+    "Inception",
+    "InputError",
+    "MaxMessages",
+    "Message",
+    "MessageLoop",
+    "MissingExtra",
+    "Model",
+    "ModelError",
+    "Move",
+    "NextCall",
+    "NoInstruction",
+    "Reply",
+    "Request",
+    "Retrying",
+    "RolePlaying",
+    "Sampling",
+    "ScriptedModel",
+    "Speaker",
+    "Stop",
+    "StopRule",
+    "Task",
+    "TaskSpecifier",
+    "Text",
+    "TokenLimit",
+    "Transcript",
+    "Usage",
+    "__version__",
+    "paper_rules",
+    "parse",
+]
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _MODULE_OF[name]
+    except KeyError:
+        raise AttributeError(f"module 'camel' has no attribute {name!r}") from None
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,48 @@
+"""The `camel` command: one thin file a verb, each parsing into the library's own objects."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from camel._version import __version__
+from camel.cli.play import play
+from camel.cli.serve import serve
+
+app = typer.Typer(
+    name="camel",
+    help="Societies of language-model agents: let two of them play roles and solve a task.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(play)
+app.command()(serve)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"camel-society {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Societies of language-model agents: let two of them play roles and solve a task."""
+
+
+def main() -> None:
+    """Run the command line. Errors we know are one line on stderr: 2 for input, 1 for a model that failed."""
+    from camel.core.errors import CamelError, InputError
+
+    try:
+        app()
+    except CamelError as error:
+        typer.echo(f"camel: {error}", err=True)
+        sys.exit(2 if isinstance(error, InputError) else 1)

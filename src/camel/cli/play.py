@@ -1,0 +1,203 @@
+"""`camel play`: one conversation, streamed to the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from camel.core.role_playing import RolePlaying
+    from camel.core.transcript import Transcript
+    from camel.models.chat import ChatModel
+
+LOCAL_MAX_TOKENS = 160
+"""The tiny model rambles; short turns keep it watchable."""
+
+
+def play(
+    assistant: Annotated[str, typer.Option(help="Role of the AI assistant.")] = "Python Programmer",
+    user: Annotated[str, typer.Option(help="Role of the AI user, who instructs.")] = "Stock Trader",
+    task: Annotated[
+        str, typer.Option(help="What they are to do.")
+    ] = "Develop a trading bot for the stock market",
+    model: Annotated[
+        str,
+        typer.Option(
+            envvar="CAMEL_MODEL", help="Model name. Left out: what the server serves, or gpt-4.1-mini."
+        ),
+    ] = "",
+    base_url: Annotated[
+        str,
+        typer.Option(
+            envvar="OPENAI_BASE_URL",
+            help="Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.",
+        ),
+    ] = "",
+    local: Annotated[
+        bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
+    ] = False,
+    temperature: Annotated[str, typer.Option(help="A number, or 'default' for the model's own.")] = "0.2",
+    max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")] = None,
+    max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
+    context: Annotated[
+        int | None, typer.Option(help="The model's window in tokens, if it is not known.")
+    ] = None,
+    guided: Annotated[str, typer.Option(help="Hold replies to the format: llama.cpp, vllm or off.")] = "",
+    specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
+    word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
+    show_prompts: Annotated[
+        bool, typer.Option("--show-prompts", help="Print the inception prompts.")
+    ] = False,
+    save: Annotated[
+        list[Path] | None, typer.Option(help="Write the transcript here (.json or .md); repeatable.")
+    ] = None,
+) -> None:
+    """Let two agents play roles and work on a task, and watch them talk."""
+    from rich.console import Console
+
+    from camel.cli.screen import Screen
+    from camel.core.message import Sampling
+    from camel.core.role_playing import RolePlaying
+    from camel.core.stopping import MaxMessages, paper_rules
+    from camel.core.task import TaskSpecifier
+
+    files = [_checked_file(path) for path in save or []]
+    sampling = Sampling(
+        temperature=_temperature(temperature),
+        max_tokens=max_tokens or (LOCAL_MAX_TOKENS if local else None),
+        seed=seed,
+    )
+    if max_messages < 1 or word_limit < 1:
+        raise _input_error("--max-messages and --word-limit must be at least 1")
+    specifier = TaskSpecifier(
+        word_limit, Sampling(temperature=1.0, max_tokens=sampling.max_tokens, seed=seed)
+    )
+    rules = [MaxMessages(max_messages) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
+    screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
+    with ExitStack() as stack:
+        chat = _local_model(stack, screen, guided) if local else _model(model, base_url, context, guided)
+        role_playing = RolePlaying(
+            assistant=assistant,
+            user=user,
+            task=task,
+            model=chat,
+            sampling=sampling,
+            specifier=specifier if specify else None,
+            rules=rules,
+            watch=screen.watch,
+        )
+        code = _watch(role_playing, chat, screen, show_prompts)
+    for path in files:
+        _write(path, role_playing.transcript)
+        screen.note(f"  saved {path}")
+    if code:
+        raise typer.Exit(code)
+
+
+def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts: bool) -> int:
+    """Run the conversation on the screen; returns the exit code."""
+    from camel.core.errors import ModelError
+
+    async def talk() -> None:
+        async with chat:
+            conversation = await role_playing.prepared()
+            screen.end_message()
+            if show_prompts:
+                screen.prompts(role_playing.transcript)
+            async for _ in conversation:
+                screen.end_message()
+
+    started, code = time.monotonic(), 0
+    try:
+        asyncio.run(talk())
+    except KeyboardInterrupt:
+        role_playing.end("you stopped it; what was said so far is kept")
+        code = 130
+    except ModelError as error:
+        role_playing.end(f"{type(error).__name__}: {error}", "error")
+        code = 1
+    screen.end_message()
+    screen.summary(role_playing.transcript, time.monotonic() - started)
+    return code
+
+
+def _local_model(stack: ExitStack, screen: Any, guided: str) -> ChatModel:
+    from camel.models import local
+    from camel.models.chat import ChatModel
+
+    server = stack.enter_context(local.running(say=screen.note))
+    screen.note(
+        "SmolLM2-135M on this machine: a tiny model for trying things out. Held to the format, what it says is mostly "
+        "nonsense. For real work point --base-url or OPENAI_API_KEY at a capable model.\n",
+        "yellow",
+    )
+    return ChatModel(
+        server.model,
+        base_url=server.base_url,
+        api_key="",
+        context_tokens=server.context_tokens,
+        guided=_guide(guided or "llama.cpp"),
+    )
+
+
+def _model(name: str, base_url: str, context: int | None, guided: str) -> ChatModel:
+    from camel.models.chat import ChatModel, served_models
+
+    if not name:
+        name = "gpt-4.1-mini"
+        if base_url:
+            names = served_models(base_url)
+            if len(names) != 1:
+                raise _input_error(
+                    f"name one of the endpoint's models with --model: {', '.join(names[:20]) or 'it lists none'}"
+                )
+            name = names[0]
+    return ChatModel(
+        name, base_url=base_url or None, context_tokens=context, guided=_guide(guided), max_attempts=4
+    )
+
+
+def _guide(text: str) -> Any:
+    if text in ("", "off"):
+        return None
+    if text not in ("llama.cpp", "vllm"):
+        raise _input_error(f"--guided takes llama.cpp, vllm or off, not {text!r}")
+    return text
+
+
+def _temperature(text: str) -> float | None:
+    if text == "default":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise _input_error(f"--temperature takes a number or 'default', not {text!r}") from None
+
+
+def _checked_file(path: Path) -> Path:
+    """Refuse a file that cannot be written before anything is paid for."""
+    if path.suffix not in (".json", ".md"):
+        raise _input_error(f"--save takes a name that ends in .json or .md, not {path.name!r}")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise _input_error(f"--save cannot write {path}: its folder does not exist or it is a folder itself")
+    return path
+
+
+def _write(path: Path, transcript: Transcript) -> None:
+    """Write whole or not at all."""
+    data = transcript.to_json() if path.suffix == ".json" else transcript.to_markdown().encode()
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def _input_error(text: str) -> Exception:
+    from camel.core.errors import InputError
+
+    return InputError(text)

@@ -1,0 +1,56 @@
+"""Inception prompts: the texts that set two agents talking without a human (paper, section 3.2, Figure 2).
+
+The words are the paper's, in text files beside this one. The one decision to know: placeholders are filled in a
+single pass, so text that is put in is never itself searched for placeholders; braces in code and maths are safe, and
+a role called `<TASK>` stays a role called `<TASK>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from camel.core.errors import InputError
+
+_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)>")
+
+
+class Inception(msgspec.Struct, frozen=True):
+    """The prompts of a role play, as templates."""
+
+    assistant: str
+    """System prompt of the AI assistant."""
+    user: str
+    """System prompt of the AI user."""
+    specifier: str
+    """Asks for a more specific task."""
+    opening: str
+    """Opens the AI user's chat: endpoints want a first line from the other side, and nobody has spoken yet.
+    The paper leaves it out; it repeats the prompt's own call to begin."""
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Replace each `<NAME>` of `template` that `values` knows; others, such as `<CAMEL_TASK_DONE>`, stay."""
+    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+
+
+def load(folder: Path) -> Inception:
+    """Read the prompts of a folder with `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt`."""
+    return Inception(**{name: _read(folder / f"{name}.txt") for name in Inception.__struct_fields__})
+
+
+@cache
+def paper() -> Inception:
+    """The AI Society prompts of the paper's Figure 2."""
+    return load(Path(__file__).parent)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the prompt {path}: {error}") from None

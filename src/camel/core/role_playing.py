@@ -1,0 +1,187 @@
+"""Role playing: an AI user instructs an AI assistant until their task is done (paper, section 3).
+
+This file only sets the table: it checks what it was given, has the task specified, fills the inception prompts and
+hands two agents to the conversation loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from camel.core import inception as prompts
+from camel.core.agent import Agent
+from camel.core.conversation import Conversation
+from camel.core.errors import InputError
+from camel.core.history import estimate_tokens
+from camel.core.inception import Inception, fill
+from camel.core.message import Message, Sampling
+from camel.core.model import Model, Watch
+from camel.core.stopping import Stop, StopReason, StopRule, paper_rules
+from camel.core.task import (
+    MAX_ROLE_CHARS,
+    MAX_TASK_CHARS,
+    Task,
+    TaskSpecifier,
+    as_sentence_part,
+    checked_text,
+)
+from camel.core.transcript import Transcript
+
+ASSISTANT, USER = "assistant", "user"
+AGENT_SAMPLING = Sampling(temperature=0.2)
+"""The original's default for both agents."""
+
+T = TypeVar("T")
+
+
+class RolePlaying:
+    """Two agents, an assistant and a user, working on a task.
+
+    Iterate to follow the conversation message by message, or call `run()` for the finished transcript:
+
+        async for message in RolePlaying(assistant="Python Programmer", user="Stock Trader", task="…", model=model):
+            print(message.role, message.content)
+    """
+
+    def __init__(
+        self,
+        *,
+        assistant: str,
+        user: str,
+        task: str,
+        model: Model,
+        user_model: Model | None = None,
+        sampling: Sampling = AGENT_SAMPLING,
+        user_sampling: Sampling | None = None,
+        specifier: TaskSpecifier | None = TaskSpecifier(),  # noqa: B008 - frozen
+        rules: Sequence[StopRule] | None = None,
+        inception: Inception | None = None,
+        watch: Watch | None = None,
+        id: str = "",
+    ) -> None:
+        self._roles = {
+            "ASSISTANT_ROLE": checked_text("the assistant's role", assistant, MAX_ROLE_CHARS),
+            "USER_ROLE": checked_text("the user's role", user, MAX_ROLE_CHARS),
+        }
+        self._task = Task(checked_text("the task", task, MAX_TASK_CHARS))
+        self._models = {ASSISTANT: _checked_model(model), USER: _checked_model(user_model or model)}
+        self._sampling = {ASSISTANT: sampling, USER: user_sampling or sampling}
+        self._specifier = specifier
+        self._rules = paper_rules() if rules is None else tuple(rules)
+        self._inception = inception or prompts.paper()
+        self._watch = watch
+        self._conversation: Conversation | None = None
+        self.transcript = Transcript(id or uuid.uuid4().hex, self._task)
+        self._check_room()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Specify the task, then talk; iterating again goes on where the last iteration left off."""
+        async for message in await self.prepared():
+            yield message
+
+    async def prepared(self) -> Conversation:
+        """Specify the task if that has not been done yet, and return the conversation, ready to begin."""
+        if self._conversation is None:
+            if self._specifier:
+                self.transcript.task = await self._specifier.specify(
+                    self._task,
+                    self._inception.specifier,
+                    self._roles,
+                    self._models[ASSISTANT],
+                    self.transcript.id,
+                    self._watch,
+                )
+            agents = self._agents(self.transcript.task.text)
+            self._conversation = Conversation(agents, self.transcript, rules=self._rules, watch=self._watch)
+        return self._conversation
+
+    async def finished(self) -> Transcript:
+        """Talk to the end and return the transcript."""
+        async for _ in self:
+            pass
+        return self.transcript
+
+    def end(self, detail: str, reason: StopReason = "stopped") -> None:
+        """End it from outside, unless it has ended; what was said stays in the transcript."""
+        if self.transcript.stop is None:
+            self.transcript.stop = Stop(reason, detail)
+
+    def run(self) -> Transcript:
+        """Talk to the end from code that is not async; also works inside a notebook."""
+        return _run(self._finished_and_closed())
+
+    async def _finished_and_closed(self) -> Transcript:
+        try:
+            return await self.finished()
+        finally:
+            # The event loop ends with this call, so connections opened on it must end too.
+            for model in {id(model): model for model in self._models.values()}.values():
+                if (close := getattr(model, "aclose", None)) is not None:
+                    await close()
+
+    def _agents(self, task: str) -> list[Agent]:
+        """Build the user, who speaks first, and the assistant."""
+        values = {**self._roles, "TASK": as_sentence_part(task)}
+        return [
+            Agent(
+                name=USER,
+                role=self._roles["USER_ROLE"],
+                model=self._models[USER],
+                system=fill(self._inception.user, values),
+                opening=fill(self._inception.opening, values),
+                sampling=self._sampling[USER],
+                expects="instruction",
+            ),
+            Agent(
+                name=ASSISTANT,
+                role=self._roles["ASSISTANT_ROLE"],
+                model=self._models[ASSISTANT],
+                system=fill(self._inception.assistant, values),
+                sampling=self._sampling[ASSISTANT],
+                expects="solution",
+            ),
+        ]
+
+    def _check_room(self) -> None:
+        """Refuse prompts that cannot fit their model's window before anything is paid for."""
+        for agent in self._agents(self._task.original):
+            window = agent.context_tokens
+            needed = estimate_tokens(agent.system) + (agent.sampling.max_tokens or 1)
+            if window is not None and needed > window:
+                raise InputError(
+                    f"the {agent.name}'s prompt and reply need about {needed:,} tokens and the model's window is {window:,}: "
+                    "shorten the task or the roles, or lower max_tokens"
+                )
+
+
+def _checked_model(model: Model) -> Model:
+    if not callable(getattr(model, "reply", None)):
+        raise InputError(f"model must have an async method reply(request), not be {type(model).__name__}")
+    return model
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    # A loop is running already (a notebook): use one of our own on another thread.
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(asyncio.run(work))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=target, name="camel-run")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,223 @@
+"""Stop rules: when a conversation ends, and why.
+
+Each rule is a small frozen object asked before every call; the first to give a `Stop` ends the conversation, and
+its reason and words go into the transcript. Rules are pure functions of what was said, so a replayed conversation
+stops where the original did. The constants are the paper's (section 4.1, "Termination Conditions").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from camel.core.message import Message
+
+StopReason = Literal[
+    "done",
+    "user_no_instruction",
+    "assistant_instructs",
+    "token_limit",
+    "max_messages",
+    "message_loop",
+    "stopped",
+    "error",
+]
+
+
+class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a conversation ended."""
+
+    reason: StopReason
+    detail: str
+    """The same in words, with the figures that decided it."""
+    speaker: str = ""
+    """Whose message or limit decided it, if one did."""
+
+
+class NextCall(msgspec.Struct, frozen=True):
+    """The call that will be made unless a rule stops the conversation."""
+
+    speaker: str
+    prompt_tokens: int = 0
+    """The length of its prompt, counted or cautiously estimated."""
+    max_tokens: int | None = None
+    """The most it may write, when limited."""
+    context_tokens: int | None = None
+    """The model's window, when known."""
+
+
+class StopRule(Protocol):
+    """Decides whether a conversation ends here."""
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Return why to stop before `call` is made, or None to go on."""
+        ...
+
+
+class DoneToken(msgspec.Struct, frozen=True):
+    """The user declares the task done with `<CAMEL_TASK_DONE>`. Nobody else can."""
+
+    by: str = "user"
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when the last message is the user's and declares the task done."""
+        if messages and messages[-1].speaker == self.by and messages[-1].move.done:
+            return Stop("done", f"the {self.by} said that the task is done", self.by)
+        return None
+
+
+class NoInstruction(msgspec.Struct, frozen=True):
+    """The user gives no instruction for some rounds in a row; the paper allows 3."""
+
+    by: str = "user"
+    rounds: int = 3
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when the user's last `rounds` messages carry no instruction."""
+        if not messages or messages[-1].speaker != self.by:
+            return None
+        silent = 0
+        for message in reversed(messages):
+            if message.speaker == self.by:
+                if message.move.instruction is not None:
+                    return None
+                silent += 1
+                if silent == self.rounds:
+                    return Stop(
+                        "user_no_instruction",
+                        f"the {self.by} gave no instruction for {silent} rounds",
+                        self.by,
+                    )
+        return None
+
+
+class AssistantInstructs(msgspec.Struct, frozen=True):
+    """The assistant gives an instruction: the roles have flipped."""
+
+    by: str = "assistant"
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when the last message is the assistant's and instructs."""
+        if messages and messages[-1].speaker == self.by and messages[-1].move.instruction is not None:
+            return Stop(
+                "assistant_instructs", f"the {self.by} gave an instruction: the roles flipped", self.by
+            )
+        return None
+
+
+class TokenLimit(msgspec.Struct, frozen=True):
+    """The next prompt and the completion reserved for it would not fit the speaker's window."""
+
+    limit: int | None = None
+    """A window to keep to; by default the model's own, and where that is unknown the rule is silent."""
+    reserve: int = 512
+    """Tokens kept free for the reply when the sampling sets no `max_tokens`."""
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when the call about to be made has no room for its reply."""
+        windows = [w for w in (self.limit, call.context_tokens) if w is not None]
+        if not windows:
+            return None
+        window, reserve = min(windows), self.reserve if call.max_tokens is None else call.max_tokens
+        if call.prompt_tokens + reserve <= window:
+            return None
+        return Stop(
+            "token_limit",
+            f"the {call.speaker}'s next call needs about {call.prompt_tokens:,} prompt tokens and {reserve:,} "
+            f"for the reply, more than its limit of {window:,}",
+            call.speaker,
+        )
+
+
+class MaxMessages(msgspec.Struct, frozen=True):
+    """The conversation reached its length limit; the paper's is 40, as cost grows with the square of it."""
+
+    limit: int = 40
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when `limit` messages have been said."""
+        if len(messages) >= self.limit:
+            return Stop("max_messages", f"the conversation reached its limit of {self.limit} messages")
+        return None
+
+
+class MessageLoop(msgspec.Struct, frozen=True):
+    """The speakers go round in circles: thanking and taking leave of each other, or saying the same again.
+
+    Pleasantries count only in short messages that neither instruct nor solve. A message repeats when it is nearly
+    one of its speaker's own two before it, so that circles of one and of two messages are seen.
+    """
+
+    pleasantries: int = 4
+    """Messages in a row. The original meant 4 and never counted them."""
+    repeats: int = 2
+    """Repeats in a row by each of the speakers."""
+    stuck: int = 4
+    """Repeats in a row by one speaker, whatever the others say."""
+    similarity: float = 0.85
+    """Share of words in common (Jaccard) from which two messages are nearly the same."""
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when the last messages add nothing."""
+        if len(messages) >= self.pleasantries and all(
+            map(_is_pleasantry, messages[: -self.pleasantries - 1 : -1])
+        ):
+            return Stop("message_loop", f"the last {self.pleasantries} messages were only thanks or goodbyes")
+        if not messages or not (repeats := self._repeats(messages, messages[-1].speaker)):
+            return None
+        last = messages[-1].speaker
+        if repeats >= self.stuck:
+            return Stop("message_loop", f"the {last} said nearly the same {repeats + 1} times in a row", last)
+        recent = {message.speaker for message in messages[-2 * len({m.speaker for m in messages[-16:]}) :]}
+        if all(self._repeats(messages, speaker) >= self.repeats for speaker in recent):
+            return Stop("message_loop", f"every speaker repeated itself {self.repeats} times in a row")
+        return None
+
+    def _repeats(self, messages: Sequence[Message], speaker: str) -> int:
+        """How many of the speaker's latest messages, without a gap, repeat one of the two before."""
+        own: list[Message] = []
+        for message in reversed(messages):
+            if message.speaker == speaker:
+                own.append(message)
+                if len(own) > self.stuck + 2:
+                    break
+        for i in range(min(self.stuck, len(own) - 1)):
+            if not any(_nearly_same(own[i], earlier, self.similarity) for earlier in own[i + 1 : i + 3]):
+                return i
+        return min(self.stuck, len(own) - 1)
+
+
+def paper_rules() -> tuple[StopRule, ...]:
+    """The paper's termination conditions with its constants, and the loop rule its code meant to have."""
+    return DoneToken(), AssistantInstructs(), NoInstruction(), MessageLoop(), MaxMessages(), TokenLimit()
+
+
+_PLEASANT = re.compile(
+    r"\b(?:thank(?:s| you)?|you(?:'|’)?re welcome|welcome|good\s?bye|bye|farewell|take care|my pleasure|"
+    r"have a (?:great|good|nice|wonderful|lovely)|see you|good luck|best wishes|glad (?:i|to)|happy to (?:help|assist))\b",
+    re.IGNORECASE,
+)
+_PLEASANT_CHARS = 400
+
+
+def _is_pleasantry(message: Message) -> bool:
+    text = message.content
+    if len(text) > _PLEASANT_CHARS or not _PLEASANT.search(text):
+        return False
+    move = message.move
+    # A marker around nothing but thanks ("Solution: You're welcome! Next request.") is still only thanks.
+    return move.instruction is None and (move.solution is None or len(move.solution) < 120)
+
+
+def _nearly_same(a: Message, b: Message, similarity: float) -> bool:
+    if a.content == b.content:
+        return True
+    shorter, longer = sorted((len(a.content), len(b.content)))
+    # Most pairs differ in length by more than near-repeats can, and need no closer look.
+    if shorter < longer * similarity * similarity:
+        return False
+    words_a, words_b = set(a.content.lower().split()), set(b.content.lower().split())
+    return len(words_a & words_b) >= similarity * len(words_a | words_b)

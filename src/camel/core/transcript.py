@@ -1,0 +1,76 @@
+"""The record of a conversation: who spoke, what was said, why it ended and what it cost.
+
+Everything else (chat and instruction formats, training rows, statistics) is derived from it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from camel.core.message import Message, Sampling, Usage
+from camel.core.stopping import Stop
+from camel.core.task import Task
+
+SCHEMA = 1
+"""Version of the record; raised when a field changes its meaning."""
+
+
+class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A seat of the conversation as it was set up."""
+
+    name: str
+    role: str
+    system: str = ""
+    opening: str = ""
+    sampling: Sampling = Sampling()
+
+
+class Transcript(msgspec.Struct):
+    """One conversation, finished or not."""
+
+    id: str
+    task: Task
+    speakers: list[Speaker] = []
+    messages: list[Message] = []
+    stop: Stop | None = None
+    """None while the conversation goes on, or when whoever drove it simply walked away."""
+    scenario: str = ""
+    schema: int = SCHEMA
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all calls, the task specifier's included."""
+        return sum((message.usage for message in self.messages), self.task.usage)
+
+    def to_json(self) -> bytes:
+        """Serialise the record, indented for people."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @staticmethod
+    def from_json(data: bytes | str) -> Transcript:
+        """Read a record back; raises `msgspec.ValidationError` when it is not one."""
+        return msgspec.json.decode(data, type=Transcript)
+
+    def to_markdown(self) -> str:
+        """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""
+        roles = " and ".join(" ".join(speaker.role.split()) for speaker in self.speakers)
+        lines = [f"# {roles}", "", "**Task:**", "", _quoted(self.task.original), ""]
+        if self.task.specified:
+            lines += ["**Specified task:**", "", _quoted(self.task.specified), ""]
+        for message in self.messages:
+            lines += [
+                f"### {message.index + 1}. {message.role} ({message.speaker})",
+                "",
+                _quoted(message.content),
+                "",
+            ]
+        if self.stop:
+            lines += ["---", "", f"Ended because {self.stop.detail}."]
+        usage = self.usage
+        return "\n".join(
+            [*lines, f"{usage.calls} calls, {usage.prompt:,} + {usage.completion:,} tokens.", ""]
+        )
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())

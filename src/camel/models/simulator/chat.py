@@ -1,0 +1,205 @@
+"""From the body of a chat request to a reply, whole or as a stream of events.
+
+The one decision to know: a reply is a function of the server's seed, the raw bytes of `messages`, the
+request's seed and the choice's index. Not of the model's name or the temperature, not of order or time; and
+two clients that space their JSON differently get different replies.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import zip_longest
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from camel.models.simulator import wire
+from camel.models.simulator.authors import Author, ChatMessage, Facts
+from camel.models.simulator.ledger import TokenCount
+from camel.models.simulator.settings import SimulatorSettings, fraction, mix
+
+BYTES_PER_TOKEN = 4
+CREATED = 1_700_000_000
+"""The time in every reply: a clock would make equal replies unequal."""
+
+_Positive = Annotated[int, Meta(ge=1)]
+_encode = msgspec.json.Encoder().encode
+_decode_messages = msgspec.json.Decoder(list[ChatMessage]).decode
+_decode_raw_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
+class ChatRequest(msgspec.Struct):
+    """The fields of a chat request that change the reply; the others are not even decoded."""
+
+    messages: msgspec.Raw
+    model: str = ""
+    n: Annotated[int, Meta(ge=1, le=128)] | None = 1
+    seed: int | None = None
+    stream: bool | None = False
+    stream_options: _StreamOptions | None = None
+    max_tokens: _Positive | None = None
+    max_completion_tokens: _Positive | None = None
+
+
+decode_request = msgspec.json.Decoder(ChatRequest).decode
+
+
+class Choice(NamedTuple):
+    """One candidate."""
+
+    text: str
+    finish: str
+    tokens: int
+
+
+class Completion(NamedTuple):
+    """A composed reply, before it is put on the wire."""
+
+    id: str
+    model: str
+    choices: list[Choice]
+    tokens: TokenCount
+
+
+class PrefixCache:
+    """A bounded memory of message prefixes, the least recently used forgotten first."""
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+
+    def lookup(self, messages: msgspec.Raw) -> int:
+        """Bytes of the longest prefix of `messages` asked before; all its prefixes are remembered now."""
+        if not self._entries:
+            return 0
+        rolling, size, longest = sha256(), 0, 0
+        for message in _decode_raw_messages(messages):
+            rolling.update(message)
+            size += len(bytes(message))
+            key = rolling.digest()[:12]
+            if key in self._seen:
+                longest = size
+                self._seen.move_to_end(key)
+            else:
+                self._seen[key] = None
+        while len(self._seen) > self._entries:
+            self._seen.popitem(last=False)
+        return longest
+
+    def clear(self) -> None:
+        """Forget every prefix."""
+        self._seen.clear()
+
+
+def compose(
+    request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
+) -> Completion:
+    """Have the author write every choice, and count the tokens."""
+    messages = _decode_messages(request.messages)
+    if not messages:
+        raise msgspec.ValidationError("messages must not be empty")
+    hasher = sha256(b"%d\n%s\n" % (settings.seed, b"" if request.seed is None else b"%d" % request.seed))
+    hasher.update(request.messages)
+    digest = hasher.hexdigest()[:16]
+    facts = _facts(messages, int(digest, 16), settings)
+    limit = request.max_completion_tokens or request.max_tokens
+    draws = [facts.draw, *(mix(facts.draw, index) for index in range(1, request.n or 1))]
+    choices = [_cut(author(facts._replace(draw=draw)), limit) for draw in draws]
+    prompt = _tokens(memoryview(request.messages).nbytes)
+    tokens = TokenCount(
+        prompt=prompt,
+        completion=sum(choice.tokens for choice in choices),
+        cached=min(prompt, cache.lookup(request.messages) // BYTES_PER_TOKEN),
+    )
+    return Completion(f"chatcmpl-{digest}", request.model or settings.model, choices, tokens)
+
+
+def body(completion: Completion) -> bytes:
+    """The reply as one JSON object."""
+    choices = b",".join(
+        b'{"index":%d,"message":{"role":"assistant","content":%s,"refusal":null},'
+        b'"logprobs":null,"finish_reason":"%s"}' % (index, _encode(choice.text), choice.finish.encode())
+        for index, choice in enumerate(completion.choices)
+    )
+    head = _reply_head(completion, "chat.completion")
+    return b'%s"choices":[%s],"usage":%s}' % (head, choices, _usage(completion.tokens))
+
+
+def events(completion: Completion, include_usage: bool, tokens_per_event: int) -> Iterator[bytes]:
+    """The reply as server-sent events, one step of all choices at a time."""
+    head = b"data: " + _reply_head(completion, "chat.completion.chunk") + b'"choices":['
+    tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+    choices = completion.choices
+    opening = [b'%s{"index":%d,"delta":' % (head, index) for index in range(len(choices))]
+    more = b'},"logprobs":null,"finish_reason":null}' + tail
+    yield b"".join([start + b'{"role":"assistant","content":""' + more for start in opening])
+    opening_text = [start + b'{"content":' for start in opening]
+    size = tokens_per_event * BYTES_PER_TOKEN
+    pieces = [[choice.text[at : at + size] for at in range(0, len(choice.text), size)] for choice in choices]
+    for step in zip_longest(*pieces):
+        yield b"".join([opening_text[i] + _encode(piece) + more for i, piece in enumerate(step) if piece])
+    ending = b'{},"logprobs":null,"finish_reason":"%s"}' + tail
+    last = [start + ending % choice.finish.encode() for start, choice in zip(opening, choices, strict=True)]
+    if include_usage:
+        last.append(b'%s],"usage":%s}\n\n' % (head, _usage(completion.tokens)))
+    yield b"".join((*last, b"data: [DONE]\n\n"))
+
+
+def error(status: int, message: str, headers: bytes = b"") -> bytes:
+    """A whole response with OpenAI's shape of error."""
+    kind = {429: "rate_limit_exceeded", 404: "not_found_error"}.get(
+        status, "server_error" if status >= 500 else "invalid_request_error"
+    )
+    content = {"error": {"message": message, "type": kind, "param": None, "code": None}}
+    return wire.respond(status, _encode(content), headers)
+
+
+def _facts(messages: list[ChatMessage], draw: int, settings: SimulatorSettings) -> Facts:
+    system = messages[0].text if messages[0].role in ("system", "developer") else ""
+    named = sha256(b"%d\n%s" % (settings.seed, system.encode()))
+    conversation = int(named.hexdigest()[:16], 16)
+    return Facts(
+        system=system,
+        messages=messages,
+        turns=sum(message.role == "assistant" for message in messages),
+        conversation=conversation,
+        draw=draw,
+        words=settings.words,
+        length=settings.length.at(fraction(mix(conversation, 1))) if settings.length else math.inf,
+    )
+
+
+def _cut(text: str, limit: int | None) -> Choice:
+    written = text.encode()
+    tokens = _tokens(len(written))
+    if limit is None or tokens <= limit:
+        return Choice(text, "stop", tokens)
+    return Choice(written[: limit * BYTES_PER_TOKEN].decode(errors="ignore"), "length", limit)
+
+
+def _tokens(size: int) -> int:
+    return max(1, -(-size // BYTES_PER_TOKEN))
+
+
+def _reply_head(completion: Completion, kind: str) -> bytes:
+    return b'{"id":"%s","object":"%s","created":%d,"model":%s,' % (
+        completion.id.encode(),
+        kind.encode(),
+        CREATED,
+        _encode(completion.model),
+    )
+
+
+def _usage(tokens: TokenCount) -> bytes:
+    return (
+        b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}'
+        % (tokens.prompt, tokens.completion, tokens.prompt + tokens.completion, tokens.cached)
+    )

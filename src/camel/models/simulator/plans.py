@@ -1,0 +1,192 @@
+"""What to do about a request, decided in full before the first byte is sent.
+
+The one decision to know: every answer, good or faulty, is a `Plan`: bytes, their timing, how the connection
+ends, and what the ledger is to say. The server only plays plans, so a new fault is a new plan and no new I/O.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from camel.models.simulator import chat, wire
+from camel.models.simulator.authors import Author
+from camel.models.simulator.ledger import Ledger, LedgerRow, TokenCount
+from camel.models.simulator.settings import FaultKind, SimulatorSettings, fraction, mix
+
+Ending = Literal["keep", "close", "reset"]
+
+
+class Plan(NamedTuple):
+    """One answer."""
+
+    outcome: str
+    status: int
+    """Status line that goes out, for the ledger; 0 when none does."""
+    pieces: Iterable[bytes]
+    row: LedgerRow | None = None
+    """The request's place in the ledger; `None` for requests that are not chat."""
+    tokens: TokenCount | None = None
+    """What it is billed for, if it is."""
+    delay: float = 0.0
+    """Seconds before the first piece."""
+    interval: float = 0.0
+    """Seconds between pieces; at 0 they are sent as one."""
+    ending: Ending = "keep"
+
+
+class Planner:
+    """Turns requests into plans. Holds all that outlives a request: ledger, prefix cache, clock."""
+
+    def __init__(self, settings: SimulatorSettings, author: Author) -> None:
+        self.ledger = Ledger(settings.ledger_path)
+        self._settings = settings
+        self._author = author
+        self._cache = chat.PrefixCache(settings.prefix_cache)
+        self._started = time.monotonic()
+        self._routes: dict[tuple[str, str], Callable[[], bytes]] = {
+            ("GET", "/v1/models"): self._models,
+            ("GET", "/health"): lambda: b'{"status":"ok"}',
+            ("GET", "/ledger"): lambda: msgspec.json.encode(self.ledger.counters),
+            ("POST", "/ledger/flush"): self._flush,
+            ("POST", "/reset"): self._reset,
+        }
+
+    def plan(self, request: wire.HttpRequest) -> Plan:
+        """Decide about one request."""
+        if request.path == "/v1/chat/completions" and request.method == "POST":
+            return self._plan_chat(request)
+        route = self._routes.get((request.method, request.path))
+        if route is not None:
+            return Plan("", 200, (wire.respond(200, route()),))
+        return Plan("", 404, (chat.error(404, f"no such thing: {request.method} {request.path}"),))
+
+    def _plan_chat(self, request: wire.HttpRequest) -> Plan:
+        digest = int.from_bytes(sha256(request.body).digest()[:8], "big")
+        row = self.ledger.arrive(request.session, digest)
+        try:
+            asked = chat.decode_request(request.body)
+            fault = self._draw_fault(row, digest)
+            refusal = self._refuse(row) or self._fail(row, fault)
+            if refusal is not None:
+                return refusal
+            completion = chat.compose(asked, self._settings, self._author, self._cache)
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            return self._error(row, "rejected", 400, str(problem))
+        except Exception as problem:
+            return self._error(row, "error", 500, f"the author failed: {problem!r}")
+        plan = self._serve(row, digest, asked, completion)
+        return self._spoil(plan, fault, asked, completion)
+
+    def _refuse(self, row: LedgerRow) -> Plan | None:
+        settings = self._settings
+        if settings.burst is None and settings.capacity is None and not settings.capacity_schedule:
+            return None
+        elapsed = time.monotonic() - self._started
+        if settings.burst is not None and settings.burst.covers(elapsed):
+            return self._error(row, "burst", 429, "too many requests at this hour")
+        capacity = settings.capacity_at(elapsed)
+        if capacity is not None and self.ledger.counters.in_flight > capacity:
+            return self._error(row, "capacity", 429, f"at most {capacity} requests at a time")
+        return None
+
+    def _draw_fault(self, row: LedgerRow, digest: int) -> FaultKind | None:
+        settings = self._settings
+        if not settings.faults:
+            return None
+        return settings.fault_at(fraction(mix(settings.seed, digest, row.seen, 1)))
+
+    def _fail(self, row: LedgerRow, fault: FaultKind | None) -> Plan | None:
+        """The faults that strike before the model has written anything, so that nothing is billed."""
+        match fault:
+            case "500" | "503" | "429":
+                return self._error(row, fault, int(fault), "simulated fault")
+            case "reset":
+                return Plan(fault, 0, (), row, ending="reset")
+            case "hang":
+                return Plan(fault, 0, (), row, delay=self._settings.hang_seconds, ending="close")
+            case _:
+                return None
+
+    def _serve(
+        self, row: LedgerRow, digest: int, asked: chat.ChatRequest, completion: chat.Completion
+    ) -> Plan:
+        settings, delay, interval = self._settings, 0.0, 0.0
+        if settings.latency is not None:
+            delay = settings.latency.at(fraction(mix(settings.seed, digest, row.seen, 2)))
+        if not asked.stream:
+            reply = (wire.respond(200, chat.body(completion)),)
+            return Plan("served", 200, reply, row, completion.tokens, delay)
+        if settings.tokens_per_second is not None:
+            interval = settings.tokens_per_event / settings.tokens_per_second
+        steps = [wire.chunk(step) for step in self._events(asked, completion)]
+        steps[0] = wire.STREAM_HEAD + steps[0]
+        steps[-1] += wire.LAST_CHUNK
+        return Plan("served", 200, steps, row, completion.tokens, delay, interval)
+
+    def _spoil(
+        self, plan: Plan, fault: FaultKind | None, asked: chat.ChatRequest, completion: chat.Completion
+    ) -> Plan:
+        """The faults that strike on the way to the client, once the reply is written and billed."""
+        if fault is None:
+            return plan
+        plan = plan._replace(outcome=fault)
+        match fault:
+            case "lost":
+                return plan._replace(status=0, pieces=(), ending="close")
+            case "truncate":
+                half = _first_half(b"".join(plan.pieces))
+                return plan._replace(pieces=(half,), interval=0.0, ending="close")
+            case "drip":
+                reply = b"".join(plan.pieces)
+                drops = (reply[at : at + 1] for at in range(len(reply)))
+                return plan._replace(pieces=drops, interval=self._settings.drip_seconds)
+            case "malformed" if asked.stream:
+                events = b"".join(self._events(asked, completion))
+                broken = events[: len(events) // 2] + b'\n\ndata: {"choices":[{"delta":\n\n'
+                return plan._replace(pieces=(wire.STREAM_HEAD, wire.chunk(broken), wire.LAST_CHUNK))
+            case "malformed":
+                whole = chat.body(completion)
+                return plan._replace(pieces=(wire.respond(200, whole[: len(whole) // 2]),))
+            case _:
+                raise AssertionError(f"{fault} was to strike before the reply was written")
+
+    def _events(self, asked: chat.ChatRequest, completion: chat.Completion) -> Iterable[bytes]:
+        include_usage = asked.stream_options is not None and asked.stream_options.include_usage
+        return chat.events(completion, include_usage, self._settings.tokens_per_event)
+
+    def _error(self, row: LedgerRow, outcome: str, status: int, message: str) -> Plan:
+        headers = (
+            b"Retry-After: %s\r\n" % f"{self._settings.retry_after:g}".encode() if status == 429 else b""
+        )
+        return Plan(outcome, status, (chat.error(status, message, headers),), row)
+
+    def _models(self) -> bytes:
+        model = {
+            "id": self._settings.model,
+            "object": "model",
+            "created": chat.CREATED,
+            "owned_by": "simulator",
+        }
+        return msgspec.json.encode({"object": "list", "data": [model]})
+
+    def _flush(self) -> bytes:
+        self.ledger.flush()
+        return b"{}"
+
+    def _reset(self) -> bytes:
+        """As if just started: the ledger, the prefix cache and the clock of bursts and capacity."""
+        self.ledger.clear()
+        self._cache.clear()
+        self._started = time.monotonic()
+        return b"{}"
+
+
+def _first_half(reply: bytes) -> bytes:
+    """The head and half of what follows it, so that the cut is in the body."""
+    body_at = reply.index(b"\r\n\r\n") + 4
+    return reply[: (body_at + len(reply)) // 2]

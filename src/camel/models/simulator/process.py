@@ -1,0 +1,83 @@
+"""The simulator in a process of its own, so that it shares no event loop and no core with the client.
+
+The one decision to know: the child stops when its standard input closes. The parent holds the other end, so
+however the parent dies, no orphan survives it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from urllib.request import ProxyHandler, Request, build_opener
+
+import msgspec
+
+from camel.models.simulator.ledger import Counters
+from camel.models.simulator.settings import SimulatorSettings
+
+_PATIENCE = 10.0
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The line a simulator process prints once it listens."""
+
+    url: str
+    base_url: str
+    pid: int
+
+
+class SimulatorProcess:
+    """A running simulator process, seen from outside."""
+
+    def __init__(self, ready: Ready) -> None:
+        self.url = ready.url
+        self.base_url = ready.base_url
+        self.pid = ready.pid
+        # Loopback must not go through a proxy that the environment names.
+        self._open = build_opener(ProxyHandler({})).open
+
+    def ledger(self) -> Counters:
+        """The counters as they stand."""
+        return msgspec.json.decode(self._call("GET", "/ledger"), type=Counters)
+
+    def flush(self) -> None:
+        """Have every finished row written to the ledger's file."""
+        self._call("POST", "/ledger/flush")
+
+    def reset(self) -> None:
+        """Begin again with an empty ledger."""
+        self._call("POST", "/reset")
+
+    def _call(self, method: str, path: str) -> bytes:
+        request = Request(self.url + path, method=method)  # noqa: S310 - our own http URL
+        with self._open(request, timeout=_PATIENCE) as response:
+            return response.read()
+
+
+@contextmanager
+def spawn(settings: SimulatorSettings | None = None, *, port: int = 0) -> Generator[SimulatorProcess]:
+    """Run a simulator as a child process for the length of a `with` block."""
+    encoded = msgspec.json.encode(settings or SimulatorSettings()).decode()
+    command = [sys.executable, "-m", "camel.models.simulator", "--port", str(port), "--settings", encoded]
+    # The parent's whole path, so that the child finds the same camel, and authors that live in test files.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # In a session of its own Ctrl-C does not reach it, so its ledger is still there for the parent's last look.
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            line = child.stdout.readline()
+            if not line:
+                raise RuntimeError(f"the simulator did not start (exit status {child.wait()})")
+            yield SimulatorProcess(msgspec.json.decode(line, type=Ready))
+        finally:
+            child.stdin.close()
+            try:
+                child.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                child.kill()

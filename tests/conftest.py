@@ -1,0 +1,70 @@
+"""Holds for every test: no network beyond this machine, and no key or endpoint from the developer's shell.
+
+The guard covers this process only; a child process is safe because it inherits neither key nor base URL.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+class NetworkBlocked(RuntimeError):
+    """Not an OSError, so that no client under test takes it for an endpoint that is down."""
+
+
+def _is_local(host: str | bytes | None) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host is None or host in ("", "localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _check(host: str | bytes | None) -> None:
+    if not _is_local(host):
+        raise NetworkBlocked(f"tests stay on loopback, and this one tried to reach {host!r}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _loopback_only() -> Iterator[None]:
+    resolve = socket.getaddrinfo
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def guarded_resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if isinstance(name, str) and name.endswith(".invalid"):
+            # Reserved never to resolve (RFC 2606): answered as a resolver would, without asking one.
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        _check(name)
+        return resolve(host, *args, **kwargs)
+
+    def guarded_connect(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            _check(address[0])
+        connect(self, address)
+
+    def guarded_connect_ex(self: socket.socket, address: Any) -> int:
+        if self.family in (socket.AF_INET, socket.AF_INET6):
+            _check(address[0])
+        return connect_ex(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", guarded_resolve)
+        patch.setattr(socket.socket, "connect", guarded_connect)
+        patch.setattr(socket.socket, "connect_ex", guarded_connect_ex)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

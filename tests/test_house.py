@@ -1,0 +1,174 @@
+"""Keeps the structure honest: layers, start-up time, size of the install, what is tracked, what is public."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+# Every name users may import from `camel`. A change here is a change of the interface: CHANGELOG.md gets a line.
+PUBLIC = {
+    "Agent",
+    "AssistantInstructs",
+    "CamelError",
+    "ChatModel",
+    "Choice",
+    "Conversation",
+    "DoneToken",
+    "Event",
+    "History",
+    "Inception",
+    "InputError",
+    "MaxMessages",
+    "Message",
+    "MessageLoop",
+    "MissingExtra",
+    "Model",
+    "ModelError",
+    "Move",
+    "NextCall",
+    "NoInstruction",
+    "Reply",
+    "Request",
+    "Retrying",
+    "RolePlaying",
+    "Sampling",
+    "ScriptedModel",
+    "Speaker",
+    "Stop",
+    "StopRule",
+    "Task",
+    "TaskSpecifier",
+    "Text",
+    "TokenLimit",
+    "Transcript",
+    "Usage",
+    "__version__",
+    "paper_rules",
+    "parse",
+}
+
+HEAVY = ["aiohttp", "typer", "rich", "xllamacpp"]
+MAX_DISTRIBUTIONS = 25
+
+
+def run(code: str, *args: str) -> str:
+    command = [sys.executable, "-c", code, *args]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def cpu_seconds(code: str, *args: str, runs: int = 5) -> float:
+    """The least user and system time of several runs, which is what a busy machine distorts least."""
+    run(code, *args)  # writes the bytecode, and shows what went wrong if something does
+    seconds: list[float] = []
+    for _ in range(runs):
+        child = subprocess.Popen([sys.executable, "-c", code, *args], cwd=ROOT, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        seconds.append(usage.ru_utime + usage.ru_stime)
+    return min(seconds)
+
+
+def test_imports_point_downward():
+    run(
+        "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_logo=True, no_cache=True))"
+    )
+
+
+def test_import_is_fast():
+    assert cpu_seconds("import camel") <= 0.15
+
+
+def test_help_is_fast():
+    assert cpu_seconds("from camel.cli import main; main()", "--help") <= 0.4
+
+
+def test_import_leaves_heavy_modules_alone():
+    loaded = run("import camel, sys; print(*sys.modules)").split()
+    assert set(HEAVY).isdisjoint(loaded)
+
+
+def test_core_install_is_small():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    closure = {canonicalize_name(project["name"])}
+    todo = [Requirement(line) for line in project["dependencies"]]
+    seen: set[tuple[str, str]] = set()
+    while todo:
+        requirement = todo.pop()
+        name = canonicalize_name(requirement.name)
+        closure.add(name)
+        for extra in {"", *requirement.extras}:
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            for line in importlib.metadata.requires(name) or []:
+                needed = Requirement(line)
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    todo.append(needed)
+    assert len(closure) <= MAX_DISTRIBUTIONS, sorted(closure)
+
+
+# The bracketed letters keep this file from matching itself.
+MACHINE_PATH = re.compile(r"(?<![\w.}~-])/(?:[w]ork|[r]oot|[o]pt)/|/[t]mp/dev\b")
+REGISTRY = re.compile(r"https?://[^\s\"'<>)]*(?:/[s]imple\b|\b[p]ythonhosted\.|\b[r]egistry\.)")
+PIN_OPTION = re.compile(r"://|--(?:extra-)?index-url|--find-links|--trusted-host| @ ")
+
+
+def repository_files() -> list[Path]:
+    """What is tracked, and what would be by `git add .`."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_no_file_names_a_machine_or_a_registry():
+    found: list[str] = []
+    for path in repository_files():
+        pins = path.suffix == ".txt" and path.parent.name == ".ci"
+        patterns = [MACHINE_PATH, REGISTRY, *([PIN_OPTION] if pins else [])]
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if any(pattern.search(line) for pattern in patterns):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}")
+    assert not found, "\n".join(found)
+
+
+def test_every_module_says_what_it_is():
+    bare = [
+        str(path.relative_to(ROOT)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not bare
+
+
+def test_public_names():
+    import camel
+
+    assert set(camel.__all__) == PUBLIC
+    assert len(camel.__all__) == len(PUBLIC), "a name is listed twice"
+    for name in camel.__all__:
+        assert getattr(camel, name) is not None
+
+
+def test_tests_cannot_leave_the_machine():
+    for host in ("192.0.2.1", "example.com"):
+        with pytest.raises(RuntimeError, match="tests stay on loopback"):
+            socket.create_connection((host, 9), timeout=0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        pass
