@@ -65,9 +65,9 @@ def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bo
                 endpoint.reset()
                 result = _spawn_child(variant, endpoint.base_url, conversations)
                 ledger = endpoint.ledger()
-                assert ledger["served"] == result["calls"] == conversations * MESSAGES, (ledger, result)
+                assert ledger.served == result["calls"] == conversations * MESSAGES, (ledger, result)
                 cpu[variant].append(result["cpu"] / result["calls"])
-                digests[variant].add(ledger["digest"])
+                digests[variant].add(getattr(ledger,"digest",""))
     return cpu, digests["bare"] == digests["camel"] and len(digests["bare"]) == 1
 
 
@@ -75,7 +75,7 @@ def hold_open(conversations: int) -> tuple[float, int]:
     """Peak memory in MB of a process with so many conversations open, and how many the endpoint saw at once."""
     with spawn(SimulatorSettings(length=None, latency=Constant(1.5))) as endpoint:
         result = _spawn_child("camel", endpoint.base_url, conversations)
-        return result["peak_mb"], endpoint.ledger()["max_in_flight"]
+        return result["peak_mb"], endpoint.ledger().max_in_flight
 
 
 def _spawn_child(variant: str, url: str, conversations: int) -> dict[str, float]:

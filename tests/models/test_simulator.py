@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import difflib
 import itertools
 import json
@@ -26,6 +27,7 @@ from hypothesis import strategies as st
 
 from camel.models import simulator as package
 from camel.models.simulator import (
+    AUTHORS,
     Burst,
     CapacityChange,
     Constant,
@@ -36,7 +38,8 @@ from camel.models.simulator import (
     read_rows,
     spawn,
 )
-from camel.models.simulator.wire import RequestReader
+from camel.models.simulator.plans import Planner
+from camel.models.simulator.wire import HttpRequest, RequestReader
 
 USER = "Never forget you are a Trader and I am a Programmer. Never flip roles! You will always instruct me."
 ASSISTANT = "Never forget you are a Programmer and I am a Trader. Never flip roles! Never instruct me!"
@@ -76,10 +79,8 @@ class Wire:
 
     async def __aexit__(self, *_: object) -> None:
         self.writer.close()
-        try:
+        with contextlib.suppress(OSError):
             await self.writer.wait_closed()
-        except OSError:
-            pass
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> None:
         lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
@@ -191,8 +192,8 @@ async def test_a_society_plays_its_roles_and_ends_at_its_length(length: int) -> 
 
 async def test_a_long_society_never_nearly_repeats_itself() -> None:
     async with Simulator(SimulatorSettings(length=None)) as sim, Wire(sim) as wire:
-        said = await converse(wire, 80)
-    assert len(said) == 80
+        said = await converse(wire, 40)
+    assert len(said) == 40
     assert DONE not in said
     for seat in (said[::2], said[1::2]):
         closest = max(
@@ -432,9 +433,14 @@ async def test_the_other_paths() -> None:
 # --- faults -----------------------------------------------------------------------------------------------
 
 
+async def arrived(sim: Simulator) -> None:
+    while not sim.ledger.counters.in_flight:  # noqa: ASYNC110 - the ledger is not built to be awaited
+        await asyncio.sleep(0.001)
+
+
 async def outcome_of(sim: Simulator) -> tuple[str, bool]:
     """The single outcome in the ledger and whether it was billed, once nothing is in flight."""
-    while sim.ledger.counters.in_flight:
+    while sim.ledger.counters.in_flight:  # noqa: ASYNC110 - the ledger is not built to be awaited
         await asyncio.sleep(0.001)
     (outcome,) = sim.ledger.counters.outcomes
     return outcome, sim.ledger.counters.billed == 1
@@ -451,7 +457,7 @@ async def test_an_error_status(kind: Any) -> None:
 
 
 async def test_hang_says_nothing_until_it_gives_up() -> None:
-    settings = SimulatorSettings(faults={"hang": 1}, hang_seconds=0.3)
+    settings = SimulatorSettings(faults={"hang": 1}, hang_seconds=0.6)
     async with Simulator(settings) as sim, Wire(sim) as wire:
         wire.send("POST", "/v1/chat/completions", json.dumps(ask()).encode())
         with pytest.raises(TimeoutError):
@@ -465,7 +471,7 @@ async def test_hang_ends_when_the_client_leaves() -> None:
     async with Simulator(SimulatorSettings(faults={"hang": 1})) as sim:
         async with Wire(sim) as wire:
             wire.send("POST", "/v1/chat/completions", json.dumps(ask()).encode())
-            await asyncio.sleep(0.02)
+            await arrived(sim)
         assert await outcome_of(sim) == ("hang", False)
 
 
@@ -482,9 +488,11 @@ async def test_drip_sends_a_byte_at_a_time() -> None:
     settings = SimulatorSettings(faults={"drip": 1}, drip_seconds=0.002)
     async with Simulator(settings) as sim, Wire(sim) as wire:
         wire.send("POST", "/v1/chat/completions", json.dumps(ask(max_tokens=1)).encode())
-        sizes = [len(await wire.reader.read(4096)) for _ in range(20)]
-        assert statistics.median(sizes) == 1
-        assert (await wire.receive()).json["choices"][0]["finish_reason"] == "length"
+        pieces = [await wire.reader.readexactly(1)]
+        while not pieces[-1].endswith(b"}") or b"".join(pieces).count(b"}") < 5:
+            pieces.append(await wire.reader.read(4096))
+        assert statistics.median(map(len, pieces)) == 1
+        assert json.loads(b"".join(pieces).partition(b"\r\n\r\n")[2])["object"] == "chat.completion"
         assert await outcome_of(sim) == ("drip", True)
 
 
@@ -509,7 +517,7 @@ async def test_malformed_is_a_200_that_does_not_parse() -> None:
         answer = await wire.chat(ask())
         assert answer.status == 200
         with pytest.raises(json.JSONDecodeError):
-            answer.json
+            json.loads(answer.body)
         assert await outcome_of(sim) == ("malformed", True)
         broken = await wire.chat(ask(stream=True))
         assert broken.body.startswith(b"data: {")
@@ -540,20 +548,24 @@ def test_a_log_normal_has_the_median_and_p99_it_was_given() -> None:
     assert math.isclose(spread.at(0.99), 9)
 
 
-async def test_latency_is_the_same_for_the_same_request_and_attempt() -> None:
-    async def run() -> list[float]:
-        async with Simulator(SimulatorSettings(latency=LogNormal(0.02, 0.2))) as sim, Wire(sim) as wire:
-            times: list[float] = []
-            for question in ("A", "A", "B", "C"):
-                started = time.monotonic()
-                await wire.chat(ask(question))
-                times.append(time.monotonic() - started)
-            return times
+def test_latency_is_the_same_for_the_same_request_and_attempt() -> None:
+    def delays(seed: int) -> list[float]:
+        settings = SimulatorSettings(seed=seed, latency=LogNormal(0.5, 4))
+        planner = Planner(settings, AUTHORS["society"])
+        bodies = [json.dumps(ask(question)).encode() for question in "AAABC"]
+        requests = [HttpRequest("POST", "/v1/chat/completions", "", body, False) for body in bodies]
+        return [planner.plan(request).delay for request in requests]
 
-    first, second = await run(), await run()
-    # A loaded machine can only add to a latency, so the comparison is loose.
-    assert all(abs(a - b) < 0.05 for a, b in zip(first, second, strict=True))
-    assert len({round(seconds, 3) for seconds in first}) > 1
+    assert delays(0) == delays(0)
+    assert delays(0) != delays(1)
+    assert len(set(delays(0))) == 5
+
+
+async def test_latency_is_waited_for() -> None:
+    async with Simulator(SimulatorSettings(latency=Constant(0.1))) as sim, Wire(sim) as wire:
+        started = time.monotonic()
+        await wire.chat(ask())
+        assert time.monotonic() - started >= 0.09
 
 
 async def concurrent(sim: Simulator, count: int) -> list[Answer]:
@@ -565,7 +577,7 @@ async def concurrent(sim: Simulator, count: int) -> list[Answer]:
 
 
 async def test_beyond_capacity_requests_get_429() -> None:
-    async with Simulator(SimulatorSettings(capacity=2, latency=Constant(0.2), retry_after=3)) as sim:
+    async with Simulator(SimulatorSettings(capacity=2, latency=Constant(0.5), retry_after=3)) as sim:
         answers = await concurrent(sim, 5)
         assert sorted(answer.status for answer in answers) == [200, 200, 429, 429, 429]
         refused = next(answer for answer in answers if answer.status == 429)
@@ -575,23 +587,28 @@ async def test_beyond_capacity_requests_get_429() -> None:
         assert sim.ledger.counters.billed == 2
 
 
-async def test_capacity_follows_its_schedule() -> None:
-    schedule = (CapacityChange(0.15, 0), CapacityChange(0.3, None))
-    async with Simulator(SimulatorSettings(capacity_schedule=schedule)) as sim, Wire(sim) as wire:
-        statuses: list[int] = []
-        for pause in (0.0, 0.2, 0.2):
-            await asyncio.sleep(pause)
-            statuses.append((await wire.chat(ask())).status)
-    assert statuses == [200, 429, 200]
+def test_capacity_and_bursts_follow_the_clock() -> None:
+    schedule = (CapacityChange(10, 2), CapacityChange(20, None))
+    settings = SimulatorSettings(capacity=5, capacity_schedule=schedule)
+    assert [settings.capacity_at(elapsed) for elapsed in (0, 9.9, 10, 19, 20, 99)] == [5, 5, 2, 2, None, None]
+    burst = Burst(period=60, length=5)
+    assert [burst.covers(elapsed) for elapsed in (0, 54, 55, 59, 60, 114, 116)] == [0, 0, 1, 1, 0, 0, 1]
 
 
-async def test_a_burst_refuses_everything_for_a_while() -> None:
-    settings = SimulatorSettings(burst=Burst(period=0.4, length=0.2))
+@pytest.mark.parametrize(
+    ("settings", "outcome"),
+    [
+        (SimulatorSettings(capacity_schedule=(CapacityChange(0, 0),)), "capacity"),
+        (SimulatorSettings(capacity=0, capacity_schedule=(CapacityChange(0, None),)), "served"),
+        (SimulatorSettings(capacity_schedule=(CapacityChange(3600, 0),)), "served"),
+        (SimulatorSettings(burst=Burst(3600, 3600)), "burst"),
+        (SimulatorSettings(burst=Burst(3600, 1)), "served"),
+    ],
+)
+async def test_schedules_and_bursts_are_obeyed(settings: SimulatorSettings, outcome: str) -> None:
     async with Simulator(settings) as sim, Wire(sim) as wire:
-        assert (await wire.chat(ask())).status == 200
-        await asyncio.sleep(0.3)
-        assert (await wire.chat(ask())).status == 429
-        assert sim.ledger.counters.outcomes == {"served": 1, "burst": 1}
+        assert (await wire.chat(ask())).status == (200 if outcome == "served" else 429)
+        assert sim.ledger.counters.outcomes == {outcome: 1}
 
 
 # --- the prefix cache -------------------------------------------------------------------------------------
@@ -605,9 +622,9 @@ async def test_the_prefix_cache_counts_the_longest_known_prefix() -> None:
             history.append({"role": "user", "content": f"{turn}" * 400})
             usage = (await wire.chat({"messages": history})).json["usage"]
             cached.append(usage["prompt_tokens_details"]["cached_tokens"])
-        per_message = len(json.dumps(history[0])) / 4
+        per_message = len(history[0]["content"]) / 4
         assert cached[0] == 0
-        assert cached[1:] == pytest.approx([2 * per_message, 3 * per_message], abs=4)
+        assert cached[1:] == pytest.approx([2 * per_message, 3 * per_message], abs=2)
         assert sim.ledger.counters.cached_tokens == sum(cached)
 
 
@@ -686,8 +703,8 @@ async def test_a_client_that_leaves_is_billed(tmp_path: Path, stream: bool) -> N
     async with Simulator(settings) as sim:
         async with Wire(sim) as wire:
             wire.send("POST", "/v1/chat/completions", json.dumps(ask(stream=stream)).encode())
-            await asyncio.sleep(0.05)
-            assert sim.ledger.counters.in_flight == 1
+            await arrived(sim)
+            assert not stream or await wire.reader.read(1)
         assert await outcome_of(sim) == ("client_gone", True)
     (row,) = read_rows(path)
     assert row.status == (200 if stream else 0)
@@ -696,21 +713,23 @@ async def test_a_client_that_leaves_is_billed(tmp_path: Path, stream: bool) -> N
 
 async def test_what_is_in_flight_when_the_server_stops_is_in_the_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    async with Simulator(SimulatorSettings(latency=Constant(5), ledger_path=str(path))) as sim:
-        async with Wire(sim) as wire:
-            wire.send("POST", "/v1/chat/completions", json.dumps(ask()).encode())
-            await asyncio.sleep(0.05)
-            await sim.__aexit__(None, None, None)
+    sim = Simulator(SimulatorSettings(latency=Constant(5), ledger_path=str(path)))
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(sim)
+        wire = await stack.enter_async_context(Wire(sim))
+        stack.push_async_exit(sim)
+        wire.send("POST", "/v1/chat/completions", json.dumps(ask()).encode())
+        await arrived(sim)
     assert [row.outcome for row in read_rows(path)] == ["stopped"]
 
 
 async def test_reset_starts_again_and_keeps_what_is_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    settings = SimulatorSettings(latency=Constant(0.1), prefix_cache=10, ledger_path=str(path))
+    settings = SimulatorSettings(latency=Constant(0.3), prefix_cache=10, ledger_path=str(path))
     async with Simulator(settings) as sim, Wire(sim) as wire, Wire(sim) as other:
         await wire.chat(ask())
         wire.send("POST", "/v1/chat/completions", json.dumps(ask("in flight")).encode())
-        await asyncio.sleep(0.02)
+        await arrived(sim)
         await other.call("POST", "/reset")
         assert (await other.call("GET", "/ledger")).json["requests"] == 1
         await wire.receive()

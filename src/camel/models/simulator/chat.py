@@ -1,8 +1,8 @@
 """From the body of a chat request to a reply, whole or as a stream of events.
 
-The one decision to know: a reply is a function of the server's seed, the raw bytes of `messages`, the
-request's seed and the choice's index. Not of the model's name or the temperature, not of order or time; and
-two clients that space their JSON differently get different replies.
+The one decision to know: a reply is a function of the server's seed, the messages, the request's seed and
+the choice's index. Not of the model's name or the temperature, not of order or time. Contents are hashed as
+they were sent, so two clients that escape their JSON differently get different replies.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ CREATED = 1_700_000_000
 
 _Positive = Annotated[int, Meta(ge=1)]
 _encode = msgspec.json.Encoder().encode
-_decode_messages = msgspec.json.Decoder(list[ChatMessage]).decode
-_decode_raw_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class _StreamOptions(msgspec.Struct):
@@ -39,7 +37,7 @@ class _StreamOptions(msgspec.Struct):
 class ChatRequest(msgspec.Struct):
     """The fields of a chat request that change the reply; the others are not even decoded."""
 
-    messages: msgspec.Raw
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     model: str = ""
     n: Annotated[int, Meta(ge=1, le=128)] | None = 1
     seed: int | None = None
@@ -76,14 +74,15 @@ class PrefixCache:
         self._entries = entries
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
-    def lookup(self, messages: msgspec.Raw) -> int:
+    def lookup(self, messages: list[ChatMessage]) -> int:
         """Bytes of the longest prefix of `messages` asked before; all its prefixes are remembered now."""
         if not self._entries:
             return 0
         rolling, size, longest = sha256(), 0, 0
-        for message in _decode_raw_messages(messages):
-            rolling.update(message)
-            size += len(bytes(message))
+        for message in messages:
+            rolling.update(message.role.encode())
+            rolling.update(message.content)
+            size += memoryview(message.content).nbytes
             key = rolling.digest()[:12]
             if key in self._seen:
                 longest = size
@@ -103,17 +102,16 @@ def compose(
     request: ChatRequest, settings: SimulatorSettings, author: Author, cache: PrefixCache
 ) -> Completion:
     """Have the author write every choice, and count the tokens."""
-    messages = _decode_messages(request.messages)
-    if not messages:
-        raise msgspec.ValidationError("messages must not be empty")
-    hasher = sha256(b"%d\n%s\n" % (settings.seed, b"" if request.seed is None else b"%d" % request.seed))
-    hasher.update(request.messages)
+    roles = [message.role for message in request.messages]
+    contents = b"\n".join([message.content for message in request.messages])
+    hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
+    hasher.update(contents)
     digest = hasher.hexdigest()[:16]
-    facts = _facts(messages, int(digest, 16), settings)
+    facts = _facts(request.messages, roles.count("assistant"), int(digest, 16), settings)
     limit = request.max_completion_tokens or request.max_tokens
     draws = [facts.draw, *(mix(facts.draw, index) for index in range(1, request.n or 1))]
     choices = [_cut(author(facts._replace(draw=draw)), limit) for draw in draws]
-    prompt = _tokens(memoryview(request.messages).nbytes)
+    prompt = _tokens(len(contents))
     tokens = TokenCount(
         prompt=prompt,
         completion=sum(choice.tokens for choice in choices),
@@ -162,14 +160,14 @@ def error(status: int, message: str, headers: bytes = b"") -> bytes:
     return wire.respond(status, _encode(content), headers)
 
 
-def _facts(messages: list[ChatMessage], draw: int, settings: SimulatorSettings) -> Facts:
+def _facts(messages: list[ChatMessage], turns: int, draw: int, settings: SimulatorSettings) -> Facts:
     system = messages[0].text if messages[0].role in ("system", "developer") else ""
     named = sha256(b"%d\n%s" % (settings.seed, system.encode()))
     conversation = int(named.hexdigest()[:16], 16)
     return Facts(
         system=system,
         messages=messages,
-        turns=sum(message.role == "assistant" for message in messages),
+        turns=turns,
         conversation=conversation,
         draw=draw,
         words=settings.words,

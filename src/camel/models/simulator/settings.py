@@ -96,7 +96,8 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     words: float = 60.0
     """Mean words of a solution or an answer; each draws between half and one and a half of it."""
     length: Constant | LogNormal | None = LogNormal(median=16, p99=60)
-    """Messages in a conversation, the closing `<CAMEL_TASK_DONE>` included; `None` never closes one."""
+    """Messages in a conversation, the closing `<CAMEL_TASK_DONE>` included; `None` never closes one. The user
+    closes and speaks at odd numbers, so an even length ends one message later."""
     latency: Constant | LogNormal | None = None
     """Seconds before the first byte of whatever the model had to write."""
     tokens_per_second: float | None = None

@@ -127,7 +127,10 @@ def _take_body(buffer: bytearray, head: _Head) -> tuple[bytes, int] | None:
     if head.body_length == _CHUNKED:
         return _take_chunks(buffer, head.body_at)
     end = head.body_at + head.body_length
-    return (bytes(buffer[head.body_at : end]), end) if len(buffer) >= end else None
+    if len(buffer) < end:
+        return None
+    with memoryview(buffer) as view:
+        return bytes(view[head.body_at : end]), end
 
 
 def _take_chunks(buffer: bytearray, at: int) -> tuple[bytes, int] | None:
