@@ -50,7 +50,9 @@ def main() -> int:
         least, median = min(cpu[name]), statistics.median(cpu[name])
         print(f"| {label} | {least * 1e3:.3f} | {median * 1e3:.3f} | {least / min(cpu['bare']):.2f} |")
     print(f"\nsame requests by the endpoint's ledger: {'yes' if same else 'NO'}")
-    print(f"peak memory with {conversations:,} conversations open: {open_mb:.0f} MB (limit {LIMITS['open_mb']})")
+    print(
+        f"peak memory with {conversations:,} conversations open: {open_mb:.0f} MB (limit {LIMITS['open_mb']})"
+    )
     print(f"ratio {ratio:.2f} (goal {LIMITS['ratio']})")
     return 0 if same and open_mb <= LIMITS["open_mb"] and ratio <= LIMITS["ratio"] else 1
 
@@ -58,7 +60,7 @@ def main() -> int:
 def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bool]:
     """Run both variants in alternation; returns CPU seconds per call and whether the requests were the same."""
     cpu: dict[str, list[float]] = {"bare": [], "camel": []}
-    digests: dict[str, set[str]] = {"bare": set(), "camel": set()}
+    digests: dict[str, set[int]] = {"bare": set(), "camel": set()}
     with spawn(SimulatorSettings(length=None)) as endpoint:
         for _ in range(rounds):
             for variant in ("bare", "camel"):
@@ -67,7 +69,7 @@ def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bo
                 ledger = endpoint.ledger()
                 assert ledger.served == result["calls"] == conversations * MESSAGES, (ledger, result)
                 cpu[variant].append(result["cpu"] / result["calls"])
-                digests[variant].add(getattr(ledger,"digest",""))
+                digests[variant].add(ledger.digest)
     return cpu, digests["bare"] == digests["camel"] and len(digests["bare"]) == 1
 
 
@@ -122,7 +124,11 @@ async def _bare(url: str, conversations: int) -> int:
     paper = inception.paper()
 
     async def converse(session: aiohttp.ClientSession, number: int) -> int:
-        values = {"ASSISTANT_ROLE": ROLES["assistant"], "USER_ROLE": ROLES["user"], "TASK": TASK.format(number)}
+        values = {
+            "ASSISTANT_ROLE": ROLES["assistant"],
+            "USER_ROLE": ROLES["user"],
+            "TASK": TASK.format(number),
+        }
         user = [
             {"role": "system", "content": inception.fill(paper.user, values)},
             {"role": "user", "content": paper.opening},

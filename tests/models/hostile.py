@@ -190,7 +190,13 @@ USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "prompt_tokens_details": {
 def completion(content: Any = "Solution: hello", finish: Any = "stop", **other: Any) -> dict[str, Any]:
     """A good chat completion; keywords replace its fields."""
     choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish}
-    return {"id": "c", "object": "chat.completion", "model": "m-1", "choices": [choice], "usage": USAGE} | other
+    return {
+        "id": "c",
+        "object": "chat.completion",
+        "model": "m-1",
+        "choices": [choice],
+        "usage": USAGE,
+    } | other
 
 
 def encoded(data: Any) -> bytes:
@@ -205,14 +211,20 @@ def good(content: Any = "Solution: hello", *headers: str, **other: Any) -> bytes
 
 def delta(content: Any = None, *, index: Any = 0, finish: Any = None, **other: Any) -> dict[str, Any]:
     """A chunk of a stream."""
-    piece = {"index": index, "delta": {} if content is None else {"content": content}, "finish_reason": finish}
+    piece = {
+        "index": index,
+        "delta": {} if content is None else {"content": content},
+        "finish_reason": finish,
+    }
     return {"id": "c", "object": "chat.completion.chunk", "model": "m-1", "choices": [piece]} | other
 
 
 def events(*chunks: dict[str, Any] | bytes, done: bool = True, end: bytes = b"\n") -> bytes:
     """Chunks as server-sent events."""
     payloads = [chunk if isinstance(chunk, bytes) else encoded(chunk) for chunk in chunks]
-    return b"".join(b"data: " + payload + end + end for payload in [*payloads, *([b"[DONE]"] if done else [])])
+    return b"".join(
+        b"data: " + payload + end + end for payload in [*payloads, *([b"[DONE]"] if done else [])]
+    )
 
 
 STREAM_HEAD = head("Content-Type: text/event-stream", "Transfer-Encoding: chunked")

@@ -101,7 +101,7 @@ class RolePlaying:
 
     async def finished(self) -> Transcript:
         """Talk to the end and return the transcript."""
-        async for _ in self:
+        async for _ in await self.prepared():
             pass
         return self.transcript
 

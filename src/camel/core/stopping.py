@@ -178,16 +178,18 @@ class MessageLoop(msgspec.Struct, frozen=True):
 
     def _repeats(self, messages: Sequence[Message], speaker: str) -> int:
         """How many of the speaker's latest messages, without a gap, repeat one of the two before."""
-        own: list[Message] = []
-        for message in reversed(messages):
-            if message.speaker == speaker:
-                own.append(message)
-                if len(own) > self.stuck + 2:
-                    break
-        for i in range(min(self.stuck, len(own) - 1)):
-            if not any(_nearly_same(own[i], earlier, self.similarity) for earlier in own[i + 1 : i + 3]):
-                return i
-        return min(self.stuck, len(own) - 1)
+        own = (message for message in reversed(messages) if message.speaker == speaker)
+        latest, before = next(own, None), next(own, None)
+        repeats = 0
+        while latest and before and repeats < self.stuck:
+            earlier = next(own, None)
+            if not (
+                _nearly_same(latest, before, self.similarity)
+                or (earlier and _nearly_same(latest, earlier, self.similarity))
+            ):
+                break
+            latest, before, repeats = before, earlier, repeats + 1
+        return repeats
 
 
 def paper_rules() -> tuple[StopRule, ...]:
@@ -204,20 +206,26 @@ _PLEASANT_CHARS = 400
 
 
 def _is_pleasantry(message: Message) -> bool:
-    text = message.content
-    if len(text) > _PLEASANT_CHARS or not _PLEASANT.search(text):
-        return False
     move = message.move
     # A marker around nothing but thanks ("Solution: You're welcome! Next request.") is still only thanks.
-    return move.instruction is None and (move.solution is None or len(move.solution) < 120)
+    if move.instruction is not None or (move.solution is not None and len(move.solution) > 120):
+        return False
+    return len(message.content) <= _PLEASANT_CHARS and _PLEASANT.search(message.content) is not None
 
 
 def _nearly_same(a: Message, b: Message, similarity: float) -> bool:
-    if a.content == b.content:
+    one, other = a.content, b.content
+    if one == other:
         return True
-    shorter, longer = sorted((len(a.content), len(b.content)))
-    # Most pairs differ in length by more than near-repeats can, and need no closer look.
-    if shorter < longer * similarity * similarity:
+    # Most pairs need no closer look: near-repeats are of like length and share some of any five short pieces.
+    size = len(one)
+    if not size * similarity <= len(other) * 1.1 <= size / similarity * 1.21:
         return False
-    words_a, words_b = set(a.content.lower().split()), set(b.content.lower().split())
+    if size > 80:
+        for at in range(size // 6, size - 8, size // 6):
+            if one[at : at + 8] in other:
+                break
+        else:
+            return False
+    words_a, words_b = set(one.lower().split()), set(other.lower().split())
     return len(words_a & words_b) >= similarity * len(words_a | words_b)

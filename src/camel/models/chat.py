@@ -188,7 +188,15 @@ class ChatModel:
         return streamed.finished()
 
     async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
-        return b"".join([data async for data in self._chunks(response)])
+        if "Content-Encoding" in response.headers:
+            return b"".join([data async for data in self._chunks(response)])
+        # Nearly every reply is one uncompressed piece; the general way costs a tenth of the call.
+        content, data = response.content, await response.content.readany()
+        while not content.at_eof() and len(data) <= self._max_bytes:
+            data += await content.readany()
+        if len(data) > self._max_bytes:
+            raise ReplyTooLarge(f"the reply exceeds {self._max_bytes:,} bytes")
+        return data
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """The body, decompressed, as it comes; raises as soon as it exceeds the cap."""

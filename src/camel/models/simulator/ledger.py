@@ -57,6 +57,8 @@ class Counters(msgspec.Struct):
     cached_tokens: int = 0
     in_flight: int = 0
     max_in_flight: int = 0
+    digest: int = 0
+    """Sum of the hashes of all requests: equal for two runs that sent the same ones, in whatever order."""
     outcomes: dict[str, int] = {}
 
 
@@ -81,6 +83,7 @@ class Ledger:
         self._sequence += 1
         counters = self.counters
         counters.requests += 1
+        counters.digest = (counters.digest + digest) % 2**63
         counters.in_flight += 1
         if counters.in_flight > counters.max_in_flight:
             counters.max_in_flight = counters.in_flight
