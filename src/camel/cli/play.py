@@ -20,42 +20,54 @@ LOCAL_MAX_TOKENS = 160
 
 
 def play(
-    assistant: Annotated[str, typer.Option(help="Role of the AI assistant.")] = "Python Programmer",
-    user: Annotated[str, typer.Option(help="Role of the AI user, who instructs.")] = "Stock Trader",
+    assistant: Annotated[
+        str, typer.Option(metavar="ROLE", help="Role of the AI assistant.")
+    ] = "Python Programmer",
+    user: Annotated[
+        str, typer.Option(metavar="ROLE", help="Role of the AI user, who instructs.")
+    ] = "Stock Trader",
     task: Annotated[
-        str, typer.Option(help="What they are to do.")
+        str, typer.Option(metavar="TEXT", help="What they are to do.")
     ] = "Develop a trading bot for the stock market",
     model: Annotated[
         str,
         typer.Option(
-            envvar="CAMEL_MODEL", help="Model name. Left out: what the server serves, or gpt-4.1-mini."
+            envvar="CAMEL_MODEL",
+            metavar="NAME",
+            help="Model name. Left out: what the server serves, or gpt-4.1-mini.",
         ),
     ] = "",
     base_url: Annotated[
         str,
         typer.Option(
             envvar="OPENAI_BASE_URL",
+            metavar="URL",
             help="Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.",
         ),
     ] = "",
     local: Annotated[
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,
-    temperature: Annotated[str, typer.Option(help="A number, or 'default' for the model's own.")] = "0.2",
+    temperature: Annotated[
+        str, typer.Option(metavar="NUMBER", help="A number, or 'default' for the model's own.")
+    ] = "0.2",
     max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
     seed: Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")] = None,
     max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
     context: Annotated[
         int | None, typer.Option(help="The model's window in tokens, if it is not known.")
     ] = None,
-    guided: Annotated[str, typer.Option(help="Hold replies to the format: llama.cpp, vllm or off.")] = "",
+    guided: Annotated[
+        str, typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm or off.")
+    ] = "",
     specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
     show_prompts: Annotated[
         bool, typer.Option("--show-prompts", help="Print the inception prompts.")
     ] = False,
     save: Annotated[
-        list[Path] | None, typer.Option(help="Write the transcript here (.json or .md); repeatable.")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
     ] = None,
 ) -> None:
     """Let two agents play roles and work on a task, and watch them talk."""
@@ -152,12 +164,12 @@ def _model(name: str, base_url: str, context: int | None, guided: str) -> ChatMo
     if not name:
         name = "gpt-4.1-mini"
         if base_url:
-            names = served_models(base_url)
-            if len(names) != 1:
-                raise _input_error(
-                    f"name one of the endpoint's models with --model: {', '.join(names[:20]) or 'it lists none'}"
-                )
-            name = names[0]
+            served = served_models(base_url)
+            if len(served) != 1:
+                names = ", ".join(list(served)[:20]) or "it lists none"
+                raise _input_error(f"name one of the endpoint's models with --model: {names}")
+            name, window = next(iter(served.items()))
+            context = context or window
     return ChatModel(
         name, base_url=base_url or None, context_tokens=context, guided=_guide(guided), max_attempts=4
     )

@@ -7,13 +7,14 @@
 The one decision to know: a marker counts only where a speaker *uses* it. It must open a line or a sentence;
 inside code, a block quote, an HTML comment or quotation marks it is text that somebody mentions. Within that,
 the parser takes what models really write: any case, Markdown headings and bold, numbers, full-width colons,
-prose before and after. It never fails, and its time grows in step with the text, whatever the text: every
-pattern below starts at a character that ends the one before, or is bounded, or possessive.
+prose before and after. It never fails, and no text makes it slow: plain string search finds the candidates, and
+patterns only look at their surroundings (bounded by `_NEAR`) or cannot backtrack.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -48,6 +49,8 @@ class Move(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
+_NEAR = 2000
+"""Characters around a marker within which a quotation is looked for; a line of a megabyte is not searched whole."""
 _END = r".!?…。！？☀-➿\U0001f300-\U0001faff"  # what ends a sentence; chatty models end them with a picture
 _TAIL = re.compile(
     r"(?P<number>[ \t]?\#?\d{1,3})?(?P<mark>[*_]{0,3}[ \t]?[:：][*_]{0,3}|[*_]{0,3}[ \t]*+(?=\n|\Z))"
@@ -69,23 +72,17 @@ _TOKEN = r"(?a:</?CAMEL\\?_TASK\\?_DONE/?>|CAMEL\\?_TASK\\?_DONE)"  # noqa: S105
 _DONE_ALONE = re.compile(rf"[\s*_`\"'“”#()\[\]]*+{_TOKEN}[^\w<>]*", re.IGNORECASE)
 # Or the token is a sentence of its own: at the end of a line of prose, or with a full stop.
 _DONE_SENTENCE = re.compile(
-    rf"(?:^|(?<=[{_END}\ufe0f])[*_]{{0,2}})[ \t]*+[*_]{{0,3}}{_TOKEN}(?:[^\w\n\"'“”`<>?]{{0,8}}$|[.!](?=[ \t]))",
+    rf"(?:^|(?<=[{_END}\ufe0f])[*_]{{0,2}})[ \t]*+[*_]{{0,3}}(?P<token>{_TOKEN})(?:[^\w\n\"'“”`<>?]{{0,8}}$|[.!](?=[ \t]))",
     re.IGNORECASE | re.MULTILINE,
 )
+# A fence opens a line, or follows a label ("Input: ```"); inline code closes on its line.
 _FENCE = re.compile(
     r"(?:^[ \t]*(?:[-+•*][ \t]+|\d{1,3}[.)][ \t]+)?|[:：][*_]{0,3}[ \t]*)(`{3,}(?=[^`]*$)|~{3,})"
 )
 _PLAIN_FENCES = ("", "text", "txt", "plaintext", "markdown", "md")
+_COMMENT = re.compile(r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)")
 _BLOCK_QUOTE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
-# Quotation marks open before a word and close within the paragraph: inches and apostrophes do neither.
-_QUOTED = re.compile(
-    r'"(?<!\w")(?=\S)[^"\n]*+(?:\n(?![ \t]*\n)[^"\n]*+)*+"'
-    r"|'(?<!\w')(?=[^\s\d])(?:[^'\n]|(?<=\w)'(?=\w))*+'(?!\w)"
-    r"|[“„«「『][^“”„«»「」『』]*+[”“»」』]"
-    r"|`[^`\n]+`"
-    r"|<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
-)
-_QUOTING = re.compile(r"[\"'“„«「『`>]|~~~|<!--")
+_SINGLE_QUOTES = re.compile(r"(?<!\w)'(?=[^\s\d])(?:[^'\n]|(?<=\w)'(?=\w))*+'(?!\w)")
 
 
 class _Label(NamedTuple):
@@ -96,53 +93,62 @@ class _Label(NamedTuple):
     """Where what it introduces begins."""
 
 
+_Span = tuple[int, int]
+
+
 def parse(text: str) -> Move:
     """Read `text` as a move of the instruction grammar."""
     text = _unwrapped(text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text)
     lowered = text.lower()
     if len(lowered) != len(text):  # some capitals lower to two characters, which would shift every position
         lowered = text.translate(_ASCII_LOWER)
-    shown = _without_mentions(text) if _QUOTING.search(text) else text
+    hidden = _hidden(text)
     may_be_done = "_done" in lowered
-    done = _done_at(text, shown) if may_be_done else None
+    done = _done_at(text, hidden) if may_be_done else None
     end = len(text.rstrip())
-    closing = _NEXT_REQUEST.search(text, max(0, end - 40), end)
+    closing = None
+    if "next request" in lowered[max(0, end - 40) :]:
+        closing = _NEXT_REQUEST.search(text, max(0, end - 40), end)
+    labels = _labels(text, lowered, hidden)
+    if not labels:
+        return Move(next_request=closing is not None, done=done is not None)
+    if closing:
+        end = closing.start()
+    if done is not None and done >= labels[-1].end:
+        end = min(end, done)
     instruction = input_ = solution = None
-    labels = _labels(text, lowered, shown)
-    if labels:
-        end = min(closing.start() if closing else end, end if done is None or done < labels[-1].end else done)
-        paired = False
-        for label, following in pairwise([*labels, _Label("", end, end)]):
-            content = _content(text[label.end : max(label.end, following.start)])
-            if label.name == "instruction":
-                # One instruction at a time: the first that says something, and the input that goes with it.
-                paired = instruction is None
-                instruction = instruction or content
-            elif label.name == "input":
-                input_ = content if paired and instruction else input_
-            else:
-                solution = solution or content
+    paired = False
+    for label, following in pairwise([*labels, _Label("", end, end)]):
+        content = _content(text[label.end : max(label.end, following.start)])
+        if label.name == "instruction":
+            # One instruction at a time: the first that says something, and the input that goes with it.
+            paired = instruction is None
+            instruction = instruction or content
+        elif label.name == "solution":
+            solution = solution or content
+        elif paired and instruction:
+            input_ = content
     if may_be_done and instruction and _DONE_ALONE.fullmatch(instruction):
         instruction, input_, done = None, None, 0
     # Whoever still asks for something is not done, whatever else the message says.
     return Move(instruction, input_, solution, closing is not None, done is not None and instruction is None)
 
 
-def _labels(text: str, lowered: str, shown: str) -> list[_Label]:
+def _labels(text: str, lowered: str, hidden: list[_Span]) -> list[_Label]:
     """Find the markers in use."""
     found: list[_Label] = []
     current = ""
     for name, at, end in _words(lowered):
         # `Input:` belongs to an instruction; in a solution it is an example's.
-        if shown[at] == _HIDDEN or (name == "input" and current != "instruction"):
+        if name == "input" and current != "instruction":
             continue
         plural = name == "instruction" and lowered[end : end + 1] == "s"
         tail = _TAIL.match(text, end + plural)
         start = _marker_start(text, name, at, tail["mark"]) if tail else None
-        if tail is None or start is None:
+        if tail is None or start is None or _is_mentioned(text, at, hidden):
             continue
-        # A recipe's `Instructions:` or a step's `Instruction 3:` commands nobody, unless the message opens with it;
-        # and a solution's `Solution:` opens no second one.
+        # A recipe's `Instructions:` commands nobody unless the message opens with it, nor does a step's
+        # `Instruction 3:` in a solution; and a solution's `Solution:` opens no second one.
         if (plural and text[:start].strip()) or (
             current == "solution" and (tail["number"] or name == current)
         ):
@@ -155,7 +161,7 @@ def _labels(text: str, lowered: str, shown: str) -> list[_Label]:
 def _words(lowered: str) -> list[tuple[str, int, int]]:
     """Every occurrence of a marker's bare word. Plain string search: a pattern tried at each character costs ten times this."""
     found: list[tuple[str, int, int]] = []
-    for word in ("instruction", "input", "solution"):
+    for word in ("instruction", "input", "solution") if "instruction" in lowered else ("solution",):
         at = lowered.find(word)
         while at >= 0:
             found.append((word, at, at + len(word)))
@@ -166,12 +172,11 @@ def _words(lowered: str) -> list[tuple[str, int, int]]:
 
 def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
     """Where the marker whose word is at `at` begins if it opens a line or a sentence, else None."""
-    # Bounded, so that a line of a megabyte with ten thousand such words is not copied for each of them.
-    floor = max(0, at - 200)
+    floor = max(0, at - 100)
     line = max(text.rfind("\n", floor, at) + 1, floor)
     before = text[line:at]
     has_colon = ":" in mark or "：" in mark
-    if _LINE_LEAD.fullmatch(before) and (line != floor or not floor):
+    if (line == 0 or text[line - 1] == "\n") and _LINE_LEAD.fullmatch(before):
         # Without a colon it is a marker only as a heading or in bold, alone on its line.
         return line if has_colon or "#" in before or ("**" in before and "**" in mark) else None
     if not has_colon:
@@ -183,36 +188,70 @@ def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
     return line + lead.start(1) if lead else None
 
 
-_HIDDEN = "\0"
+def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:
+    """Whether `at` lies in text that is shown rather than said: code, a comment, a quotation."""
+    if hidden and (before := bisect_right(hidden, at, key=itemgetter(0))) and at < hidden[before - 1][1]:
+        return True
+    floor = max(0, at - _NEAR)
+    paragraph = max(text.rfind("\n\n", floor, at), floor)
+    # Quotation marks open before a word and close within the paragraph: inches and apostrophes do neither.
+    if (
+        text.count('"', paragraph, at) % 2
+        and not text[(opening := text.rfind('"', paragraph, at)) - 1].isalnum()
+    ):
+        closing = text.find('"', at, at + _NEAR)
+        return closing > 0 and not text[opening + 1].isspace() and "\n\n" not in text[at:closing]
+    if not text.isascii() and any(text.rfind(a, floor, at) > text.rfind(b, floor, at) for a, b in _PAIRS):
+        return True
+    line = max(text.rfind("\n", floor, at) + 1, floor)
+    if text.count("`", line, at) % 2:
+        return True
+    return "'" in text[line:at] and any(
+        quoted.start() < at < quoted.end() for quoted in _SINGLE_QUOTES.finditer(text, line, at + _NEAR)
+    )
 
 
-def _without_mentions(text: str) -> str:
-    """The text, at the same length, with everything hidden that is shown rather than said: code, quotations, comments."""
-    if "```" in text or "~~~" in text:
-        text = _without_fences(text)
-    if ">" in text:
-        text = _BLOCK_QUOTE.sub(_hide, text)
-    return _QUOTED.sub(_hide, text)
+_PAIRS = (("“", "”"), ("„", "“"), ("«", "»"), ("「", "」"), ("『", "』"))
 
 
-def _without_fences(text: str) -> str:
-    """Hide fenced code, as Markdown reads it; a fence that is never closed runs to the end."""
-    lines = text.split("\n")
-    fence = ""
-    for i, line in enumerate(lines):
+def _hidden(text: str) -> list[_Span]:
+    """Spans of fenced code, HTML comments and block quotes, in order and apart."""
+    spans = _fences(text) if "```" in text or "~~~" in text else []
+    if "<!--" in text:
+        spans += [found.span() for found in _COMMENT.finditer(text)]
+    if ">" in text and (text.lstrip().startswith(">") or any(lead in text for lead in _QUOTE_LEADS)):
+        spans += [found.span() for found in _BLOCK_QUOTE.finditer(text)]
+    return _merged(spans) if len(spans) > 1 else spans
+
+
+_QUOTE_LEADS = ("\n>", "\n >", "\n  >", "\n   >")
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    spans.sort()
+    merged = spans[:1]
+    for start, end in spans[1:]:
+        if start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _fences(text: str) -> list[_Span]:
+    """Spans of fenced code, as Markdown reads it; a fence that is never closed runs to the end."""
+    spans: list[_Span] = []
+    fence, opened, at = "", 0, 0
+    for line in text.split("\n"):
         if fence:
-            bare = line.strip()
-            if bare.startswith(fence) and not bare.strip(fence[0]):
+            # What closes is bare, of the same kind and no shorter: a ``` inside a ```` block is code.
+            if fence in line and not (bare := line.strip()).strip(fence[0]) and bare.startswith(fence):
+                spans.append((opened, at + len(line)))
                 fence = ""
-            lines[i] = _HIDDEN * len(line)
         elif ("```" in line or "~~~" in line) and (opening := _FENCE.search(line)):
-            fence = opening[1]
-            lines[i] = line[: opening.start(1)] + _HIDDEN * (len(line) - opening.start(1))
-    return "\n".join(lines)
-
-
-def _hide(found: re.Match[str]) -> str:
-    return _HIDDEN * len(found[0])
+            fence, opened = opening[1], at + opening.start(1)
+        at += len(line) + 1
+    return [*spans, (opened, len(text))] if fence else spans
 
 
 def _unwrapped(text: str) -> str:
@@ -227,12 +266,12 @@ def _unwrapped(text: str) -> str:
     return body if plain and last.strip().startswith(fence) and fence not in body else text
 
 
-def _done_at(text: str, shown: str) -> int | None:
+def _done_at(text: str, hidden: list[_Span]) -> int | None:
     """Where the task is declared done, if it is."""
     if _DONE_ALONE.fullmatch(text):
         return 0
-    declared = _DONE_SENTENCE.search(shown)
-    return declared.start() if declared else None
+    declared = (found.start("token") for found in _DONE_SENTENCE.finditer(text))
+    return next((at for at in declared if not _is_mentioned(text, at, hidden)), None)
 
 
 def _content(text: str) -> str | None:

@@ -286,8 +286,8 @@ class ChatModel:
         return error
 
 
-def served_models(base_url: str, api_key: str | None = None) -> list[str]:
-    """Ask an endpoint which models it serves."""
+def served_models(base_url: str, api_key: str | None = None) -> dict[str, int | None]:
+    """Ask an endpoint which models it serves, and their windows where it says so."""
     url = f"{_checked_url(base_url)}/models"
     key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})  # noqa: S310 - checked
@@ -296,11 +296,12 @@ def served_models(base_url: str, api_key: str | None = None) -> list[str]:
             listing = msgspec.json.decode(response.read(2**20), type=_Listing)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise Unreachable(f"{url} does not list its models: {error}") from None
-    return [entry.id for entry in listing.data]
+    return {entry.id: entry.max_model_len for entry in listing.data}
 
 
 class _Listed(msgspec.Struct):
     id: str
+    max_model_len: int | None = None
 
 
 class _Listing(msgspec.Struct):
