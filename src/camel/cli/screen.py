@@ -43,7 +43,9 @@ class Screen:
         if self._speaking != event.speaker:
             self._speaking = event.speaker
             self._heading(event.speaker)
-        self.console.print(visible(event.text), end="", markup=False, highlight=False, soft_wrap=True)
+        self.console.print(
+            visible(event.text), end="", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
 
     def end_message(self) -> None:
         """Close the current message."""

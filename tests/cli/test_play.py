@@ -1,0 +1,164 @@
+"""`camel play` as a user sees it: a process, its output, its exit code, its files."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from camel import Text, Transcript
+from camel.cli.screen import Screen, price, visible
+from camel.core.message import Message, Usage
+from camel.core.model import Retrying
+from camel.core.task import Task
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+
+COMMAND = [sys.executable, "-m", "camel", "play"]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(length=Constant(7))) as process:
+        yield process
+
+
+def play(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: Path):
+    done = play("--base-url", endpoint.base_url, "--save", "talk.json", "--save", "talk.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for expected in (
+        "Task specifier",
+        "Stock Trader (user)",
+        "Python Programmer (assistant)",
+        "Instruction:",
+        "Solution:",
+        "The user said that the task is done.",
+        "7 messages, 8 calls",
+        "cost unknown (no price for simulated)",
+        "saved talk.json",
+    ):
+        assert expected in done.stdout
+    assert "\x1b" not in done.stdout, "colours only where there is a terminal"
+    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    assert transcript.stop is not None
+    assert transcript.stop.reason == "done"
+    # Everything that was said was also on the screen, whole.
+    assert all(message.content in done.stdout for message in transcript.messages)
+    assert transcript.task.specified in done.stdout
+    assert transcript.messages[1].content.splitlines()[0] in (tmp_path / "talk.md").read_text()
+
+
+def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, tmp_path: Path):
+    done = play(
+        "--no-specify",
+        "--show-prompts",
+        "--max-messages",
+        "4",
+        cwd=tmp_path,
+        OPENAI_BASE_URL=endpoint.base_url,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Task specifier" not in done.stdout
+    assert "Never forget you are a Python Programmer and I am a Stock Trader." in done.stdout
+    assert "limit of 4 messages" in done.stdout
+    assert "4 messages, 4 calls" in done.stdout
+
+
+def test_an_endpoint_that_is_not_there(tmp_path: Path):
+    done = play("--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "http://127.0.0.1:9/v1" in done.stderr
+
+
+def test_a_failing_call_keeps_what_was_said(tmp_path: Path):
+    with spawn(SimulatorSettings(length=Constant(9), capacity=0)) as full:
+        done = play("--base-url", full.base_url, "--model", "m", "--save", "talk.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "trying again in" in done.stdout
+    assert "RateLimited" in done.stdout
+    stop = Transcript.from_json((tmp_path / "talk.json").read_bytes()).stop
+    assert stop is not None
+    assert stop.reason == "error"
+
+
+def test_ctrl_c_ends_cleanly_and_keeps_what_was_said(tmp_path: Path):
+    with spawn(SimulatorSettings(length=None, tokens_per_second=120)) as slow:
+        command = [*COMMAND, "--base-url", slow.base_url, "--no-specify", "--save", "talk.json"]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout
+        seen = ""
+        deadline = time.monotonic() + 30
+        while seen.count("▌") < 3 and time.monotonic() < deadline:
+            seen += process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "You stopped it" in out
+    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    assert len(transcript.messages) == 2, "two messages were complete, the third was being written"
+    assert transcript.stop is not None
+    assert transcript.stop.reason == "stopped"
+
+
+def test_model_text_cannot_act_on_the_terminal():
+    out = io.StringIO()
+    screen = Screen(
+        Console(file=out, force_terminal=True, color_system=None), {"user": "[red]Trader[/red]\x1b[31m"}
+    )
+    screen.watch(Text("user", "[bold]plain[/bold] \x1b]0;owned\x07\x1b[2J\r\u202edlrow :smile:"))
+    screen.end_message()
+    printed = out.getvalue()
+    assert "[bold]plain[/bold]" in printed
+    assert "[red]Trader[/red]" in printed
+    assert ":smile:" in printed
+    assert not set(printed) & set("\x1b\x07\r\u202e")
+
+
+def test_a_retry_says_that_the_text_so_far_is_void():
+    out = io.StringIO()
+    screen = Screen(Console(file=out), {"user": "Trader"})
+    screen.watch(Text("user", "half a mess"))
+    screen.watch(Retrying("user", "HTTP 503", 1.5))
+    screen.watch(Text("user", "whole message"))
+    printed = out.getvalue()
+    assert printed.count("Trader (user)") == 2
+    assert "void" in printed
+    assert "HTTP 503" in printed
+
+
+def test_price_in_words():
+    message = Message(
+        0, "user", "Trader", "hi", model="gpt-4.1-mini", usage=Usage(1_000_000, 1_000_000, 500_000, 1)
+    )
+    transcript = Transcript("x", Task("t"), messages=[message])
+    assert price(transcript) == "$1.8500"  # 0.5M at 0.40, 0.5M cached at 0.10, 1M out at 1.60
+    transcript.messages.append(
+        Message(1, "assistant", "P", "ho", model="nobody-knows", usage=Usage(1, 1, 0, 1))
+    )
+    assert price(transcript) == "cost unknown (no price for nobody-knows)"
+
+
+def test_visible_keeps_lines_and_tabs():
+    assert visible("a\n\tb\x00\x9b") == "a\n\tb␚␚"
