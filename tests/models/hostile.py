@@ -11,7 +11,7 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,8 +89,8 @@ class HostileServer:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # swallowed, because asyncio's own callback for this task logs a cancelled one as a fault
         finally:
             self.open -= 1
             self._tasks.discard(task)
@@ -244,7 +244,3 @@ def bomb(size: int, wbits: int = 31) -> bytes:
 
 def gzipped(data: bytes) -> bytes:
     return gzip.compress(data)
-
-
-def flattened(parts: Iterable[Answer]) -> list[Step]:
-    return [step for part in parts for step in part]

@@ -69,6 +69,7 @@ KEY = "sk-hostile/0123456789+abcdefghij="
 ATTEMPTS = 2
 KNOWN = Usage(11, 7, 4, 1)
 UNKNOWN = Usage(calls=1, unknown=1)
+STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -205,8 +206,8 @@ error(
     text=r"[key]",
 )
 error("echo_key_as_text", 400, f"who is Bearer {KEY}?".encode(), RequestRejected, text="[key]")
-error("echo_key_where_text_is_cut", 400, {"error": {"message": "x" * 285 + KEY}}, RequestRejected)
-error("echo_key_where_excerpt_is_cut", 400, b"x" * 590 + KEY.encode(), RequestRejected)
+error("echo_key_where_text_is_cut", 400, {"error": {"message": "x" * 270 + KEY}}, RequestRejected)
+error("echo_key_where_excerpt_is_cut", 400, b"x" * 275 + KEY.encode(), RequestRejected)
 error(
     "echo_key_escaped",
     400,
@@ -761,21 +762,28 @@ for label, raw in {
     "numbers": b"[" + b"1.5," * (DENSE // 4) + b"1]",
 }.items():
     case(
-        f"dense_{label}", http(200, raw), MalformedReply, alone=True, requests=1, options={"max_attempts": 1}
+        f"dense_{label}",
+        http(200, raw),
+        MalformedReply if label == "numbers" else ReplyTooLarge,
+        alone=True,
+        requests=1,
+        options={"max_attempts": 1},
     )
 case("dense_error", http(500, b"[" + b"{}," * (DENSE // 3) + b"{}]"), ServerFailed, alone=True)
+FEW = b'{"choices":[' + b'{"message":{}},' * 100_000 + b'{"message":{}}]}'
+case("dense_choices_few", http(200, FEW), MalformedReply, alone=True, text="100,001 choices")
 MANY = (
     encoded(completion())[:-1].replace(
         b'"choices": [', b'"choices": [' + b'{"message":{}},' * (DENSE // 15 - 99)
     )
     + b"}"
 )
-case("dense_choices", http(200, MANY), MalformedReply, alone=True, requests=1, options={"max_attempts": 1})
+case("dense_choices", http(200, MANY), ReplyTooLarge, alone=True, requests=1, options={"max_attempts": 1})
 
 # --- Compression nobody asked for ----------------------------------------------------------------------------------------
 
 case("gzip_good", http(200, gzipped(GOOD), "Content-Encoding: gzip"), Said())
-case("gzip_good_in_pieces", (head("Content-Encoding: GZIP"), Drip(gzipped(GOOD), 0.001)), Said())
+case("gzip_good_in_pieces", (head("Content-Encoding: GZIP"), Drip(gzipped(GOOD), 0)), Said(), deadline=6.0)
 case("deflate_good", http(200, zlib.compress(GOOD), "Content-Encoding: deflate"), Said())
 case("deflate_raw", http(200, zlib.compress(GOOD)[2:-4], "Content-Encoding: deflate"), MalformedReply)
 case("gzip_corrupt", http(200, gzipped(GOOD)[:40] + b"\xff" * 40, "Content-Encoding: gzip"), MalformedReply)
@@ -789,7 +797,7 @@ for coding in ("br", "zstd", "compress", "gzip, gzip", "\x1b[31mred"):
     case(
         f"coding_{coding.split(',')[0].strip(chr(27))[:8]}_{len(coding)}",
         http(200, GOOD, f"Content-Encoding: {coding}"),
-        (Unreachable if "\x1b" in coding else MalformedReply),
+        MalformedReply,
     )
 
 # --- Broken HTTP -----------------------------------------------------------------------------------------------------------
@@ -809,15 +817,15 @@ case(
 )
 case("drip_body", (head("Content-Length: 500"), Drip(b" " * 500, 0.05)), DeadlineExceeded, deadline=1.0)
 case("drip_head", Drip(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 500, 0.02), DeadlineExceeded, deadline=1.0)
-case("drip_good", (head(f"Content-Length: {len(GOOD)}"), Drip(GOOD, 0.001)), Said())
+case("drip_good", (head(f"Content-Length: {len(GOOD)}"), Drip(GOOD, 0)), Said(), deadline=6.0)
 case("close_at_once", (), Unreachable)
 case("reset_at_once", RESET, Unreachable)
 case("reset_in_head", (b"HTTP/1.1 200 OK\r\nConte", Pause(0.05), RESET), Unreachable)
 case("reset_in_body", (head("Content-Length: 500"), GOOD[:60], Pause(0.05), RESET), Unreachable)
 case("close_in_head", b"HTTP/1.1 200 OK\r\nConte", Unreachable)
 case("length_too_long", head(f"Content-Length: {len(GOOD) + 9}") + GOOD, Unreachable)
-case("length_too_short", head(f"Content-Length: {len(GOOD) - 9}") + GOOD, MalformedReply)
-case("length_zero", head("Content-Length: 0") + GOOD, MalformedReply)
+case("length_too_short", head(f"Content-Length: {len(GOOD) - 9}") + GOOD, Unreachable)
+case("length_zero", head("Content-Length: 0") + GOOD, Unreachable)
 for label, value in {
     "negative": "-1",
     "text": "abc",
@@ -830,7 +838,7 @@ for label, value in {
     case(
         f"length_{label}",
         head(f"Content-Length: {value}") + GOOD,
-        Unreachable if label != "huge" else ReplyTooLarge,
+        Unreachable,
     )
 case("length_twice", head("Content-Length: 5", "Content-Length: 500") + GOOD, Unreachable)
 case(
@@ -844,8 +852,8 @@ case("chunk_cut", head("Transfer-Encoding: chunked") + b"fff\r\n" + GOOD, Unreac
 case(
     "chunk_extension_endless",
     (head("Transfer-Encoding: chunked") + b"5;", Flood(b"x" * 65536)),
-    Unreachable,
-    deadline=3.0,
+    DeadlineExceeded,
+    deadline=1.0,
 )
 case(
     "chunk_trailers",
@@ -857,7 +865,7 @@ case(
     head("Transfer-Encoding: chunked") + chunked(*(bytes((byte,)) for byte in GOOD)),
     Said(),
 )
-case("transfer_coding_unknown", head("Transfer-Encoding: whatever") + GOOD, Unreachable)
+case("transfer_coding_unknown", head("Transfer-Encoding: whatever") + GOOD, Said())
 case("http_1_0", head("Content-Type: application/json", version="HTTP/1.0") + GOOD, Said())
 case("http_1_0_cut", head(version="HTTP/1.0") + GOOD[:90], MalformedReply)
 case("http_1_1_until_close", head("Connection: close") + GOOD, Said())
@@ -888,17 +896,33 @@ case(
 )
 case("headers_endless", (b"HTTP/1.1 200 OK\r\n", Flood(b"X-A: b\r\n" * 8000)), Unreachable, alone=True)
 case("content_type_odd", http(200, GOOD, 'Content-Type: ;;="/\\;text/event-stream'), Said())
-case("cookies", good("Solution: hello", "Set-Cookie: a=b; Domain=evil", "Set-Cookie: \x01"), Unreachable)
-case("keep_alive_then_garbage", [(good() + b"GARBAGE" * 100, KEEP), (good(),)], Said())
+case("cookies", good("Solution: hello", "Set-Cookie: a=b; Domain=evil", "Set-Cookie: \x01"), Said())
+case("keep_alive_then_garbage", [(good() + b"GARBAGE" * 100, KEEP), (good(),)], AGAIN)
 case(
     "answers_before_reading",
     (UNREAD, http(413, b"too long"), Pause(0.2)),
     RequestRejected,
     prompt="x" * 8_000_000,
+    alone=True,
 )
-case("answers_before_reading_and_resets", (UNREAD, RESET), Unreachable, prompt="x" * 8_000_000)
-case("answers_well_before_reading", (UNREAD, good(), Pause(0.2)), Said(), prompt="x" * 8_000_000)
-case("never_reads", (UNREAD, HANG), DeadlineExceeded, prompt="x" * 8_000_000, deadline=1.0)
+case("answers_before_reading_and_resets", (UNREAD, RESET), Unreachable, prompt="x" * 8_000_000, alone=True)
+case("answers_well_before_reading", (UNREAD, good(), Pause(0.2)), Said(), prompt="x" * 8_000_000, alone=True)
+case(
+    "answers_well_and_never_reads",
+    (UNREAD, good(), HANG),
+    Said(),
+    prompt="x" * 8_000_000,
+    alone=True,
+    within=1.0,
+)
+case("small_cap", good(), ReplyTooLarge, options={"max_bytes": 100})
+case(
+    "small_cap_chunked",
+    head("Transfer-Encoding: chunked") + chunked(GOOD),
+    ReplyTooLarge,
+    options={"max_bytes": 100},
+)
+case("never_reads", (UNREAD, HANG), DeadlineExceeded, prompt="x" * 8_000_000, alone=True, deadline=1.0)
 
 # --- Streams -------------------------------------------------------------------------------------------------------------
 
@@ -940,7 +964,7 @@ streamed(
 streamed("drip", (STREAM_HEAD, Drip(chunked(WHOLE * 5), 0.02)), DeadlineExceeded, deadline=1.0)
 streamed(
     "drip_of_comments",
-    (STREAM_HEAD, *(Drip(chunked(b": wait\n"), 0.02),) * 9),
+    (STREAM_HEAD, Drip(chunked(b": wait\n", last=False) * 20, 0.02)),
     DeadlineExceeded,
     deadline=1.0,
 )
@@ -1120,6 +1144,7 @@ class Outcome:
     elapsed: float
     requests: int
     seen: list[Event]
+    traceback: str
 
 
 async def _run(this: Case) -> Outcome:
@@ -1135,10 +1160,12 @@ async def _run(this: Case) -> Outcome:
             started = time.perf_counter()
             try:
                 result: Reply | BaseException = await model.reply(request)
+                told = ""
             except BaseException as raised:
-                result = raised
+                told = "".join(traceback.format_exception(raised))
+                result = raised.with_traceback(None)  # which would keep the prompt in memory
             elapsed = time.perf_counter() - started
-        return Outcome(result, elapsed, server.requests, seen)
+        return Outcome(result, elapsed, server.requests, seen, told)
 
 
 async def _run_all() -> dict[str, Outcome]:
@@ -1161,13 +1188,16 @@ async def _run_all() -> dict[str, Outcome]:
 
 def _memory(field: str) -> int:
     """A line of /proc/self/status, in MB."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    if not STATUS.exists():
+        return 0
+    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) // 1024
 
 
 @dataclass
 class Memory:
     before: int
+    peak_before: int
     after: int = 0
     peak: int = 0
 
@@ -1187,7 +1217,7 @@ def memory(_quick_backoff: None) -> Memory:
     asyncio.run(_run(warm))
     with contextlib.suppress(OSError):  # sets the peak back to what is used now
         Path("/proc/self/clear_refs").write_text("5")
-    return Memory(_memory("VmRSS"))
+    return Memory(_memory("VmRSS"), _memory("VmHWM"))
 
 
 @pytest.fixture(scope="module")
@@ -1222,7 +1252,7 @@ def _judge(this: Case, outcome: Outcome) -> None:
     else:
         assert type(result) is this.expected, repr(result)
         assert isinstance(result, ModelError)
-        _judge_error(result)
+        _judge_error(result, outcome.traceback)
         assert this.text in str(result)
         expected = this.options.get("max_attempts", ATTEMPTS) if this.expected.retryable else 1
         assert outcome.requests == (expected if this.requests is None else this.requests)
@@ -1242,13 +1272,13 @@ def _judge_reply(expected: Said, reply: Reply, requests: int) -> None:
     assert msgspec.json.decode(msgspec.json.encode(reply), type=Reply) == reply
 
 
-def _judge_error(failed: ModelError) -> None:
+def _judge_error(failed: ModelError, trace: str = "") -> None:
     told = str(failed)
     assert told
     assert told.isprintable()
     assert len(told) <= 600
     everything = [told, repr(failed), *map(str, failed.args), *getattr(failed, "__notes__", [])]
-    everything.append("".join(traceback.format_exception(failed)))
+    everything.append(trace or "".join(traceback.format_exception(failed)))
     for text in everything:
         assert KEY not in text
         assert KEY[:14] not in text.replace("\\", ""), "a part of the key is left"
@@ -1267,9 +1297,10 @@ def _judge_events(outcome: Outcome) -> None:
         assert "".join(event.text for event in said if isinstance(event, Text)) == outcome.result.content
 
 
+@pytest.mark.skipif(not STATUS.exists(), reason="memory is read from Linux's /proc")
 def test_memory_stays_under_100_MB(outcomes: dict[str, Outcome], memory: Memory) -> None:
     assert memory.after - memory.before < 100
-    assert memory.peak - memory.before < 100
+    assert memory.peak - memory.peak_before < 100
     print(f"memory: {memory.before} MB before, {memory.after} MB after, {memory.peak} MB at most")
 
 
@@ -1348,8 +1379,10 @@ async def test_listing_models_gives_up_on_a_drip() -> None:
 
 
 async def test_listing_models() -> None:
-    async with serving((http(200, b'{"object":"list","data":[{"id":"a","x":1},{"id":"b"}]}'),)) as server:
-        assert await asyncio.to_thread(served_models, server.url, KEY) == ["a", "b"]
+    async with serving(
+        (http(200, b'{"object":"list","data":[{"id":"a","max_model_len":9},{"id":"b"}]}'),)
+    ) as server:
+        assert await asyncio.to_thread(served_models, server.url, KEY) == {"a": 9, "b": None}
         assert server.heads[0].startswith(b"GET /v1/models HTTP/1.1\r\n")
         assert b"Authorization: Bearer " + KEY.encode() in server.heads[0]
 
@@ -1375,8 +1408,15 @@ async def test_a_name_that_does_not_resolve(name: str) -> None:
 
 @pytest.mark.usefixtures("_quick_backoff")
 async def test_tls_to_a_port_that_does_not_speak_it() -> None:
-    async with serving((http(200, b"plain"),)) as server:
-        url = server.url.replace("http", "https")
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(http(400, b"this is plain HTTP"))
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    async with server:
         await _failure(ChatModel("m", base_url=url, api_key=KEY, deadline=2, max_attempts=2), Unreachable)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from camel.core.errors import InputError, shown
+from camel.core.history import History
 from camel.core.message import Sampling
-from camel.core.model import Expects, Model
+from camel.core.model import Expects, Model, checked_model
 from camel.core.transcript import Speaker
 
 
@@ -24,11 +27,27 @@ class Agent:
     expects: Expects | None = None
     """The shape its replies should have, for endpoints that can hold it to one."""
 
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        sampling: Any = self.sampling
+        if not isinstance(name, str) or not name:
+            raise InputError(f"an agent's name must be text, not {shown(name)}")
+        if not isinstance(sampling, Sampling):
+            raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
+        checked_model(self.model)
+
     @property
     def context_tokens(self) -> int | None:
         """The window of its model, where the model knows it."""
         window = getattr(self.model, "context_tokens", None)
         return window if isinstance(window, int) else None
+
+    def opened(self) -> History:
+        """What it has heard before anybody has spoken."""
+        history = History(self.system)
+        if self.opening:
+            history.add("user", self.opening)
+        return history
 
     def described(self) -> Speaker:
         """This seat as the transcript records it."""

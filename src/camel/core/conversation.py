@@ -11,10 +11,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from camel.core.agent import Agent
 from camel.core.errors import ContextOverflow, InputError, ModelError
-from camel.core.history import History
 from camel.core.message import Message, well_formed
 from camel.core.model import Reply, Request, Watch
-from camel.core.stopping import NextCall, Stop, StopRule
+from camel.core.stopping import NextCall, Stop, StopRule, checked_rules
 from camel.core.transcript import Transcript
 
 Turns = Callable[[Sequence[Message]], str]
@@ -46,13 +45,13 @@ class Conversation:
             raise InputError("a conversation needs speakers with different names")
         self.transcript = transcript
         self.transcript.speakers = [agent.described() for agent in agents]
-        self._rules = tuple(rules)
+        self._rules = checked_rules(rules)
         self._turns = turns or round_robin([agent.name for agent in agents])
         self._listeners = {
             agent.name: [other for other in agents if other is not agent and hears(agent.name, other.name)]
             for agent in agents
         }
-        self._histories = {agent.name: _opened(agent) for agent in agents}
+        self._histories = {agent.name: agent.opened() for agent in agents}
         self._watch = watch
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -106,7 +105,7 @@ class Conversation:
         )
         self.transcript.messages.append(message)
         # Several candidates share one count, which then says nothing about the one that was said.
-        tokens = usage.completion if len(reply.choices) == 1 and not usage.unknown else None
+        tokens = usage.completion or None if len(reply.choices) == 1 and not usage.unknown else None
         own = self._histories[agent.name]
         if usage.prompt:
             own.measured(usage.prompt)
@@ -121,10 +120,3 @@ def round_robin(names: Sequence[str]) -> Turns:
     """Everybody in turn, in the order given."""
     order = tuple(names)
     return lambda messages: order[len(messages) % len(order)]
-
-
-def _opened(agent: Agent) -> History:
-    history = History(agent.system)
-    if agent.opening:
-        history.add("user", agent.opening)
-    return history

@@ -24,6 +24,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def shown(value: object) -> str:
+    """A value that was refused, as the one line of an error shows it."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer too long to be written in decimals
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class CamelError(Exception):
     """Base of every error raised on purpose; its text is one line and says what to do next."""
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, shown
 from camel.core.grammar import Move, parse
 
 FinishReason = Literal["stop", "length", "content_filter", "refusal", "other"]
@@ -75,8 +75,13 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         if not isinstance(stop, tuple | list) or not all(
             isinstance(s, str) and s for s in cast("list[Any]", stop)
         ):
-            raise InputError(f"stop must be a list of non-empty strings, not {_shown(self.stop)}")
+            raise InputError(f"stop must be a list of non-empty strings, not {shown(self.stop)}")
         msgspec.structs.force_setattr(self, "stop", tuple(self.stop))
+        extra: Any = self.extra
+        if not isinstance(extra, dict) or not all(
+            isinstance(key, str) for key in cast("dict[Any, Any]", extra)
+        ):
+            raise InputError(f"extra must be a dict with text as keys, not {shown(self.extra)}")
         try:
             msgspec.json.encode(self.extra)
             msgspec.json.encode(self.stop)
@@ -89,19 +94,14 @@ def _number(name: str, value: Any, low: float, high: float) -> None:
         return
     # The comparison is false for NaN, which no endpoint accepts.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {_shown(value)}")
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}, not {shown(value)}")
 
 
 def _whole(name: str, value: Any, low: int, high: int, *, optional: bool = True) -> None:
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{name} must be a whole number from {low} to {high}, not {_shown(value)}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+        raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):

@@ -7,10 +7,11 @@ which is why the conversation loop knows none of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
+from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.message import FinishReason, Sampling, Usage
 
@@ -85,3 +86,10 @@ class Model(Protocol):
     async def reply(self, request: Request) -> Reply:
         """Answer `request`, or raise a `ModelError`."""
         ...
+
+
+def checked_model(model: object) -> Model:
+    """Return `model` if it can be asked; otherwise raise an `InputError` in one line."""
+    if isinstance(model, type) or not callable(getattr(model, "reply", None)):
+        raise InputError(f"model must be an object with an async method reply(request), not {shown(model)}")
+    return cast("Model", model)

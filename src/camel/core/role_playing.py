@@ -15,15 +15,15 @@ from typing import Any, TypeVar
 from camel.core import inception as prompts
 from camel.core.agent import Agent
 from camel.core.conversation import Conversation
-from camel.core.errors import InputError
-from camel.core.history import estimate_tokens
+from camel.core.errors import InputError, ModelError, shown
 from camel.core.inception import Inception, fill
 from camel.core.message import Message, Sampling
 from camel.core.model import Model, Watch
-from camel.core.stopping import Stop, StopReason, StopRule, paper_rules
+from camel.core.stopping import NextCall, Stop, StopReason, StopRule, TokenLimit, checked_rules, paper_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
+    SPECIFIER,
     Task,
     TaskSpecifier,
     as_sentence_part,
@@ -68,14 +68,16 @@ class RolePlaying:
             "USER_ROLE": checked_text("the user's role", user, MAX_ROLE_CHARS),
         }
         self._task = Task(checked_text("the task", task, MAX_TASK_CHARS))
-        self._models = {ASSISTANT: _checked_model(model), USER: _checked_model(user_model or model)}
-        self._sampling = {ASSISTANT: sampling, USER: user_sampling or sampling}
-        self._specifier = specifier
-        self._rules = paper_rules() if rules is None else tuple(rules)
-        self._inception = inception or prompts.paper()
+        self._models = {ASSISTANT: model, USER: model if user_model is None else user_model}
+        self._sampling = {ASSISTANT: sampling, USER: sampling if user_sampling is None else user_sampling}
+        self._specifier = _checked("specifier", specifier, TaskSpecifier)
+        self._rules = paper_rules() if rules is None else checked_rules(rules)
+        self._inception = _checked("inception", inception, Inception) or prompts.paper()
         self._watch = watch
+        if watch is not None and not callable(watch):
+            raise InputError(f"watch must be a function, not {shown(watch)}")
         self._conversation: Conversation | None = None
-        self.transcript = Transcript(id or uuid.uuid4().hex, self._task)
+        self.transcript = Transcript(_checked("id", id, str) or uuid.uuid4().hex, self._task)
         self._check_room()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -86,18 +88,25 @@ class RolePlaying:
     async def prepared(self) -> Conversation:
         """Specify the task if that has not been done yet, and return the conversation, ready to begin."""
         if self._conversation is None:
-            if self._specifier:
-                self.transcript.task = await self._specifier.specify(
-                    self._task,
-                    self._inception.specifier,
-                    self._roles,
-                    self._models[ASSISTANT],
-                    self.transcript.id,
-                    self._watch,
-                )
+            if self._specifier and self.transcript.stop is None:
+                await self._specify(self._specifier)
             agents = self._agents(self.transcript.task.text)
             self._conversation = Conversation(agents, self.transcript, rules=self._rules, watch=self._watch)
         return self._conversation
+
+    async def _specify(self, specifier: TaskSpecifier) -> None:
+        try:
+            self.transcript.task = await specifier.specify(
+                self._task,
+                self._inception.specifier,
+                self._roles,
+                self._models[ASSISTANT],
+                self.transcript.id,
+                self._watch,
+            )
+        except ModelError as error:
+            self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", SPECIFIER)
+            raise
 
     async def finished(self) -> Transcript:
         """Talk to the end and return the transcript."""
@@ -119,7 +128,8 @@ class RolePlaying:
             return await self.finished()
         finally:
             # The event loop ends with this call, so connections opened on it must end too.
-            for model in {id(model): model for model in self._models.values()}.values():
+            asked = [*self._models.values(), self._specifier and self._specifier.model]
+            for model in {id(model): model for model in asked}.values():
                 if (close := getattr(model, "aclose", None)) is not None:
                     await close()
 
@@ -148,20 +158,20 @@ class RolePlaying:
 
     def _check_room(self) -> None:
         """Refuse prompts that cannot fit their model's window before anything is paid for."""
+        limits = [rule for rule in self._rules if isinstance(rule, TokenLimit)] or [TokenLimit(reserve=1)]
         for agent in self._agents(self._task.original):
-            window = agent.context_tokens
-            needed = estimate_tokens(agent.system) + (agent.sampling.max_tokens or 1)
-            if window is not None and needed > window:
-                raise InputError(
-                    f"the {agent.name}'s prompt and reply need about {needed:,} tokens and the model's window is {window:,}: "
-                    "shorten the task or the roles, or lower max_tokens"
-                )
+            call = NextCall(
+                agent.name, agent.opened().tokens, agent.sampling.max_tokens, agent.context_tokens
+            )
+            for limit in limits:
+                if stop := limit.check((), call):
+                    raise InputError(f"{stop.detail}: shorten the task or the roles, or lower max_tokens")
 
 
-def _checked_model(model: Model) -> Model:
-    if not callable(getattr(model, "reply", None)):
-        raise InputError(f"model must have an async method reply(request), not be {type(model).__name__}")
-    return model
+def _checked(name: str, value: T, kind: type) -> T:
+    if value is not None and not isinstance(value, kind):
+        raise InputError(f"{name} must be a {kind.__name__}, not {shown(value)}")
+    return value
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
@@ -172,16 +182,28 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     # A loop is running already (a notebook): use one of our own on another thread.
     outcome: list[T] = []
     failure: list[BaseException] = []
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def noted() -> T:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
 
     def target() -> None:
         try:
-            outcome.append(asyncio.run(work))
+            outcome.append(asyncio.run(noted()))
         except BaseException as error:
             failure.append(error)
 
     thread = threading.Thread(target=target, name="camel-run")
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C: without this the thread would go on talking, and paying
+        for loop, task in begun:
+            if task is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
     if failure:
         raise failure[0]
     return outcome[0]

@@ -8,11 +8,13 @@ stops where the original did. The constants are the paper's (section 4.1, "Termi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from camel.core.errors import InputError, shown
 from camel.core.message import Message
 
 StopReason = Literal[
@@ -75,6 +77,9 @@ class NoInstruction(msgspec.Struct, frozen=True):
     by: str = "user"
     rounds: int = 3
 
+    def __post_init__(self) -> None:
+        _at_least(1, rounds=self.rounds)
+
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the user's last `rounds` messages carry no instruction."""
         if not messages or messages[-1].speaker != self.by:
@@ -116,6 +121,10 @@ class TokenLimit(msgspec.Struct, frozen=True):
     reserve: int = 512
     """Tokens kept free for the reply when the sampling sets no `max_tokens`."""
 
+    def __post_init__(self) -> None:
+        _at_least(1, limit=1 if self.limit is None else self.limit)
+        _at_least(0, reserve=self.reserve)
+
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the call about to be made has no room for its reply."""
         windows = [w for w in (self.limit, call.context_tokens) if w is not None]
@@ -137,6 +146,9 @@ class MaxMessages(msgspec.Struct, frozen=True):
 
     limit: int = 40
 
+    def __post_init__(self) -> None:
+        _at_least(1, limit=self.limit)
+
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when `limit` messages have been said."""
         if len(messages) >= self.limit:
@@ -147,8 +159,10 @@ class MaxMessages(msgspec.Struct, frozen=True):
 class MessageLoop(msgspec.Struct, frozen=True):
     """The speakers go round in circles: thanking and taking leave of each other, or saying the same again.
 
-    Pleasantries count only in short messages that neither instruct nor solve. A message repeats when it is nearly
-    one of its speaker's own two before it, so that circles of one and of two messages are seen.
+    Pleasantries count only in short messages that neither instruct nor solve. A message repeats when it is nearly one
+    of its speaker's own two before it and says no word that they did not, so that circles of one and of two messages
+    are seen. A new word is progress: templates are filled in, lists are worked off and listings grow that way, and a
+    conversation stopped too early is lost, while one stopped late is only longer.
     """
 
     pleasantries: int = 4
@@ -156,9 +170,17 @@ class MessageLoop(msgspec.Struct, frozen=True):
     repeats: int = 2
     """Repeats in a row by each of the speakers."""
     stuck: int = 4
-    """Repeats in a row by one speaker, whatever the others say."""
-    similarity: float = 0.85
-    """Share of words in common (Jaccard) from which two messages are nearly the same."""
+    """Repeats to the letter in a row by one speaker, whatever the others say. Not of a short line: "Continue." and
+    "Yes." are said again for good reason."""
+    similarity: float = 0.75
+    """Share of pairs of neighbouring words in common (Jaccard) from which two messages are nearly the same. Pairs,
+    because in a game or a puzzle the same few words in another order are another move."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, pleasantries=self.pleasantries, repeats=self.repeats, stuck=self.stuck)
+        similarity: Any = self.similarity
+        if not isinstance(similarity, int | float) or not 0 < similarity <= 1:
+            raise InputError(f"similarity must be a number above 0 and at most 1, not {shown(similarity)}")
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the last messages add nothing."""
@@ -166,30 +188,41 @@ class MessageLoop(msgspec.Struct, frozen=True):
             map(_is_pleasantry, messages[: -self.pleasantries - 1 : -1])
         ):
             return Stop("message_loop", f"the last {self.pleasantries} messages were only thanks or goodbyes")
-        if not messages or not (repeats := self._repeats(messages, messages[-1].speaker)):
+        if not messages or not self._repeats(messages, messages[-1].speaker):
             return None
         last = messages[-1].speaker
-        if repeats >= self.stuck:
-            return Stop("message_loop", f"the {last} said nearly the same {repeats + 1} times in a row", last)
+        if len(messages[-1].content) > _SHORT_CHARS:
+            own = [m.content for m in islice(_said_by(last, messages), self.stuck + 1)]
+            if len(own) > self.stuck and len({" ".join(text.lower().split()) for text in own}) == 1:
+                return Stop("message_loop", f"the {last} said the same {len(own)} times in a row", last)
         recent = {message.speaker for message in messages[-2 * len({m.speaker for m in messages[-16:]}) :]}
         if all(self._repeats(messages, speaker) >= self.repeats for speaker in recent):
             return Stop("message_loop", f"every speaker repeated itself {self.repeats} times in a row")
         return None
 
     def _repeats(self, messages: Sequence[Message], speaker: str) -> int:
-        """How many of the speaker's latest messages, without a gap, repeat one of the two before."""
-        own = (message for message in reversed(messages) if message.speaker == speaker)
+        """How many of the speaker's latest messages, without a gap, repeat one of the two before; `repeats` is enough."""
+        own = _said_by(speaker, messages)
         latest, before = next(own, None), next(own, None)
         repeats = 0
-        while latest and before and repeats < self.stuck:
+        while latest and before and repeats < self.repeats:
             earlier = next(own, None)
-            if not (
-                _nearly_same(latest, before, self.similarity)
-                or (earlier and _nearly_same(latest, earlier, self.similarity))
-            ):
+            if not _repeats(latest.content, before.content, earlier and earlier.content, self.similarity):
                 break
             latest, before, repeats = before, earlier, repeats + 1
         return repeats
+
+
+def checked_rules(rules: Iterable[StopRule]) -> tuple[StopRule, ...]:
+    """Return `rules` as a tuple if each can be asked; otherwise raise an `InputError` in one line."""
+    given: Any = rules
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise InputError(f"rules must be a list of stop rules, not {shown(given)}")
+    checked: tuple[Any, ...] = tuple(rules)
+    for rule in checked:
+        if isinstance(rule, type) or not callable(getattr(rule, "check", None)):
+            raise InputError(f"a stop rule must be an object with a method check, not {shown(rule)}")
+    return checked
 
 
 def paper_rules() -> tuple[StopRule, ...]:
@@ -203,6 +236,8 @@ _PLEASANT = re.compile(
     re.IGNORECASE,
 )
 _PLEASANT_CHARS = 400
+_SHORT_CHARS = 80
+_WORD = re.compile(r"\w+")
 
 
 def _is_pleasantry(message: Message) -> bool:
@@ -213,19 +248,37 @@ def _is_pleasantry(message: Message) -> bool:
     return len(message.content) <= _PLEASANT_CHARS and _PLEASANT.search(message.content) is not None
 
 
-def _nearly_same(a: Message, b: Message, similarity: float) -> bool:
-    one, other = a.content, b.content
-    if one == other:
+def _said_by(speaker: str, messages: Sequence[Message]) -> Iterator[Message]:
+    return (message for message in reversed(messages) if message.speaker == speaker)
+
+
+def _repeats(text: str, before: str, earlier: str | None, similarity: float) -> bool:
+    """Whether `text` says again what one of its speaker's two messages before it said."""
+    if text in (before, earlier):
         return True
-    # Most pairs need no closer look: near-repeats are of like length and share some of any five short pieces.
+    known = [other for other in (before, earlier) if other and _may_be_similar(text, other, similarity)]
+    if not known:
+        return False
+    words = _WORD.findall(text.lower())
+    if not set(words).issubset(_WORD.findall(f"{before} {earlier or ''}".lower())):
+        return False
+    pairs = set(pairwise(words))
+    for other in known:
+        others = set(pairwise(_WORD.findall(other.lower())))
+        if len(pairs & others) >= similarity * len(pairs | others):
+            return True
+    return False
+
+
+def _may_be_similar(one: str, other: str, similarity: float) -> bool:
+    """Whether a closer look is worth it: near-repeats are of like length and share some of any five short pieces."""
     size = len(one)
     if not size * similarity <= len(other) * 1.1 <= size / similarity * 1.21:
         return False
-    if size > 80:
-        for at in range(size // 6, size - 8, size // 6):
-            if one[at : at + 8] in other:
-                break
-        else:
-            return False
-    words_a, words_b = set(one.lower().split()), set(other.lower().split())
-    return len(words_a & words_b) >= similarity * len(words_a | words_b)
+    return size <= 80 or any(one[at : at + 8] in other for at in range(size // 6, size - 8, size // 6))
+
+
+def _at_least(low: int, **values: Any) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+            raise InputError(f"{name} must be a whole number of at least {low}, not {shown(value)}")

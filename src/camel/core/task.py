@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage, well_formed
-from camel.core.model import Model, Request, Watch
+from camel.core.model import Model, Request, Watch, checked_model
 
 MAX_ROLE_CHARS = 1_000
 MAX_TASK_CHARS = 200_000
@@ -37,6 +39,15 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
     sampling: Sampling = Sampling(temperature=1.0)
     model: Model | None = None
     """Who is asked; by default the model that plays the assistant."""
+
+    def __post_init__(self) -> None:
+        limit, sampling = cast("Any", self.word_limit), cast("Any", self.sampling)
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InputError(f"word_limit must be a whole number of at least 1, not {shown(limit)}")
+        if not isinstance(sampling, Sampling):
+            raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
+        if self.model is not None:
+            checked_model(self.model)
 
     async def specify(
         self,
@@ -71,7 +82,7 @@ def checked_text(name: str, value: object, limit: int) -> str:
     if not isinstance(value, str):
         raise InputError(f"{name} must be text, not {type(value).__name__}")
     text = value.strip()
-    if not text:
+    if not any(char.isprintable() and not char.isspace() for char in text):
         raise InputError(f"{name} is empty: say in a few words what it is")
     if len(text) > limit:
         raise InputError(f"{name} has {len(text):,} characters; at most {limit:,} are allowed")

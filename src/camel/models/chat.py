@@ -7,15 +7,21 @@ every wait and every byte of a dripping body; what comes back is a `Reply` or a 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import io
+import ipaddress
 import os
 import random
+import re
+import time
+import urllib.error
 import urllib.request
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -29,7 +35,7 @@ from camel.core.errors import (
     ServerFailed,
     Unreachable,
 )
-from camel.core.message import Sampling
+from camel.core.message import Sampling, well_formed
 from camel.core.model import Reply, Request, Retrying, Text
 from camel.models import catalogue, wire
 from camel.models.guided import Guide, guided_fields
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_COMMENT_BYTES, _COMMENT_SECONDS = 2**16, 2.0
+"""How much of an error's body is read, and how long it is waited for: the status has said what matters."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -57,14 +65,15 @@ class ChatModel:
         deadline: float = 600.0,
         attempt_timeout: float = 300.0,
         max_attempts: int = 6,
-        max_bytes: int = 16 * 2**20,
+        max_bytes: int = 4 * 2**20,
     ) -> None:
         """Describe the endpoint; nothing is sent yet.
 
         `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY. `context_tokens` is the model's window,
         by default what the catalogue knows. `guided` holds replies to the instruction grammar on servers that can.
         `deadline` bounds a whole call and `attempt_timeout` each try of it, in seconds; `max_bytes` bounds a reply's
-        body, both as sent and as decompressed.
+        body, both as sent and as decompressed. A hostile body can take up to 25 times that in memory once it is
+        parsed, which is why the default is no larger than about a million tokens of text.
         """
         self.name = _checked_name(name)
         self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
@@ -74,22 +83,24 @@ class ChatModel:
             raise InputError(
                 "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model"
             )
-        if min(deadline, attempt_timeout) <= 0 or max_attempts < 1 or max_bytes < 1:
+        # Said so that NaN fails as well.
+        if not (deadline > 0 and attempt_timeout > 0 and max_attempts >= 1 and max_bytes >= 1):
             raise InputError("deadline, attempt_timeout, max_attempts and max_bytes must be above zero")
         entry = catalogue.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
-        self.guided = guided
+        self.guided: Guide | None = guided
         self._is_openai = urlsplit(self.base_url).hostname == "api.openai.com"
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # Compression is refused because replies are small and unpacking them costs more than it saves.
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **(headers or {})}
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._headers |= _checked_headers(headers or {})
         if self._key:
             self._headers.setdefault("Authorization", f"Bearer {self._key}")
         self._head = b'{"model":' + _encode(name) + b',"messages":['
         self._tails: dict[tuple[int, str | None, bool], tuple[Sampling, bytes]] = {}
-        self._http: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._secrets = _secrets_in(self._headers, self._key)
+        self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     def __repr__(self) -> str:
         return f"ChatModel({self.name!r}, base_url={self.base_url!r})"
@@ -102,9 +113,8 @@ class ChatModel:
 
     async def aclose(self) -> None:
         """Close the connections; the model can be used again and will open new ones."""
-        http, self._http = self._http, None
-        if http is not None:
-            await http.close()
+        if opened := self._opened.pop(asyncio.get_running_loop(), None):
+            await opened[1].aclose()
 
     async def reply(self, request: Request) -> Reply:
         """Send one call, trying again where that can help, until the deadline."""
@@ -113,8 +123,9 @@ class ChatModel:
         started = loop.time()
         deadline = started + self._deadline
         for attempt in count(1):
+            limit = min(deadline, loop.time() + self._attempt_timeout)
             try:
-                async with asyncio.timeout_at(min(deadline, loop.time() + self._attempt_timeout)):
+                async with asyncio.timeout_at(limit):
                     reply = await self._attempt(request, body)
                 guided = f"{self.guided}:{request.expects}" if self.guided and request.expects else ""
                 return Reply(
@@ -127,14 +138,16 @@ class ChatModel:
                 )
             except TimeoutError:
                 error: ModelError = Unreachable(f"no complete reply within {self._attempt_timeout:g} s")
-                if loop.time() >= deadline:
+                if limit >= deadline:
                     error = DeadlineExceeded(f"no complete reply within the deadline of {self._deadline:g} s")
             except ModelError as failed:
-                error = failed
+                error = self._scrubbed(failed)
             wait = self._wait_before_retry(error, attempt)
             if wait is None or loop.time() + wait >= deadline:
                 error.attempts = attempt
-                raise error
+                # Errors are kept as data: without the frames behind them, which hold whole bodies, and the key.
+                error.__context__ = None
+                raise error.with_traceback(None)
             if request.watch:
                 request.watch(Retrying(request.speaker, str(error), wait))
             await asyncio.sleep(wait)
@@ -144,81 +157,120 @@ class ChatModel:
         if not error.retryable or attempt >= self._max_attempts:
             return None
         # Full jitter: clients that failed together must not come back together.
-        backoff = random.uniform(0, min(30.0, 0.5 * 2**attempt))  # noqa: S311 - not for secrets
+        backoff = random.uniform(0, min(30.0, 0.5 * 2 ** min(attempt, 6)))  # noqa: S311 - not for secrets
         asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
         return backoff if asked is None else asked + backoff * 0.1
 
     async def _attempt(self, request: Request, body: bytes) -> Reply:
         """Send the request once."""
-        import aiohttp
-
         headers = self._headers
-        if request.session:
-            headers = {**headers, "X-Session-ID": request.session}
+        if session := request.session:
+            headers = {
+                **headers,
+                "X-Session-ID": session if _is_plain(session) else quote(session, errors="replace"),
+            }
+        # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
+        data = body if len(body) < 2**20 else io.BytesIO(body)
+        client = await self._session()
+        # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
         try:
-            # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
-            data = body if len(body) < 2**20 else io.BytesIO(body)
-            async with self._session().post(
-                self._url, data=data, headers=headers, allow_redirects=False
-            ) as response:
-                if not 200 <= response.status < 300:
-                    raise self._scrubbed(
-                        wire.failure(response.status, await self._whole(response), response.headers)
-                    )
-                if request.watch and response.content_type == "text/event-stream":
-                    return await self._streamed(request, response)
-                reply = wire.read_reply(await self._whole(response))
-        except (aiohttp.ClientError, OSError, ValueError, EOFError) as broken:
-            raise self._scrubbed(Unreachable(f"{self.base_url}: {type(broken).__name__}: {broken}")) from None
-        except ModelError as failed:
-            raise self._scrubbed(failed) from None
+            response = await client.post(self._url, data=data, headers=headers, allow_redirects=False)
+        except _connection_errors() as broken:
+            raise self._unreachable(broken) from None
+        async with response:
+            if not 200 <= response.status < 300:
+                raise wire.failure(response.status, await self._comment(response), response.headers)
+            if (response.content_length or 0) > self._max_bytes:
+                raise ReplyTooLarge(
+                    f"the reply announces {response.content_length:,} bytes; at most {self._max_bytes:,} are read"
+                )
+            # Whether or not a stream was asked for: what came is what was paid for.
+            if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
+                return await self._streamed(request, response)
+            reply = wire.read_reply(await self._whole(response))
         if request.watch:
             request.watch(Text(request.speaker, reply.content))
         return reply
 
     async def _streamed(self, request: Request, response: aiohttp.ClientResponse) -> Reply:
         streamed = wire.StreamedReply()
-        async for data in self._chunks(response):
-            for text in streamed.feed(data):
-                if request.watch:
-                    request.watch(Text(request.speaker, text))
-        for text in streamed.feed(b"\n"):  # a last line without its newline
-            if request.watch:
-                request.watch(Text(request.speaker, text))
+        try:
+            async with (
+                asyncio.timeout(None) as patience,
+                contextlib.aclosing(self._chunks(response)) as chunks,
+            ):
+                async for data in chunks:
+                    _tell(request, streamed.feed(data))
+                    if streamed.done:  # the connection can be used again if the stream is also closed soon
+                        patience.reschedule(asyncio.get_running_loop().time() + 1)
+        except (ModelError, TimeoutError):
+            if not streamed.done:
+                raise
+        _tell(request, streamed.feed(b"\n"))  # a last line without its newline
         return streamed.finished()
 
     async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
         if "Content-Encoding" in response.headers:
             return b"".join([data async for data in self._chunks(response)])
         # Nearly every reply is one uncompressed piece; the general way costs a tenth of the call.
-        content, data = response.content, await response.content.readany()
-        while not content.at_eof() and len(data) <= self._max_bytes:
-            data += await content.readany()
-        if len(data) > self._max_bytes:
+        content = response.content
+        try:
+            data = await content.readany()
+            if content.at_eof() and len(data) <= self._max_bytes:
+                return data
+            pieces, size = [data], len(data)
+            while size <= self._max_bytes and (data := await content.readany()):
+                pieces.append(data)
+                size += len(data)
+        except _connection_errors() as broken:
+            raise self._unreachable(broken) from None
+        if size > self._max_bytes:
             raise ReplyTooLarge(f"the reply exceeds {self._max_bytes:,} bytes")
-        return data
+        return b"".join(pieces)
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _comment(self, response: aiohttp.ClientResponse) -> bytes:
+        """What an error says beside its status, as far as it can be had: a broken body must not hide the status."""
+        said = bytearray()
+        with contextlib.suppress(ModelError, TimeoutError):
+            async with (
+                asyncio.timeout(_COMMENT_SECONDS),
+                contextlib.aclosing(self._chunks(response)) as chunks,
+            ):
+                async for data in chunks:
+                    said += data
+                    if len(said) >= _COMMENT_BYTES:
+                        break
+        return bytes(said[:_COMMENT_BYTES])
+
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
         """The body, decompressed, as it comes; raises as soon as it exceeds the cap."""
-        room = self._max_bytes
-        if (response.content_length or 0) > room:
-            raise ReplyTooLarge(
-                f"the reply announces {response.content_length:,} bytes; at most {room:,} are read"
-            )
+        sent = unpacked = 0
         unpack = _unpacker(response.headers.get("Content-Encoding", ""))
-        while data := await response.content.readany():
+        while True:
+            try:
+                data = await response.content.readany()
+            except _connection_errors() as broken:
+                raise self._unreachable(broken) from None
+            if not data:
+                break
+            sent += len(data)
             if unpack:
                 try:
-                    data = unpack.decompress(data, room + 1)
+                    data = unpack.decompress(data, self._max_bytes - unpacked + 1)
                 except zlib.error as error:
                     raise MalformedReply(f"the reply's compression is broken: {error}") from None
-            room -= len(data)
-            if room < 0 or (unpack and unpack.unconsumed_tail):
+                if unpack.unused_data:
+                    raise MalformedReply("the reply's compressed body goes on after its end")
+            unpacked += len(data)
+            if max(sent, unpacked) > self._max_bytes:
                 raise ReplyTooLarge(f"the reply exceeds {self._max_bytes:,} bytes")
             if data:
                 yield data
         if unpack and not unpack.eof:
             raise MalformedReply("the reply's compressed body ends early")
+
+    def _unreachable(self, broken: BaseException) -> Unreachable:
+        return Unreachable(wire.one_line(f"{self.base_url}: {type(broken).__name__}: {broken}"))
 
     def _body(self, request: Request) -> bytes:
         streaming = request.watch is not None
@@ -229,7 +281,10 @@ class ChatModel:
         ]
         if self._is_openai and request.session:
             # Routes a speaker's growing prompt to the machine that has it cached; other servers may refuse the field.
-            parts += [b',"prompt_cache_key":', _encode(f"{request.session}/{request.speaker}"[:64])]
+            parts += [
+                b',"prompt_cache_key":',
+                _encode(well_formed(f"{request.session}/{request.speaker}")[:64]),
+            ]
         return b"".join([*parts, b"}"])
 
     def _tail(self, sampling: Sampling, expects: Any, streaming: bool) -> bytes:
@@ -263,40 +318,95 @@ class ChatModel:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
         return fields
 
-    def _session(self) -> aiohttp.ClientSession:
+    async def _session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
-        if self._http is None or self._loop is not loop or self._http.closed:
-            import aiohttp
-
-            self._loop = loop
-            self._http = aiohttp.ClientSession(
-                # How many calls are open at once is for the caller to decide, not for the connection pool.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-                proxy=_proxy_for(self.base_url),
-            )
-        return self._http
+        opened = self._opened.get(loop)
+        if opened is None:
+            self._opened = {other: its for other, its in self._opened.items() if not other.is_closed()}
+            sessions = _open_session(self.base_url)
+            opened = self._opened[loop] = await anext(sessions), sessions
+        return opened[0]
 
     def _scrubbed(self, error: ModelError) -> ModelError:
-        """Take the key out of an error's text: some endpoints repeat it, and errors end up in logs and records."""
-        if self._key and any(self._key in str(part) for part in error.args):
-            error.args = tuple(str(part).replace(self._key, "[key]") for part in error.args)
+        """Take secrets out of an error's text: some endpoints repeat them, and errors end up in logs and records."""
+        if self._secrets:
+            # A slash may come escaped, as JSON allows.
+            error.args = tuple(
+                self._secrets.sub("[key]", str(part).replace("\\/", "/")) for part in error.args
+            )
         return error
 
 
-def served_models(base_url: str, api_key: str | None = None) -> dict[str, int | None]:
+_Opened = tuple["aiohttp.ClientSession", AsyncGenerator["aiohttp.ClientSession"]]
+
+
+async def _open_session(url: str) -> AsyncGenerator[aiohttp.ClientSession]:
+    """Yield one session. A generator, because an event loop closes those before it ends: nobody has to."""
+    import aiohttp
+
+    session = aiohttp.ClientSession(
+        # How many calls are open at once is for the caller to decide, not for the connection pool.
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+        proxy=_proxy_for(url),
+    )
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+def _connection_errors() -> tuple[type[BaseException], ...]:
+    import aiohttp
+
+    return (aiohttp.ClientError, OSError, ValueError, EOFError)
+
+
+def _tell(request: Request, texts: Iterator[str]) -> None:
+    for text in texts:
+        if request.watch:
+            request.watch(Text(request.speaker, text))
+
+
+def served_models(
+    base_url: str, api_key: str | None = None, *, timeout: float = 10.0
+) -> dict[str, int | None]:
     """Ask an endpoint which models it serves, and their windows where it says so."""
     url = f"{_checked_url(base_url)}/models"
     key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})  # noqa: S310 - checked
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    proxy = _proxy_for(url)
+    proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy} if proxy else {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - checked
-            listing = msgspec.json.decode(response.read(2**20), type=_Listing)
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
-        raise Unreachable(f"{url} does not list its models: {error}") from None
+        opener = urllib.request.build_opener(proxies, _NoRedirects)
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=timeout) as response:  # noqa: S310 - checked
+            listing = msgspec.json.decode(_read_within(response, timeout), type=_Listing)
+    except (OSError, ValueError, RecursionError, http.client.HTTPException, msgspec.MsgspecError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        secrets = _secrets_in(headers, key)
+        told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
+        raise Unreachable(secrets.sub("[key]", told) if secrets else told) from None
     return {entry.id: entry.max_model_len for entry in listing.data}
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The standard handler takes the key along to wherever it is sent."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        """Follow nothing."""
+
+
+def _read_within(response: Any, seconds: float) -> bytes:
+    """Up to a megabyte; the socket's own timeout starts again with every byte."""
+    end, body = time.monotonic() + seconds, b""
+    while len(body) < 2**20 and (data := response.read1(2**16)):
+        body += data
+        if time.monotonic() > end:
+            raise TimeoutError(f"not complete after {seconds:g} s")
+    return body
 
 
 class _Listed(msgspec.Struct):
@@ -321,9 +431,40 @@ def _proxy_for(url: str) -> str | None:
     """The proxy that the environment names for `url`. Looked up once, because a look-up per call costs more than the call."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if host in ("localhost", "127.0.0.1", "::1") or cast("Any", urllib.request).proxy_bypass(host):
+    if _is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(parts.scheme)
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
+    """Finds secrets in a text, also cut short: by their first 8 characters, or whole where they are shorter."""
+    telling = ("auth", "key", "token", "secret", "cookie")
+    values = [value for name, value in headers.items() if any(word in name.lower() for word in telling)]
+    secrets = {value.split()[-1] for value in [key, *values] if value.strip()}
+    patterns = [
+        rf"{re.escape(secret[:8])}[^\s\"'<>]*" if len(secret) > 8 else rf"(?<!\w){re.escape(secret)}(?!\w)"
+        for secret in secrets
+    ]
+    return re.compile("|".join(patterns)) if patterns else None
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not (_is_plain(name) and name and not set(name) & set(' ":;,(){}[]<>@/\\?=') and _is_plain(value)):
+            raise InputError(f"the header {name[:40]!r} or its value cannot be sent over HTTP")
+    return dict(headers)
 
 
 def _checked_name(name: object) -> str:
@@ -335,11 +476,16 @@ def _checked_name(name: object) -> str:
 def _checked_url(url: object) -> str:
     try:
         parts = urlsplit(url.strip().rstrip("/")) if isinstance(url, str) else None
-        if parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return parts.geturl()
+        usable = parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        pass
-    raise InputError(f"the base URL must look like http://host:port/v1, not {str(url)[:80]!r}")
+        parts = usable = None
+    if not parts or not usable:
+        raise InputError(f"the base URL must look like http://host:port/v1, not {str(url)[:80]!r}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise InputError(
+            "the base URL must hold no user, password, query or fragment; a key goes into api_key"
+        )
+    return parts.geturl()
 
 
 def _checked_key(key: object) -> str:

@@ -53,4 +53,6 @@ def guided_fields(guide: Guide, expects: Literal["instruction", "solution"]) -> 
     if guide == "llama.cpp":
         return {"grammar": _GBNF_INSTRUCTION if expects == "instruction" else _GBNF_SOLUTION}
     # vLLM 0.12 and later; the older `guided_regex` was removed there.
-    return {"structured_outputs": {"regex": _REGEX_INSTRUCTION if expects == "instruction" else _REGEX_SOLUTION}}
+    return {
+        "structured_outputs": {"regex": _REGEX_INSTRUCTION if expects == "instruction" else _REGEX_SOLUTION}
+    }

@@ -22,7 +22,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -112,19 +111,15 @@ def serve(
     say: Callable[[str], None] | None = None,
 ) -> None:
     """Run the server until SIGINT or SIGTERM; `ready` is called once it answers. Call from the main thread."""
-    stop = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
-        with _child(settings, say or _to_stderr, stop) as (process, server):
-            if stop.is_set():
-                return
+        with _child(settings, say or _to_stderr) as (process, server):
             ready(server)
-            while not stop.wait(0.2):
-                if process.poll() is not None:
-                    raise ServerFailed(
-                        f"The local model's server ended by itself with code {process.returncode}"
-                    )
+            code = process.wait()
+            raise ServerFailed(f"The local model's server ended by itself with code {code}")
+    except KeyboardInterrupt:
+        return
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -187,7 +182,7 @@ def _install_weights(install: list[str], folder: str, by_hand: str) -> None:
 
 @contextmanager
 def _child(
-    settings: LocalServer, say: Callable[[str], None], stop: threading.Event | None = None
+    settings: LocalServer, say: Callable[[str], None]
 ) -> Generator[tuple[subprocess.Popen[bytes], Running]]:
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtra("The local model", "local")
@@ -206,7 +201,7 @@ def _child(
                 start_new_session=True,
             )
         try:
-            root = _wait_until_ready(process, address, log, settings.start_timeout, stop)
+            root = _wait_until_ready(process, address, log, settings.start_timeout)
             yield process, Running(f"{root}/v1", settings.alias, settings.context_tokens, process.pid)
         finally:
             process.terminate()
@@ -242,12 +237,10 @@ def _check_port(port: int) -> None:
             ) from error
 
 
-def _wait_until_ready(
-    process: subprocess.Popen[bytes], address: Path, log: Path, seconds: float, stop: threading.Event | None
-) -> str:
+def _wait_until_ready(process: subprocess.Popen[bytes], address: Path, log: Path, seconds: float) -> str:
     """Return the server's root URL once `/health` says it answers."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not (stop and stop.is_set()):
+    while time.monotonic() < deadline:
         if process.poll() is not None:
             raise _failed(
                 f"The local model's server ended with code {process.returncode} while starting", log
@@ -256,8 +249,6 @@ def _wait_until_ready(
         if root.endswith("\n") and _healthy(root.strip()):
             return root.strip()
         time.sleep(0.05)
-    if stop and stop.is_set():
-        return ""
     raise _failed(f"The local model's server was not ready within {seconds:g} s", log)
 
 
@@ -272,10 +263,11 @@ def _healthy(root: str) -> bool:
 
 
 def _failed(what: str, log: Path) -> ServerFailed:
-    lines = log.read_text(errors="replace").splitlines()[-20:]
-    error = ServerFailed(f"{what}: {_last_line(chr(10).join(lines)) or 'it left no log'}")
-    if lines:
-        error.add_note("The last lines of its log:\n" + "\n".join(lines))
+    text = log.read_text(errors="replace")
+    # llama.cpp marks errors with an E and names the cause first, then everything that failed because of it.
+    causes = [line.partition(" E ")[2] for line in text.splitlines() if " E " in line]
+    error = ServerFailed(f"{what}: {causes[0] if causes else _last_line(text) or 'it left no log'}")
+    error.add_note("The last lines of its log:\n" + "\n".join(text.splitlines()[-20:]))
     return error
 
 
@@ -324,6 +316,8 @@ def _main(arguments: list[str]) -> None:
     params.cache_ram_mib = _PROMPT_CACHE_MIB
     params.endpoint_metrics = True
     params.ui = False
+    # By default llama.cpp lets every page open in the user's browser read what the server answers.
+    params.cors_origins = f"http://{_HOST}"
     params.verbosity = _WARNINGS  # the log is on disk, and one line a call would fill it in a long run
     try:
         server = xllamacpp.Server(params)

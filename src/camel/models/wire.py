@@ -24,6 +24,7 @@ from camel.core.errors import (
     NotAuthorised,
     QuotaExhausted,
     RateLimited,
+    ReplyTooLarge,
     RequestRejected,
     ServerFailed,
 )
@@ -67,26 +68,40 @@ _FINISH: dict[str | None, FinishReason] = {
     None: "stop",
 }
 _MAX_TOKENS_BELIEVED = 10**9
+_MAX_CHOICES = 1_000
+"""As many as can be asked for; more are a fault, or an attempt to fill the memory."""
+_MAX_NESTED = 250_000
+"""A list or object of 8 bytes takes 200 once it is parsed. 4,000 tokens with 20 alternatives each have 200,000."""
 _UNKNOWN = Usage(calls=1, unknown=1)
 
 
 def read_reply(body: bytes) -> Reply:
     """Read the body of a 2xx answer; raises a `ModelError` when it holds no reply."""
+    if len(body) > 2**20 and (nested := body.count(b"{") + body.count(b"[")) > _MAX_NESTED:
+        raise ReplyTooLarge(f"the reply nests {nested:,} lists and objects; at most {_MAX_NESTED:,} are read")
     try:
         completion = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _read_loosely(body)
-    if completion.error is not None or not completion.choices:
+    if not completion.choices or _is_set(completion.error):
         return _read_loosely(body)
+    _check_count(completion.choices)
     choices = tuple(
-        Choice(said.content, _FINISH.get(choice.finish_reason, "other"), _tokens_of(choice.logprobs))
-        if (said := choice.message).content is not None
-        else Choice(
-            said.refusal or "", "refusal" if said.refusal else _FINISH.get(choice.finish_reason, "other")
-        )
+        Choice(said.content or "", _FINISH.get(choice.finish_reason, "other"), _tokens_of(choice.logprobs))
+        if (said := choice.message).content or not said.refusal
+        else Choice(said.refusal, "refusal")
         for choice in completion.choices
     )
     return Reply(choices, _usage(completion.usage), completion.model or "")
+
+
+def _check_count(choices: list[Any]) -> None:
+    if len(choices) > _MAX_CHOICES:
+        raise MalformedReply(f"the reply has {len(choices):,} choices")
+
+
+def _is_set(error: msgspec.Raw | None) -> bool:
+    return error is not None and bytes(error) != b"null"
 
 
 def _usage(usage: _Usage | None) -> Usage:
@@ -105,47 +120,67 @@ def _usage(usage: _Usage | None) -> Usage:
 
 def _read_loosely(body: bytes) -> Reply:
     """Save what can be saved of a body that is not quite a completion."""
-    data = _loads(body)
-    if data is None:
-        raise MalformedReply(f"the reply is not JSON: {_excerpt(body)}")
-    if not isinstance(data, dict):
-        raise MalformedReply(f"the reply is JSON but not an object: {_excerpt(body)}")
-    fields = cast("dict[str, Any]", data)
-    if fields.get("error"):
-        raise failure(_status_in(fields["error"]), body, {})
+    if body.startswith(_STREAM_STARTS):  # a stream that was not labelled as one
+        streamed = StreamedReply()
+        for _ in streamed.feed(body + b"\n"):
+            pass
+        return streamed.finished()
+    fields = _object(body, "reply")
     choices = fields.get("choices")
     if not isinstance(choices, list) or not choices:
         raise MalformedReply(f"the reply has no choices: {_excerpt(body)}")
-    said = tuple(_loose_choice(choice) for choice in cast("list[Any]", choices))
+    said = cast("list[Any]", choices)
+    _check_count(said)
     model = fields.get("model")
     return Reply(
-        said, _loose_usage(fields.get("usage")), well_formed(model) if isinstance(model, str) else ""
+        tuple(_loose_choice(choice) for choice in said),
+        _usage(_loose_usage(fields.get("usage"))),
+        well_formed(model) if isinstance(model, str) else "",
     )
+
+
+def _object(body: bytes, what: str) -> dict[str, Any]:
+    """The JSON object in `body`, unless it is an error or something else altogether."""
+    data = _loads(body)
+    if data is None:
+        raise MalformedReply(f"the {what} is not JSON: {_excerpt(body)}")
+    if not isinstance(data, dict):
+        raise MalformedReply(f"the {what} is JSON but not an object: {_excerpt(body)}")
+    fields = cast("dict[str, Any]", data)
+    if error := fields.get("error"):
+        raise failure(_status_in(error), body, {})
+    return fields
 
 
 def _loose_choice(choice: Any) -> Choice:
     message = _get(choice, "message")
     if not isinstance(message, dict):
         raise MalformedReply("a choice of the reply has no message")
-    content, refusal = _get(message, "content"), _get(message, "refusal")
-    reason = _get(choice, "finish_reason")
-    finish = _FINISH.get(reason, "other") if reason is None or isinstance(reason, str) else "other"
+    content, refusal = _loose_text(_get(message, "content")), _get(message, "refusal")
+    if not content and isinstance(refusal, str) and refusal:
+        return Choice(well_formed(refusal), "refusal")
+    finish = _FINISH.get(_loose_reason(_get(choice, "finish_reason")), "other")
+    return Choice(content or "", finish, _tokens_of(_cleaned(_get(choice, "logprobs"))))
+
+
+def _loose_text(content: Any) -> str | None:
     if isinstance(content, list):  # content in parts, as some gateways send it
         parts = [_get(part, "text") for part in cast("list[Any]", content)]
         content = "".join(part for part in parts if isinstance(part, str))
-    if content is None:
-        refused = isinstance(refusal, str) and refusal != ""
-        return Choice(well_formed(refusal) if refused else "", "refusal" if refused else finish)
-    if not isinstance(content, str):
+    if content is not None and not isinstance(content, str):
         raise MalformedReply(f"the content of the reply is {type(content).__name__}, not text")
-    return Choice(well_formed(content), finish, _tokens_of(_get(choice, "logprobs")))
+    return content and well_formed(content)
 
 
-def _loose_usage(usage: Any) -> Usage:
+def _loose_reason(reason: Any) -> str | None:
+    return reason if reason is None or isinstance(reason, str) else "other"
+
+
+def _loose_usage(usage: Any) -> _Usage | None:
     try:
-        return _usage(msgspec.convert(usage, _Usage | None))
+        return msgspec.convert(_cleaned(usage), _Usage | None)
     except (msgspec.ValidationError, RecursionError):
-        return _UNKNOWN
+        return None
 
 
 def _tokens_of(logprobs: Any) -> list[Any] | None:
@@ -159,7 +194,7 @@ class _Delta(msgspec.Struct):
 
 
 class _Piece(msgspec.Struct):
-    delta: _Delta = msgspec.field(default_factory=_Delta)
+    delta: _Delta | None = None
     index: int = 0
     finish_reason: str | None = None
     logprobs: Any = None
@@ -175,94 +210,143 @@ class _Chunk(msgspec.Struct):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
+_STREAM_FIELDS = (b":", b"event:", b"id:", b"retry:")
+"""Lines of a stream that carry nothing for us: comments, names, numbers."""
+_STREAM_STARTS = (b"data:", *_STREAM_FIELDS)
+
+
 class StreamedReply:
     """Puts a streamed reply together, chunk by chunk."""
 
     def __init__(self) -> None:
         self._texts: dict[int, list[str]] = {}
         self._finish: dict[int, FinishReason] = {}
+        self._refused: set[int] = set()
         self._logprobs: dict[int, list[Any]] = {}
         self._usage = _UNKNOWN
         self._model = ""
-        self._pending = b""
+        self._pending = bytearray()
+        self._stray = bytearray()
         self.done = False
         """The stream said that it is complete."""
 
     def feed(self, data: bytes) -> Iterator[str]:
         """Take more bytes; yield each new piece of the first choice's text."""
-        *lines, self._pending = (self._pending + data).split(b"\n")
+        self._pending += data
+        if b"\n" not in data:
+            return
+        *lines, self._pending = self._pending.split(b"\n")
         for line in lines:
-            # Server-sent events: anything but data (comments, event names, blank lines) carries nothing for us.
+            if self.done:
+                return
             if line.startswith(b"data:"):
-                payload = line[5:].strip()
+                payload = bytes(line[5:]).strip()
                 if payload == b"[DONE]":
                     self.done = True
                 elif payload:
                     yield from self._take(payload)
+            elif not line.startswith(_STREAM_FIELDS):
+                self._stray += line + b"\n"
 
     def _take(self, payload: bytes) -> Iterator[str]:
         try:
             chunk = _decode_chunk(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            chunk = self._loose_chunk(payload)
-        if chunk.error is not None and bytes(chunk.error) != b"null":
-            raise failure(_status_in(_get(_loads(payload), "error")), payload, {})
-        if chunk.usage is not None:
-            self._usage = _usage(chunk.usage)
+            chunk = _loose_chunk(payload)
+        if _is_set(chunk.error):
+            chunk = _loose_chunk(payload)
+        if chunk.usage is not None and not (usage := _usage(chunk.usage)).unknown:
+            self._usage = usage
         self._model = self._model or chunk.model or ""
         for piece in chunk.choices:
-            text = piece.delta.content or piece.delta.refusal or ""
-            if text:
-                self._texts.setdefault(piece.index, []).append(text)
-            if piece.delta.refusal:
-                self._finish[piece.index] = "refusal"
+            index, delta = piece.index, piece.delta or _NOTHING
+            if not 0 <= index < _MAX_CHOICES:
+                raise MalformedReply(f"the stream numbers a choice {index}")
+            if text := delta.content or delta.refusal or "":
+                self._texts.setdefault(index, []).append(text)
+            if delta.refusal:
+                self._refused.add(index)
             if piece.finish_reason is not None:
-                self._finish.setdefault(piece.index, _FINISH.get(piece.finish_reason, "other"))
+                self._finish[index] = _FINISH.get(piece.finish_reason, "other")
             if tokens := _tokens_of(piece.logprobs):
-                self._logprobs.setdefault(piece.index, []).extend(tokens)
-            if text and piece.index == 0:
+                self._logprobs.setdefault(index, []).extend(tokens)
+            if text and index == 0:
                 yield text
-
-    def _loose_chunk(self, payload: bytes) -> _Chunk:
-        data = _loads(payload)
-        try:
-            chunk = msgspec.convert(_cleaned(data), _Chunk)
-        except (msgspec.ValidationError, RecursionError):
-            if error := _get(data, "error"):
-                raise failure(_status_in(error), payload, {}) from None
-            raise MalformedReply(f"a chunk of the stream is not a completion: {_excerpt(payload)}") from None
-        return chunk
 
     def finished(self) -> Reply:
         """The whole reply; raises `MalformedReply` when the stream broke off before its end."""
-        if not self._finish or (0 not in self._finish and not self.done):
+        indexes = self._texts.keys() | self._finish.keys()
+        if not indexes and not self.done and self._stray.strip():
+            return read_reply(bytes(self._stray))  # a plain body that was labelled as a stream
+        if not indexes or not (self.done or indexes == self._finish.keys()):
             raise MalformedReply("the stream ended before the reply was complete")
-        count = max(*self._texts, *self._finish) + 1 if self._texts else 1
-        if count > 1_000:
-            raise MalformedReply(f"the stream numbers its choices up to {count - 1}")
+        if len(indexes) <= max(indexes):
+            raise MalformedReply("the stream skips a choice")
         choices = tuple(
-            Choice("".join(self._texts.get(i, ())), self._finish.get(i, "other"), self._logprobs.get(i))
-            for i in range(count)
+            Choice(
+                "".join(self._texts.get(i, ())),
+                "refusal" if i in self._refused else self._finish.get(i, "stop"),
+                self._logprobs.get(i),
+            )
+            for i in range(len(indexes))
         )
         return Reply(choices, self._usage, self._model)
 
 
+_NOTHING = _Delta()
+
+
+def _loose_chunk(payload: bytes) -> _Chunk:
+    fields = _object(payload, "stream's chunk")
+    choices: Any = fields.get("choices") or []
+    if not isinstance(choices, list):
+        raise MalformedReply(f"a chunk of the stream is not a completion: {_excerpt(payload)}")
+    model = fields.get("model")
+    return _Chunk(
+        [_loose_piece(choice) for choice in cast("list[Any]", choices)],
+        _loose_usage(fields.get("usage")),
+        well_formed(model) if isinstance(model, str) else None,
+    )
+
+
+def _loose_piece(choice: Any) -> _Piece:
+    index = _get(choice, "index") or 0
+    if not isinstance(choice, dict) or not isinstance(index, int):
+        raise MalformedReply("a chunk of the stream holds something that is not a choice")
+    delta = _get(choice, "delta")
+    refusal = _get(delta, "refusal")
+    return _Piece(
+        _Delta(
+            _loose_text(_get(delta, "content")), well_formed(refusal) if isinstance(refusal, str) else None
+        ),
+        index,
+        _loose_reason(_get(choice, "finish_reason")),
+        _cleaned(_get(choice, "logprobs")),
+    )
+
+
+# Gemini's words for a limit per minute are OpenAI's for an empty account, followed by when to come back; and OpenAI's
+# for a limit per minute point at the billing page.
 _QUOTA = re.compile(
-    r"insufficient_(?:user_)?quota|billing|insufficient[_ ]balance|credit balance|out of credits|payment required",
-    re.IGNORECASE,
+    r"insufficient_(?:user_)?quota|exceeded_current_quota|billing[_ ](?:hard|not)|billing details(?!.*retry in)|"
+    r"insufficient[_ ]balance|credit balance|out of credits|payment required",
+    re.IGNORECASE | re.DOTALL,
 )
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context (?:window|size|length)|"
-    r"prompt is too long|too many (?:input )?tokens|max_model_len|maximum (?:model|prompt|input) length",
+    r"context_length_exceeded|exceed_context_size|maximum context length|context (?:window|size|length|limit)|"
+    r"(?:prompt|input) is too long|too many (?:input )?tokens|max_model_len|maximum (?:model|prompt|input) length|"
+    r"exceeds the maximum (?:allowed length|number of tokens)|max_new_tokens. must be <=",
     re.IGNORECASE,
 )
 
 
 def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
     """The typed error for an answer that is not a reply."""
-    said = _error_text(body)
-    text = f"HTTP {status}: {said}" if said else f"HTTP {status}"
-    if status in (402, 429) and (status == 402 or _QUOTA.search(said)):
+    words = _error_words(body)
+    # Judged by more than is shown: a long message must not push the code behind it out of sight.
+    said = "; ".join(word[:2_000] for word in words)
+    text = f"HTTP {status}: {one_line(said) or 'the body is empty'}"
+    if status == 402 or (400 <= status < 500 and _QUOTA.search(said)):
         return QuotaExhausted(f"{text} (no credit left: waiting will not help)", status=status)
     if status == 429:
         limited = RateLimited(text, status=status)
@@ -301,7 +385,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return None
 
 
-def _error_text(body: bytes) -> str:
+def _error_words(body: bytes) -> list[str]:
     """The human part of an error body, whatever shape it has."""
     data = _loads(body)
     error = _get(data, "error") or data
@@ -310,50 +394,71 @@ def _error_text(body: bytes) -> str:
         if isinstance(error, dict)
         else [error]
     )
-    words = [well_formed(str(part)) for part in parts if isinstance(part, str | int) and str(part)]
-    return _one_line("; ".join(dict.fromkeys(words))) if words else _excerpt(body)
+    words = [well_formed(str(part)).strip() for part in parts if isinstance(part, str | int)]
+    return list(dict.fromkeys(filter(None, words))) or [body[:2_000].decode("utf-8", "replace")]
 
 
 def _status_in(error: Any) -> int:
     """The status an error body claims for itself when HTTP said 200."""
     for key in ("code", "status", "status_code"):
         value = _get(error, key)
+        if isinstance(value, str) and value.isdecimal() and len(value) == 3:
+            value = int(value)
         if isinstance(value, int) and 400 <= value < 600:
             return value
-    kind = f"{_get(error, 'type')} {_get(error, 'code')}"
+    kind = f"{_get(error, 'type')} {_get(error, 'code')}".lower()
     if "rate_limit" in kind or "quota" in kind:
         return 429
-    if "invalid_request" in kind or "context_length" in kind:
+    if "api_key" in kind or "auth" in kind:
+        return 401
+    if "invalid_request" in kind or _OVERFLOW.search(
+        f"{kind} {str(_get(error, 'message') or error)[:2_000]}"
+    ):
         return 400
     return 500
 
 
 def _loads(body: bytes) -> Any:
     try:
-        return json.loads(body.decode("utf-8", "replace"))
+        return json.loads(
+            body.decode("utf-8-sig", "replace"), parse_int=_parse_int, parse_constant=_parse_constant
+        )
     except (ValueError, RecursionError):
         return None
+
+
+def _parse_int(digits: str) -> int | float:
+    # Longer numbers are nobody's count, do not fit where JSON is written again, and beyond 4,300 digits raise.
+    return int(digits) if len(digits) < 19 else float(digits)
+
+
+def _parse_constant(_: str) -> None:
+    """NaN and the infinities, which are not JSON."""
 
 
 def _get(data: Any, key: str) -> Any:
     return cast("dict[str, Any]", data).get(key) if isinstance(data, dict) else None
 
 
-def _cleaned(data: Any) -> Any:
+def _cleaned(data: Any, depth: int = 20) -> Any:
+    """`data` without what could not be written as JSON again."""
     if isinstance(data, str):
         return well_formed(data)
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
     if isinstance(data, list):
-        return [_cleaned(item) for item in cast("list[Any]", data)]
+        return [_cleaned(item, depth - 1) for item in cast("list[Any]", data)] if depth else None
     if isinstance(data, dict):
-        return {key: _cleaned(value) for key, value in cast("dict[str, Any]", data).items()}
+        items = cast("dict[str, Any]", data).items()
+        return {well_formed(key): _cleaned(value, depth - 1) for key, value in items} if depth else None
     return data
 
 
 def _excerpt(body: bytes) -> str:
-    return _one_line(body[:600].decode("utf-8", "replace")) if body.strip() else "the body is empty"
+    return one_line(body[:600].decode("utf-8", "replace")) or "the body is empty"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """At most 300 printable characters on one line: errors are read in terminals and logs."""
     text = " ".join("".join(c if c.isprintable() else " " for c in text[:1200]).split())
     return text if len(text) <= 300 else f"{text[:297]}..."
