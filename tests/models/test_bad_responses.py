@@ -384,11 +384,12 @@ case(
     "fails_thrice_then_works",
     [(http(500),), (http(502), KEEP), (RESET,), (good(),)],
     Said(attempts=4),
+    deadline=5.0,
     options={"max_attempts": 5},
 )
 case("malformed_then_works", [(http(200, b"<html>"), KEEP), (good(),)], AGAIN)
 case("never_retried_when_told", http(500), ServerFailed, requests=1, options={"max_attempts": 1})
-case("every_attempt_counted", http(500), ServerFailed, requests=7, options={"max_attempts": 7})
+case("every_attempt_counted", http(500), ServerFailed, requests=7, deadline=5.0, options={"max_attempts": 7})
 
 # --- Context overflow, in the words of those who say it ----------------------------------------------------------------
 
