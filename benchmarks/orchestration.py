@@ -99,9 +99,9 @@ async def _child(variant: str, url: str, conversations: int) -> dict[str, float]
 
 
 async def _camel(url: str, conversations: int) -> int:
-    from camel import ChatModel, MaxMessages, RolePlaying, paper_rules
+    from camel import ChatModel, RolePlaying, paper_rules
 
-    rules = [MaxMessages(MESSAGES) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
+    rules = paper_rules(max_messages=MESSAGES)
     async with ChatModel("simulated", base_url=url, api_key="") as model:
         role_plays = [
             RolePlaying(**ROLES, task=TASK.format(i), model=model, specifier=None, rules=rules, id=f"c{i}")

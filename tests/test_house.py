@@ -58,6 +58,7 @@ PUBLIC = {
     "Transcript",
     "Usage",
     "__version__",
+    "local_model",
     "paper_rules",
     "parse",
 }

@@ -12,11 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import nullcontext
 
-from camel import ChatModel, RolePlaying, Sampling, Text
-from camel.core.model import Event
-from camel.models import local
+from camel import ChatModel, Event, RolePlaying, Sampling, Text, local_model
 
 ASSISTANT = "Python Programmer"
 USER = "Stock Trader"
@@ -43,13 +40,13 @@ async def main(model: ChatModel, sampling: Sampling) -> None:
             print(f"\n   [{message.index + 1}, {message.role}]\n")
     transcript = role_playing.transcript
     print(f"Ended because {transcript.stop.detail}." if transcript.stop else "Not finished.")
-    print(f"{transcript.usage.calls} calls, {transcript.usage.total:,} tokens.")
+    print(f"{len(transcript.messages)} messages, {transcript.usage.total:,} tokens.")
 
 
 if __name__ == "__main__":
-    with local.running() if "--local" in sys.argv else nullcontext() as server:
-        if server is None:
-            asyncio.run(main(ChatModel(MODEL), Sampling(temperature=0.2)))
-        else:
-            tiny = ChatModel(server.model, base_url=server.base_url, api_key="", guided="llama.cpp")
-            asyncio.run(main(tiny, Sampling(temperature=0.2, max_tokens=160)))
+    if "--local" in sys.argv:
+        # Short and varied replies suit a model of this size.
+        with local_model() as tiny:
+            asyncio.run(main(tiny, Sampling(temperature=0.8, max_tokens=160)))
+    else:
+        asyncio.run(main(ChatModel(MODEL), Sampling(temperature=0.2)))

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from camel.core.task import Task, TaskSpecifier
     from camel.core.transcript import Speaker, Transcript
     from camel.models.chat import ChatModel
+    from camel.models.local import local_model
     from camel.models.scripted import ScriptedModel
 
 _HOME = {
@@ -69,6 +70,7 @@ _HOME = {
     "camel.core.task": ["Task", "TaskSpecifier"],
     "camel.core.transcript": ["Speaker", "Transcript"],
     "camel.models.chat": ["ChatModel"],
+    "camel.models.local": ["local_model"],
     "camel.models.scripted": ["ScriptedModel"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -110,6 +112,7 @@ __all__ = [
     "Transcript",
     "Usage",
     "__version__",
+    "local_model",
     "paper_rules",
     "parse",
 ]

@@ -439,9 +439,6 @@ def test_the_command_refuses(
     assert list(tmp_path.iterdir()) == [tmp_path / "folder.json"], "nothing was written"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="cli/play.py: `max_tokens or …` and `context_tokens or …` take 0 for 'not given'"
-)
 @pytest.mark.parametrize("arguments", [["--max-tokens", "0"], ["--context", "0"]])
 def test_the_command_refuses_zero(
     arguments: list[str],

@@ -253,7 +253,7 @@ def test_a_server_that_dies_leaves_its_last_words(tmp_path: Path) -> None:
     path = tmp_path / "torn.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(
-        ServerFailed, match=r"^The local model's server ended with code 1 while starting: .+$"
+        ServerFailed, match=r"^The local model's server ended with code 1 while starting: .+"
     ) as died:
         _start(model_path=path).__enter__()
     assert "\n" not in str(died.value)

@@ -63,7 +63,8 @@ from camel.core.errors import (
 from camel.core.history import History
 from camel.core.message import FinishReason, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models.chat import ChatModel, served_models
+from camel.models.chat import ChatModel
+from camel.models.endpoint import served_models
 
 KEY = "sk-hostile/0123456789+abcdefghij="
 ATTEMPTS = 2
@@ -1418,7 +1419,7 @@ async def test_tls_to_a_port_that_does_not_speak_it() -> None:
     server = await asyncio.start_server(plain, "127.0.0.1", 0)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     async with server:
-        await _failure(ChatModel("m", base_url=url, api_key=KEY, deadline=2, max_attempts=2), Unreachable)
+        await _failure(ChatModel("m", base_url=url, api_key=KEY, deadline=2, max_attempts=2), RequestRejected)
 
 
 @pytest.mark.usefixtures("_quick_backoff")

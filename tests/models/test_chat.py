@@ -31,7 +31,7 @@ from camel.core.errors import InputError, ServerFailed, Unreachable
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models import chat
+from camel.models import chat, endpoint
 from camel.models.chat import OPENAI_URL, ChatModel
 from camel.models.guided import guided_fields
 
@@ -508,7 +508,7 @@ def _proxied(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_proxy_of_the_environment(url: str, proxy: str | None) -> None:
-    assert chat._proxy_for(url) == proxy
+    assert endpoint.proxy_for(url) == proxy
 
 
 @pytest.mark.usefixtures("_proxied")

@@ -42,7 +42,15 @@ def main() -> None:
     from camel.core.errors import CamelError, InputError
 
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except CamelError as error:
         typer.echo(f"camel: {error}", err=True)
         sys.exit(2 if isinstance(error, InputError) else 1)
+    except Exception as error:
+        # The parser's own errors; their class has moved between typer's releases, their method has not.
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        text = message()
+        typer.echo(text if text.startswith("Usage:") else f"camel: {text.rstrip('.')}. Try --help.", err=True)
+        sys.exit(2)

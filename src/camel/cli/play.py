@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from camel.core.transcript import Transcript
     from camel.models.chat import ChatModel
 
-LOCAL_MAX_TOKENS = 160
-"""The tiny model rambles; short turns keep it watchable."""
+LOCAL_MAX_TOKENS, LOCAL_TEMPERATURE = 160, "0.8"
+"""The tiny model rambles and repeats itself; short and varied turns keep it watchable."""
+PAPER_TEMPERATURE = "0.2"
 
 
 def play(
@@ -49,8 +50,11 @@ def play(
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,
     temperature: Annotated[
-        str, typer.Option(metavar="NUMBER", help="A number, or 'default' for the model's own.")
-    ] = "0.2",
+        str,
+        typer.Option(
+            metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
+        ),
+    ] = "",
     max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
     seed: Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")] = None,
     max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
@@ -76,13 +80,13 @@ def play(
     from camel.cli.screen import Screen
     from camel.core.message import Sampling
     from camel.core.role_playing import RolePlaying
-    from camel.core.stopping import MaxMessages, paper_rules
+    from camel.core.stopping import paper_rules
     from camel.core.task import TaskSpecifier
 
     files = [_checked_file(path) for path in save or []]
     sampling = Sampling(
-        temperature=_temperature(temperature),
-        max_tokens=max_tokens or (LOCAL_MAX_TOKENS if local else None),
+        temperature=_temperature(temperature or (LOCAL_TEMPERATURE if local else PAPER_TEMPERATURE)),
+        max_tokens=LOCAL_MAX_TOKENS if local and max_tokens is None else max_tokens,
         seed=seed,
     )
     if max_messages < 1 or word_limit < 1:
@@ -90,7 +94,6 @@ def play(
     specifier = TaskSpecifier(
         word_limit, Sampling(temperature=1.0, max_tokens=sampling.max_tokens, seed=seed)
     )
-    rules = [MaxMessages(max_messages) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
     screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
     with ExitStack() as stack:
         chat = _local_model(stack, screen, guided) if local else _model(model, base_url, context, guided)
@@ -101,7 +104,7 @@ def play(
             model=chat,
             sampling=sampling,
             specifier=specifier if specify else None,
-            rules=rules,
+            rules=paper_rules(max_messages=max_messages),
             watch=screen.watch,
         )
         code = _watch(role_playing, chat, screen, show_prompts)
@@ -140,26 +143,20 @@ def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts
 
 
 def _local_model(stack: ExitStack, screen: Any, guided: str) -> ChatModel:
-    from camel.models import local
-    from camel.models.chat import ChatModel
+    from camel.models.local import local_model
 
-    server = stack.enter_context(local.running(say=screen.note))
+    model = stack.enter_context(local_model(guided=_guide(guided or "llama.cpp"), say=screen.note))
     screen.note(
         "SmolLM2-135M on this machine: a tiny model for trying things out. Held to the format, what it says is mostly "
         "nonsense. For real work point --base-url or OPENAI_API_KEY at a capable model.\n",
         "yellow",
     )
-    return ChatModel(
-        server.model,
-        base_url=server.base_url,
-        api_key="",
-        context_tokens=server.context_tokens,
-        guided=_guide(guided or "llama.cpp"),
-    )
+    return model
 
 
 def _model(name: str, base_url: str, context: int | None, guided: str) -> ChatModel:
-    from camel.models.chat import ChatModel, served_models
+    from camel.models.chat import ChatModel
+    from camel.models.endpoint import served_models
 
     if not name:
         name = "gpt-4.1-mini"
@@ -169,7 +166,7 @@ def _model(name: str, base_url: str, context: int | None, guided: str) -> ChatMo
                 names = ", ".join(list(served)[:20]) or "it lists none"
                 raise _input_error(f"name one of the endpoint's models with --model: {names}")
             name, window = next(iter(served.items()))
-            context = context or window
+            context = window if context is None else context
     return ChatModel(
         name, base_url=base_url or None, context_tokens=context, guided=_guide(guided), max_attempts=4
     )

@@ -56,9 +56,8 @@ class Conversation:
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Walk on from where the conversation stands, one message at a time."""
-        messages = self.transcript.messages
         while self.transcript.stop is None:
-            agent = self.agents[self._turns(messages)]
+            agent = self._next_speaker()
             history = self._histories[agent.name]
             call = NextCall(agent.name, history.tokens, agent.sampling.max_tokens, agent.context_tokens)
             if stop := self._first_stop(call):
@@ -81,6 +80,13 @@ class Conversation:
                 raise
             message = self._heard(agent, reply)
             yield message
+
+    def _next_speaker(self) -> Agent:
+        name = self._turns(self.transcript.messages)
+        try:
+            return self.agents[name]
+        except KeyError:
+            raise InputError(f"turns named {name!r}, who is not in the conversation") from None
 
     def _first_stop(self, call: NextCall) -> Stop | None:
         for rule in self._rules:

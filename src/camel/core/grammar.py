@@ -137,10 +137,14 @@ def _labels(text: str, lowered: str, hidden: list[_Span]) -> list[_Label]:
         if name == "input" and current != "instruction":
             continue
         plural = name == "instruction" and lowered[end : end + 1] == "s"
+        if at == 0 and text[end : end + 2] == ": ":
+            # As the prompts ask for it, which is nearly always. What opens the message is inside nothing.
+            found.append((name, 0, end + 1))
+            current = name
+            continue
         tail = _TAIL.match(text, end + plural)
         start = _marker_start(text, name, at, tail["mark"]) if tail else None
-        # What opens the message (start 0) cannot be inside anything.
-        if tail is None or start is None or (start and _is_mentioned(text, at, hidden)):
+        if tail is None or start is None or _is_mentioned(text, at, hidden):
             continue
         # A recipe's `Instructions:` commands nobody unless the message opens with it, nor does a step's
         # `Instruction 3:` in a solution; and a solution's `Solution:` opens no second one.

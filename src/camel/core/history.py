@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from camel.core.message import well_formed
+
 ChatRole = Literal["system", "user", "assistant"]
 
 _encode = msgspec.json.Encoder().encode
@@ -43,6 +45,7 @@ class History:
 
     def add(self, role: ChatRole, content: str, *, tokens: int | None = None) -> None:
         """Append one entry. `tokens` is its length where it is known; otherwise a cautious estimate is kept."""
+        content = well_formed(content)
         self.entries.append(Entry(role, content))
         if self._json:
             self._json += b","

@@ -225,9 +225,16 @@ def checked_rules(rules: Iterable[StopRule]) -> tuple[StopRule, ...]:
     return checked
 
 
-def paper_rules() -> tuple[StopRule, ...]:
+def paper_rules(*, max_messages: int = 40) -> tuple[StopRule, ...]:
     """The paper's termination conditions with its constants, and the loop rule its code meant to have."""
-    return DoneToken(), AssistantInstructs(), NoInstruction(), MessageLoop(), MaxMessages(), TokenLimit()
+    return (
+        DoneToken(),
+        AssistantInstructs(),
+        NoInstruction(),
+        MessageLoop(),
+        MaxMessages(max_messages),
+        TokenLimit(),
+    )
 
 
 _PLEASANT = re.compile(

@@ -62,7 +62,7 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
         values = {**roles, "TASK": as_sentence_part(task.original), "WORD_LIMIT": str(self.word_limit)}
         history = History()
         history.add("user", fill(template, values))
-        request = Request(history, self.sampling, session, SPECIFIER, watch=watch)
+        request = Request(history, self.sampling, session, SPECIFIER, "task", watch)
         reply = await (self.model or model).reply(request)
         return Task(task.original, well_formed(reply.content).strip(), reply.model, reply.usage)
 

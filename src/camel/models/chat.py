@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import io
-import ipaddress
 import os
 import random
-import re
-import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -32,12 +26,24 @@ from camel.core.errors import (
     ModelError,
     RateLimited,
     ReplyTooLarge,
+    RequestRejected,
     ServerFailed,
     Unreachable,
+    shown,
 )
 from camel.core.message import Sampling, well_formed
 from camel.core.model import Reply, Request, Retrying, Text
 from camel.models import catalogue, wire
+from camel.models.endpoint import (
+    checked_headers,
+    checked_key,
+    checked_name,
+    checked_url,
+    is_plain,
+    positive,
+    proxy_for,
+    secrets_in,
+)
 from camel.models.guided import Guide, guided_fields
 
 if TYPE_CHECKING:
@@ -72,20 +78,25 @@ class ChatModel:
         `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY. `context_tokens` is the model's window,
         by default what the catalogue knows. `guided` holds replies to the instruction grammar on servers that can.
         `deadline` bounds a whole call and `attempt_timeout` each try of it, in seconds; `max_bytes` bounds a reply's
-        body, both as sent and as decompressed. A hostile body can take up to 25 times that in memory once it is
+        body, both as sent and as decompressed (4 times as much for a stream, whose every word has a frame). A hostile body can take up to 25 times that in memory once it is
         parsed, which is why the default is no larger than about a million tokens of text.
         """
-        self.name = _checked_name(name)
-        self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
+        self.name = checked_name(name)
+        self.base_url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
         self._url = f"{self.base_url}/chat/completions"
-        self._key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
+        self._key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         if not self._key and self.base_url == OPENAI_URL:
             raise InputError(
                 "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model"
             )
-        # Said so that NaN fails as well.
-        if not (deadline > 0 and attempt_timeout > 0 and max_attempts >= 1 and max_bytes >= 1):
-            raise InputError("deadline, attempt_timeout, max_attempts and max_bytes must be above zero")
+        positive("deadline", deadline, float)
+        positive("attempt_timeout", attempt_timeout, float)
+        positive("max_attempts", max_attempts, int)
+        positive("max_bytes", max_bytes, int)
+        if context_tokens is not None:
+            positive("context_tokens", context_tokens, int)
+        if guided not in (None, "llama.cpp", "vllm"):
+            raise InputError(f"guided must be 'llama.cpp' or 'vllm', not {shown(guided)}")
         entry = catalogue.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
         self.guided: Guide | None = guided
@@ -94,12 +105,12 @@ class ChatModel:
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # Compression is refused because replies are small and unpacking them costs more than it saves.
         self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        self._headers |= _checked_headers(headers or {})
+        self._headers |= checked_headers(headers or {})
         if self._key:
             self._headers.setdefault("Authorization", f"Bearer {self._key}")
         self._head = b'{"model":' + _encode(name) + b',"messages":['
         self._tails: dict[tuple[int, str | None, bool], tuple[Sampling, bytes]] = {}
-        self._secrets = _secrets_in(self._headers, self._key)
+        self._secrets = secrets_in(self._headers, self._key)
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
     def __repr__(self) -> str:
@@ -167,8 +178,11 @@ class ChatModel:
         if session := request.session:
             headers = {
                 **headers,
-                "X-Session-ID": session if _is_plain(session) else quote(session, errors="replace"),
+                "X-Session-ID": session if is_plain(session) else quote(session, errors="replace"),
             }
+        if request.watch:
+            # llama.cpp promises to keep a connection and closes it after a stream, which fails the next call on it.
+            headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
         data = body if len(body) < 2**20 else io.BytesIO(body)
         client = await self._session()
@@ -197,7 +211,7 @@ class ChatModel:
         try:
             async with (
                 asyncio.timeout(None) as patience,
-                contextlib.aclosing(self._chunks(response)) as chunks,
+                contextlib.aclosing(self._chunks(response, 4 * self._max_bytes)) as chunks,
             ):
                 async for data in chunks:
                     _tell(request, streamed.feed(data))
@@ -211,7 +225,7 @@ class ChatModel:
 
     async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
         if "Content-Encoding" in response.headers:
-            return b"".join([data async for data in self._chunks(response)])
+            return b"".join([data async for data in self._chunks(response, self._max_bytes)])
         # Nearly every reply is one uncompressed piece; the general way costs a tenth of the call.
         content = response.content
         try:
@@ -234,7 +248,7 @@ class ChatModel:
         with contextlib.suppress(ModelError, TimeoutError):
             async with (
                 asyncio.timeout(_COMMENT_SECONDS),
-                contextlib.aclosing(self._chunks(response)) as chunks,
+                contextlib.aclosing(self._chunks(response, self._max_bytes)) as chunks,
             ):
                 async for data in chunks:
                     said += data
@@ -242,7 +256,7 @@ class ChatModel:
                         break
         return bytes(said[:_COMMENT_BYTES])
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
+    async def _chunks(self, response: aiohttp.ClientResponse, limit: int) -> AsyncGenerator[bytes]:
         """The body, decompressed, as it comes; raises as soon as it exceeds the cap."""
         sent = unpacked = 0
         unpack = _unpacker(response.headers.get("Content-Encoding", ""))
@@ -256,21 +270,25 @@ class ChatModel:
             sent += len(data)
             if unpack:
                 try:
-                    data = unpack.decompress(data, self._max_bytes - unpacked + 1)
+                    data = unpack.decompress(data, limit - unpacked + 1)
                 except zlib.error as error:
                     raise MalformedReply(f"the reply's compression is broken: {error}") from None
                 if unpack.unused_data:
                     raise MalformedReply("the reply's compressed body goes on after its end")
             unpacked += len(data)
-            if max(sent, unpacked) > self._max_bytes:
-                raise ReplyTooLarge(f"the reply exceeds {self._max_bytes:,} bytes")
+            if max(sent, unpacked) > limit:
+                raise ReplyTooLarge(f"the reply exceeds {limit:,} bytes")
             if data:
                 yield data
         if unpack and not unpack.eof:
             raise MalformedReply("the reply's compressed body ends early")
 
-    def _unreachable(self, broken: BaseException) -> Unreachable:
-        return Unreachable(wire.one_line(f"{self.base_url}: {type(broken).__name__}: {broken}"))
+    def _unreachable(self, broken: BaseException) -> ModelError:
+        import aiohttp
+
+        text = wire.one_line(f"{self.base_url}: {type(broken).__name__}: {broken}")
+        # A certificate does not become right by asking again.
+        return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)
 
     def _body(self, request: Request) -> bytes:
         streaming = request.watch is not None
@@ -345,12 +363,13 @@ async def _open_session(url: str) -> AsyncGenerator[aiohttp.ClientSession]:
     import aiohttp
 
     session = aiohttp.ClientSession(
-        # How many calls are open at once is for the caller to decide, not for the connection pool.
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+        # How many calls are open at once is for the caller to decide. Idle connections are dropped before the servers
+        # do it (llama.cpp and uvicorn after 5 s), because a call sent into a closed one fails.
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-        proxy=_proxy_for(url),
+        proxy=proxy_for(url),
     )
     try:
         yield session
@@ -370,54 +389,6 @@ def _tell(request: Request, texts: Iterator[str]) -> None:
             request.watch(Text(request.speaker, text))
 
 
-def served_models(
-    base_url: str, api_key: str | None = None, *, timeout: float = 10.0
-) -> dict[str, int | None]:
-    """Ask an endpoint which models it serves, and their windows where it says so."""
-    url = f"{_checked_url(base_url)}/models"
-    key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    proxy = _proxy_for(url)
-    proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy} if proxy else {})
-    try:
-        opener = urllib.request.build_opener(proxies, _NoRedirects)
-        with opener.open(urllib.request.Request(url, headers=headers), timeout=timeout) as response:  # noqa: S310 - checked
-            listing = msgspec.json.decode(_read_within(response, timeout), type=_Listing)
-    except (OSError, ValueError, RecursionError, http.client.HTTPException, msgspec.MsgspecError) as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
-        secrets = _secrets_in(headers, key)
-        told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
-        raise Unreachable(secrets.sub("[key]", told) if secrets else told) from None
-    return {entry.id: entry.max_model_len for entry in listing.data}
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The standard handler takes the key along to wherever it is sent."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """Follow nothing."""
-
-
-def _read_within(response: Any, seconds: float) -> bytes:
-    """Up to a megabyte; the socket's own timeout starts again with every byte."""
-    end, body = time.monotonic() + seconds, b""
-    while len(body) < 2**20 and (data := response.read1(2**16)):
-        body += data
-        if time.monotonic() > end:
-            raise TimeoutError(f"not complete after {seconds:g} s")
-    return body
-
-
-class _Listed(msgspec.Struct):
-    id: str
-    max_model_len: int | None = None
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Listed]
-
-
 def _unpacker(encoding: str) -> Any:
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
@@ -425,70 +396,3 @@ def _unpacker(encoding: str) -> Any:
     if encoding in ("gzip", "x-gzip", "deflate"):
         return zlib.decompressobj(47)  # gzip or zlib, told apart by their headers
     raise MalformedReply(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
-
-
-def _proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for `url`. Looked up once, because a look-up per call costs more than the call."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if _is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
-        return None
-    proxy = urllib.request.getproxies().get(parts.scheme)
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-
-
-def _secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
-    """Finds secrets in a text, also cut short: by their first 8 characters, or whole where they are shorter."""
-    telling = ("auth", "key", "token", "secret", "cookie")
-    values = [value for name, value in headers.items() if any(word in name.lower() for word in telling)]
-    secrets = {value.split()[-1] for value in [key, *values] if value.strip()}
-    patterns = [
-        rf"{re.escape(secret[:8])}[^\s\"'<>]*" if len(secret) > 8 else rf"(?<!\w){re.escape(secret)}(?!\w)"
-        for secret in secrets
-    ]
-    return re.compile("|".join(patterns)) if patterns else None
-
-
-def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable()
-
-
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not (_is_plain(name) and name and not set(name) & set(' ":;,(){}[]<>@/\\?=') and _is_plain(value)):
-            raise InputError(f"the header {name[:40]!r} or its value cannot be sent over HTTP")
-    return dict(headers)
-
-
-def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 500:
-        raise InputError(f"the model's name must be a short line of text, not {str(name)[:40]!r}")
-    return name
-
-
-def _checked_url(url: object) -> str:
-    try:
-        parts = urlsplit(url.strip().rstrip("/")) if isinstance(url, str) else None
-        usable = parts and parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        parts = usable = None
-    if not parts or not usable:
-        raise InputError(f"the base URL must look like http://host:port/v1, not {str(url)[:80]!r}")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise InputError(
-            "the base URL must hold no user, password, query or fragment; a key goes into api_key"
-        )
-    return parts.geturl()
-
-
-def _checked_key(key: object) -> str:
-    if not isinstance(key, str) or not key.strip().isascii() or not (key.strip() + "x").isprintable():
-        raise InputError("the API key contains characters that no key has; was it pasted whole?")
-    return key.strip()

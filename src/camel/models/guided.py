@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from camel.core.model import Expects
+
 Guide = Literal["llama.cpp", "vllm"]
 """The engine behind an endpoint, for what differs in how it takes a grammar."""
 
@@ -40,19 +42,27 @@ task     ::= opener word{3,16} [.!?]"""
 # After each sentence the model may stop; after the fourth it must.
 _GBNF_SOLUTION = r"""root     ::= "Solution: " sentence ([ \n] sentence){0,3} "\nNext request." """ + _PROSE
 
+_GBNF_TASK = r"""root     ::= sentence (" " sentence){0,2}""" + _PROSE
+
 # The bound on lines ends a model that loops before its token limit cuts the closing words off.
 _REGEX_INSTRUCTION = r"(Instruction: [^\n]+\nInput: [^\n]+(\n[^\n]*){0,60})|(<CAMEL_TASK_DONE>)"
 _REGEX_SOLUTION = r"Solution: [^\n]+(\n[^\n]*){0,120}\nNext request\."
+_REGEX_TASK = r"[^\n]+"
+
+_GBNF: dict[Expects, str] = {"task": _GBNF_TASK, "instruction": _GBNF_INSTRUCTION, "solution": _GBNF_SOLUTION}
+_REGEX: dict[Expects, str] = {
+    "task": _REGEX_TASK,
+    "instruction": _REGEX_INSTRUCTION,
+    "solution": _REGEX_SOLUTION,
+}
 
 
-def guided_fields(guide: Guide, expects: Literal["instruction", "solution"]) -> dict[str, Any]:
+def guided_fields(guide: Guide, expects: Expects) -> dict[str, Any]:
     """Return the fields to add to a chat-completions request so that its reply keeps the format.
 
     With `"llama.cpp"` give the request a `max_tokens` of 160 or more: what the grammar allows fits into that.
     """
     if guide == "llama.cpp":
-        return {"grammar": _GBNF_INSTRUCTION if expects == "instruction" else _GBNF_SOLUTION}
+        return {"grammar": _GBNF[expects]}
     # vLLM 0.12 and later; the older `guided_regex` was removed there.
-    return {
-        "structured_outputs": {"regex": _REGEX_INSTRUCTION if expects == "instruction" else _REGEX_SOLUTION}
-    }
+    return {"structured_outputs": {"regex": _REGEX[expects]}}

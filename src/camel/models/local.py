@@ -32,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.errors import InputError, MissingExtra, ServerFailed
+from camel.models.chat import ChatModel
+from camel.models.guided import Guide
 
 ALIAS = "smollm2-135m"
 """The name under which the bundled model answers."""
@@ -104,6 +106,24 @@ def running(
     settings = settings or LocalServer()
     with _child(settings, say or _to_stderr) as (_, server):
         yield server
+
+
+@contextmanager
+def local_model(
+    settings: LocalServer | None = None,
+    *,
+    guided: Guide | None = "llama.cpp",
+    say: Callable[[str], None] | None = None,
+) -> Generator[ChatModel]:
+    """Run the server while the block runs and give a model that uses it, held to the instruction format."""
+    with running(settings, say) as server:
+        yield ChatModel(
+            server.model,
+            base_url=server.base_url,
+            api_key="",
+            context_tokens=server.context_tokens,
+            guided=guided,
+        )
 
 
 def serve(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from camel.core.errors import ModelError, ServerFailed
-from camel.core.history import estimate_tokens
+from camel.core.history import Entry, estimate_tokens
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply, Request, Text
 
@@ -16,18 +16,20 @@ class ScriptedModel:
     """Replays lines in order, or asks a function for each; an error in the script is raised where it stands.
 
     `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. Every request it got is
-    kept in `requests`. A script that runs out fails the call, so that a test notices.
+    kept in `requests`, and what it had heard by then in `heard`. A script that runs out fails the call, so that a test notices.
     """
 
     def __init__(self, script: Iterable[Line] | Callable[[Request], Line], *, name: str = "scripted") -> None:
         self.name = name
         self.requests: list[Request] = []
+        self.heard: list[tuple[Entry, ...]] = []
         self._lines: Iterator[Line] | None = None if callable(script) else iter(script)
         self._author = script if callable(script) else None
 
     async def reply(self, request: Request) -> Reply:
         """Answer with the next line."""
         self.requests.append(request)
+        self.heard.append(tuple(request.history.entries))  # the history itself goes on growing
         if self._author:
             line = self._author(request)
         else:

@@ -1,0 +1,153 @@
+"""An endpoint's address and credentials: checked before use, kept out of every text, asked which models they reach."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from camel.core.errors import InputError, Unreachable, shown
+from camel.models import wire
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for `url`. Looked up once, because a look-up per call costs more than the call."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if _is_loopback(host) or cast("Any", urllib.request).proxy_bypass(host):
+        return None
+    proxy = urllib.request.getproxies().get(parts.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def secrets_in(headers: Mapping[str, str], key: str) -> re.Pattern[str] | None:
+    """Finds secrets in a text, also cut short: by their first 8 characters, or whole where they are shorter."""
+    telling = ("auth", "key", "token", "secret", "cookie")
+    values = [value for name, value in headers.items() if any(word in name.lower() for word in telling)]
+    secrets = {value.split()[-1] for value in [key, *values] if value.strip()}
+    patterns = [
+        rf"{re.escape(secret[:8])}[^\s\"'<>]*" if len(secret) > 8 else rf"(?<!\w){re.escape(secret)}(?!\w)"
+        for secret in secrets
+    ]
+    return re.compile("|".join(patterns)) if patterns else None
+
+
+def is_plain(text: str) -> bool:
+    """Whether `text` can stand in an HTTP header."""
+    return text.isascii() and text.isprintable()
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return a copy of `headers` if HTTP can carry them; otherwise raise an `InputError`."""
+    try:
+        headers = msgspec.convert(headers, dict[str, str])
+    except msgspec.ValidationError:
+        raise InputError(f"headers must be names and values as text, not {shown(headers)}") from None
+    for name, value in headers.items():
+        if not (is_plain(name) and name and not set(name) & set(' ":;,(){}[]<>@/\\?=') and is_plain(value)):
+            raise InputError(f"the header {name[:40]!r} or its value cannot be sent over HTTP")
+    return dict(headers)
+
+
+def checked_name(name: object) -> str:
+    """Return a model's name if it can be one; otherwise raise an `InputError`."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 500:
+        raise InputError(f"the model's name must be a short line of text, not {shown(name)}")
+    return name
+
+
+def checked_url(url: object) -> str:
+    """Return a base URL without its last slash if it can be one; otherwise raise an `InputError`."""
+    try:
+        parts = urlsplit(url.strip().rstrip("/") if isinstance(url, str) else "")
+        host = (parts.hostname or "").encode("idna")  # fails for what cannot be a name
+        usable = parts.scheme in ("http", "https") and host and b" " not in host and parts.port != 0
+    except ValueError:
+        parts, usable = urlsplit(""), False
+    if not usable:
+        raise InputError(f"the base URL must look like http://host:port/v1, not {shown(url)}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise InputError(
+            "the base URL must hold no user, password, query or fragment; a key goes into api_key"
+        )
+    return parts.geturl()
+
+
+def positive(name: str, value: Any, kind: type) -> None:
+    """Raise an `InputError` unless `value` is a number above zero, and a whole one where `kind` is int."""
+    fits = isinstance(value, int) or (kind is float and isinstance(value, float))
+    if isinstance(value, bool) or not fits or not value > 0:  # not `<=`, so that NaN fails as well
+        raise InputError(
+            f"{name} must be a {'whole ' if kind is int else ''}number above zero, not {shown(value)}"
+        )
+
+
+def checked_key(key: object) -> str:
+    """Return an API key without surrounding space if it can be one; otherwise raise an `InputError`."""
+    if not isinstance(key, str) or not key.strip().isascii() or not (key.strip() + "x").isprintable():
+        raise InputError("the API key contains characters that no key has; was it pasted whole?")
+    return key.strip()
+
+
+def served_models(
+    base_url: str, api_key: str | None = None, *, timeout: float = 10.0
+) -> dict[str, int | None]:
+    """Ask an endpoint which models it serves, and their windows where it says so."""
+    url = f"{checked_url(base_url)}/models"
+    key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    proxy = proxy_for(url)
+    proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy} if proxy else {})
+    try:
+        opener = urllib.request.build_opener(proxies, _NoRedirects)
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=timeout) as response:  # noqa: S310 - checked
+            listing = msgspec.json.decode(_read_within(response, timeout), type=_Listing)
+    except (OSError, ValueError, RecursionError, http.client.HTTPException, msgspec.MsgspecError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        secrets = secrets_in(headers, key)
+        told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
+        raise Unreachable(secrets.sub("[key]", told) if secrets else told) from None
+    return {entry.id: entry.max_model_len for entry in listing.data}
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The standard handler takes the key along to wherever it is sent."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        """Follow nothing."""
+
+
+def _read_within(response: Any, seconds: float) -> bytes:
+    """Up to a megabyte; the socket's own timeout starts again with every byte."""
+    end, body = time.monotonic() + seconds, b""
+    while len(body) < 2**20 and (data := response.read1(2**16)):
+        body += data
+        if time.monotonic() > end:
+            raise TimeoutError(f"not complete after {seconds:g} s")
+    return body
+
+
+class _Listed(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Listing(msgspec.Struct):
+    data: list[_Listed]
