@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from camel.core.transcript import Transcript
     from camel.models.chat import ChatModel
 
-LOCAL_MAX_TOKENS, LOCAL_TEMPERATURE = 160, "0.8"
+LOCAL_MAX_TOKENS, LOCAL_TEMPERATURE = 160, 0.8
 """The tiny model rambles and repeats itself; short and varied turns keep it watchable."""
-PAPER_TEMPERATURE = "0.2"
+AGENT_TEMPERATURE = 0.2
+"""The original's default for both agents."""
 
 
 def play(
@@ -50,11 +51,11 @@ def play(
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,
     temperature: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
         ),
-    ] = "",
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
     seed: Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")] = None,
     max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
@@ -85,7 +86,7 @@ def play(
 
     files = [_checked_file(path) for path in save or []]
     sampling = Sampling(
-        temperature=_temperature(temperature or (LOCAL_TEMPERATURE if local else PAPER_TEMPERATURE)),
+        temperature=_temperature(temperature, local),
         max_tokens=LOCAL_MAX_TOKENS if local and max_tokens is None else max_tokens,
         seed=seed,
     )
@@ -180,7 +181,9 @@ def _guide(text: str) -> Any:
     return text
 
 
-def _temperature(text: str) -> float | None:
+def _temperature(text: str | None, local: bool) -> float | None:
+    if text is None:
+        return LOCAL_TEMPERATURE if local else AGENT_TEMPERATURE
     if text == "default":
         return None
     try:

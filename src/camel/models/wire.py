@@ -215,6 +215,9 @@ _STREAM_FIELDS = (b":", b"event:", b"id:", b"retry:")
 _STREAM_STARTS = (b"data:", *_STREAM_FIELDS)
 
 
+_MAX_LINE = 4 * 2**20
+
+
 class StreamedReply:
     """Puts a streamed reply together, chunk by chunk."""
 
@@ -233,6 +236,8 @@ class StreamedReply:
     def feed(self, data: bytes) -> Iterator[str]:
         """Take more bytes; yield each new piece of the first choice's text."""
         self._pending += data
+        if len(self._pending) + len(self._stray) > _MAX_LINE:
+            raise ReplyTooLarge(f"a line of the stream exceeds {_MAX_LINE:,} bytes")
         if b"\n" not in data:
             return
         *lines, self._pending = self._pending.split(b"\n")
