@@ -35,6 +35,12 @@ class Transcript(msgspec.Struct):
     stop: Stop | None = None
     """None while the conversation goes on, or when whoever drove it simply walked away."""
     scenario: str = ""
+    facts: dict[str, str] = {}
+    """What the scenario drew it from, by level: roles and task, or topic and problem."""
+    labels: list[str] = []
+    """Marks that must travel with every copy, e.g. `misalignment`."""
+    fingerprint: str = ""
+    """Of the configuration of the run it belongs to."""
     schema: int = SCHEMA
 
     @property
