@@ -366,7 +366,16 @@ def test_loop_of_three_speakers():
 
 # Transcripts of the small real model, read one by one: the rule that should end each and after how many messages,
 # or None where no rule should. One that is not listed here is only checked for being readable.
-SMALL_MODEL: dict[str, tuple[str, int] | None] = {}
+# The sixth guided one (11) goes in circles too, but with other words each time, which no rule takes for a repeat.
+SMALL_MODEL: dict[str, tuple[str, int] | None] = {
+    **{f"smollm2-{n}": ("user_no_instruction", 5) for n in range(1, 7)},
+    "smollm2-7": ("message_loop", 6),
+    "smollm2-8": ("message_loop", 7),
+    "smollm2-9": ("message_loop", 14),
+    "smollm2-10": ("message_loop", 10),
+    "smollm2-11": None,
+    "smollm2-12": ("message_loop", 14),
+}
 
 
 def said(path: Path) -> list[Message]:

@@ -183,7 +183,7 @@ def test_unaided_it_is_recorded_what_it_does(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_the_server_ends_when_its_parent_is_killed() -> None:
+def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = (
         "import time\n"
         "from camel.models.local import running\n"
@@ -191,7 +191,9 @@ def test_the_server_ends_when_its_parent_is_killed() -> None:
         "    print(server.base_url, flush=True)\n"
         "    time.sleep(600)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+    # A killed parent cannot remove its log, so that goes where pytest will.
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         base_url = parent.stdout.readline().strip()
         assert not _refused(base_url)

