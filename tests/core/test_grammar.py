@@ -6,9 +6,10 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from camel.core import grammar
 from camel.core.grammar import DONE_TOKEN, Move, parse
 
 BOT = "Write a function that loads daily prices"
@@ -407,3 +408,22 @@ def _seconds(text: str) -> float:
     for _ in range(200):
         parse(text)
     return (time.process_time() - started) / 200
+
+
+PIECES = st.sampled_from(
+    ["Instruction: ", "Solution: ", "\nInput: ", "Input: None", "\nNext request.", "Next request.", "instruction", "input", '"', "'",
+     "`", "```\n", "<CAMEL_TASK_DONE>", "> ", "\n", ". ", "None", "a word and another one that fills the line up to some length ", "\r\n"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=200))
+@example("Instruction: " + "x" * 70 + "\nInput: None")
+@example("Solution: " + "x" * 70 + "\nNext request.")
+def test_the_short_way_gives_the_same_answer(text: str):
+    quick = grammar._as_prompted(text)
+    assert quick is None or quick == grammar._as_written(text)
+
+
+def test_the_short_way_is_taken():
+    assert grammar._as_prompted("Instruction: " + "x" * 70 + "\nInput: None")
+    assert grammar._as_prompted("Solution: " + "x" * 70 + "\nNext request.")

@@ -1461,8 +1461,8 @@ def _always(value: float) -> Callable[[float, float], float]:
 
 
 async def test_the_deadline_covers_the_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With waits of 0.4 s, a deadline of 1 s leaves room for three tries, not for the six allowed."""
+    """With waits of 0.4 s, a deadline of 1.15 s leaves room for three tries, not for the six allowed."""
     monkeypatch.setattr(random, "uniform", _always(0.4))
     async with serving((http(500),)) as server:
-        failed = await _failure(ChatModel("m", base_url=server.url, deadline=1), ServerFailed)
+        failed = await _failure(ChatModel("m", base_url=server.url, deadline=1.15), ServerFailed)
         assert failed.attempts == server.requests == 3

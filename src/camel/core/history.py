@@ -23,7 +23,7 @@ _OPEN = {
 }
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of a chat, from the point of view of the model that reads it."""
 
     role: ChatRole

@@ -39,7 +39,7 @@ Watch = Callable[[Event], None]
 """Called on the event loop while a reply is being made; must return quickly."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One call: what the model has heard, and how it is asked to answer."""
 
     history: History
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True):
     """When given, the reply is streamed and each piece is reported here."""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """One candidate reply."""
 
     content: str
@@ -60,7 +60,7 @@ class Choice(msgspec.Struct, frozen=True):
     logprobs: list[Any] | None = None
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What came back from a call: at least one choice, and what it cost."""
 
     choices: tuple[Choice, ...]

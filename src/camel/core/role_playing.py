@@ -78,6 +78,8 @@ class RolePlaying:
             raise InputError(f"watch must be a function, not {shown(watch)}")
         self._conversation: Conversation | None = None
         self.transcript = Transcript(_checked("id", id, str) or uuid.uuid4().hex, self._task)
+        self._drafted = self._agents(self._task.original)
+        """The agents as they are if the task stays as given."""
         self._check_room()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -90,7 +92,8 @@ class RolePlaying:
         if self._conversation is None:
             if self._specifier and self.transcript.stop is None:
                 await self._specify(self._specifier)
-            agents = self._agents(self.transcript.task.text)
+            task = self.transcript.task
+            agents = self._agents(task.text) if task.specified else self._drafted
             self._conversation = Conversation(agents, self.transcript, rules=self._rules, watch=self._watch)
         return self._conversation
 
@@ -159,7 +162,7 @@ class RolePlaying:
     def _check_room(self) -> None:
         """Refuse prompts that cannot fit their model's window before anything is paid for."""
         limits = [rule for rule in self._rules if isinstance(rule, TokenLimit)] or [TokenLimit(reserve=1)]
-        for agent in self._agents(self._task.original):
+        for agent in self._drafted:
             call = NextCall(
                 agent.name, agent.opened().tokens, agent.sampling.max_tokens, agent.context_tokens
             )

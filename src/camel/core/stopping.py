@@ -39,7 +39,7 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whose message or limit decided it, if one did."""
 
 
-class NextCall(msgspec.Struct, frozen=True):
+class NextCall(msgspec.Struct, frozen=True, gc=False):
     """The call that will be made unless a rule stops the conversation."""
 
     speaker: str
@@ -245,6 +245,7 @@ _PLEASANT = re.compile(
 _PLEASANT_CHARS = 400
 _SHORT_CHARS = 80
 _WORD = re.compile(r"\w+")
+_PUNCTUATION = ".,;:!?…()[]*_\"'“”‘’"
 
 
 def _is_pleasantry(message: Message) -> bool:
@@ -266,8 +267,12 @@ def _repeats(text: str, before: str, earlier: str | None, similarity: float) -> 
     known = [other for other in (before, earlier) if other and _may_be_similar(text, other, similarity)]
     if not known:
         return False
+    heard = f"{before} {earlier or ''}".lower()
+    # Nearly every message has a new word early on, so that the costly comparison is seldom made.
+    if not all(word.strip(_PUNCTUATION) in heard for word in text.lower().split()):
+        return False
     words = _WORD.findall(text.lower())
-    if not set(words).issubset(_WORD.findall(f"{before} {earlier or ''}".lower())):
+    if not set(words).issubset(_WORD.findall(heard)):
         return False
     pairs = set(pairwise(words))
     for other in known:
@@ -278,11 +283,18 @@ def _repeats(text: str, before: str, earlier: str | None, similarity: float) -> 
 
 
 def _may_be_similar(one: str, other: str, similarity: float) -> bool:
-    """Whether a closer look is worth it: near-repeats are of like length and share some of any five short pieces."""
+    """Whether a closer look is worth it: near-repeats are of like length and share some of any four short pieces."""
     size = len(one)
     if not size * similarity <= len(other) * 1.1 <= size / similarity * 1.21:
         return False
-    return size <= 80 or any(one[at : at + 8] in other for at in range(size // 6, size - 8, size // 6))
+    step = size // 5
+    return (
+        size <= 80
+        or one[step : step + 16] in other
+        or one[2 * step : 2 * step + 16] in other
+        or one[3 * step : 3 * step + 16] in other
+        or one[4 * step - 16 : 4 * step] in other
+    )
 
 
 def _at_least(low: int, **values: Any) -> None:

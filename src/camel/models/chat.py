@@ -185,7 +185,8 @@ class ChatModel:
             headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
         data = body if len(body) < 2**20 else io.BytesIO(body)
-        client = await self._session()
+        opened = self._opened.get(asyncio.get_running_loop())
+        client = opened[0] if opened else await self._open()
         # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
         try:
             response = await client.post(self._url, data=data, headers=headers, allow_redirects=False)
@@ -194,10 +195,6 @@ class ChatModel:
         async with response:
             if not 200 <= response.status < 300:
                 raise wire.failure(response.status, await self._comment(response), response.headers)
-            if (response.content_length or 0) > self._max_bytes:
-                raise ReplyTooLarge(
-                    f"the reply announces {response.content_length:,} bytes; at most {self._max_bytes:,} are read"
-                )
             # Whether or not a stream was asked for: what came is what was paid for.
             if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
                 return await self._streamed(request, response)
@@ -232,6 +229,10 @@ class ChatModel:
             data = await content.readany()
             if content.at_eof() and len(data) <= self._max_bytes:
                 return data
+            if (response.content_length or 0) > self._max_bytes:
+                raise ReplyTooLarge(
+                    f"the reply announces {response.content_length:,} bytes; at most {self._max_bytes:,} are read"
+                )
             pieces, size = [data], len(data)
             while size <= self._max_bytes and (data := await content.readany()):
                 pieces.append(data)
@@ -336,14 +337,12 @@ class ChatModel:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
         return fields
 
-    async def _session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        opened = self._opened.get(loop)
-        if opened is None:
-            self._opened = {other: its for other, its in self._opened.items() if not other.is_closed()}
-            sessions = _open_session(self.base_url)
-            opened = self._opened[loop] = await anext(sessions), sessions
-        return opened[0]
+    async def _open(self) -> aiohttp.ClientSession:
+        self._opened = {loop: its for loop, its in self._opened.items() if not loop.is_closed()}
+        sessions = _open_session(self.base_url)
+        session = await anext(sessions)
+        self._opened[asyncio.get_running_loop()] = session, sessions
+        return session
 
     def _scrubbed(self, error: ModelError) -> ModelError:
         """Take secrets out of an error's text: some endpoints repeat them, and errors end up in logs and records."""
