@@ -195,6 +195,10 @@ class ChatModel:
         async with response:
             if not 200 <= response.status < 300:
                 raise wire.failure(response.status, await self._comment(response), response.headers)
+            if (response.content_length or 0) > self._max_bytes:
+                raise ReplyTooLarge(
+                    f"the reply announces {response.content_length:,} bytes; at most {self._max_bytes:,} are read"
+                )
             # Whether or not a stream was asked for: what came is what was paid for.
             if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
                 return await self._streamed(request, response)
@@ -229,10 +233,6 @@ class ChatModel:
             data = await content.readany()
             if content.at_eof() and len(data) <= self._max_bytes:
                 return data
-            if (response.content_length or 0) > self._max_bytes:
-                raise ReplyTooLarge(
-                    f"the reply announces {response.content_length:,} bytes; at most {self._max_bytes:,} are read"
-                )
             pieces, size = [data], len(data)
             while size <= self._max_bytes and (data := await content.readany()):
                 pieces.append(data)
