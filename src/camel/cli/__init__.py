@@ -9,6 +9,7 @@ import typer
 
 from camel._version import __version__
 from camel.cli.play import play
+from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(play)
 app.command()(serve)
+app.add_typer(scenarios)
 
 
 def _version(wanted: bool) -> None:

@@ -97,18 +97,7 @@ class Conversation:
     def _heard(self, agent: Agent, reply: Reply) -> Message:
         """Record what was said and pass it on along the edges of the graph."""
         content, usage = well_formed(reply.content), reply.usage
-        message = Message(
-            index=len(self.transcript.messages),
-            speaker=agent.name,
-            role=agent.role,
-            content=content,
-            model=reply.model,
-            finish=reply.choices[0].finish,
-            usage=usage,
-            latency=reply.latency,
-            attempts=reply.attempts,
-            guided=reply.guided,
-        )
+        message = spoken(len(self.transcript.messages), agent.name, agent.role, content, reply)
         self.transcript.messages.append(message)
         # Several candidates share one count, which then says nothing about the one that was said.
         tokens = usage.completion or None if len(reply.choices) == 1 and not usage.unknown else None
@@ -120,6 +109,22 @@ class Conversation:
             same_vocabulary = listener.model is agent.model
             self._histories[listener.name].add("user", content, tokens=tokens if same_vocabulary else None)
         return message
+
+
+def spoken(index: int, speaker: str, role: str, content: str, reply: Reply) -> Message:
+    """A reply as a message of a transcript."""
+    return Message(
+        index=index,
+        speaker=speaker,
+        role=role,
+        content=content,
+        model=reply.model,
+        finish=reply.choices[0].finish,
+        usage=reply.usage,
+        latency=reply.latency,
+        attempts=reply.attempts,
+        guided=reply.guided,
+    )
 
 
 def round_robin(names: Sequence[str]) -> Turns:

@@ -7,6 +7,7 @@ change, which is what keeps an endpoint's prefix cache warm.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Literal
 
 import msgspec
@@ -33,13 +34,15 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class History:
     """An append-only chat, kept both as entries and as JSON."""
 
-    __slots__ = ("_json", "_tokens", "_unmeasured", "entries")
+    __slots__ = ("_hash", "_hashed", "_json", "_tokens", "_unmeasured", "entries")
 
     def __init__(self, system: str = "") -> None:
         self.entries: list[Entry] = []
         self._json = bytearray()
         self._tokens = 0
         self._unmeasured = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._hashed = 0
         if system:
             self.add("system", system)
 
@@ -66,6 +69,13 @@ class History:
     def encoded(self) -> bytearray:
         """The entries as the inside of a JSON array. Not a copy: do not change it, and send it before adding more."""
         return self._json
+
+    def digest(self) -> bytes:
+        """A hash of `encoded()`; each byte is hashed once, however often it is asked for."""
+        if self._hashed < len(self._json):
+            self._hash.update(memoryview(self._json)[self._hashed :])
+            self._hashed = len(self._json)
+        return self._hash.digest()
 
     def __len__(self) -> int:
         return len(self.entries)

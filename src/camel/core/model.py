@@ -6,6 +6,7 @@ which is why the conversation loop knows none of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, cast
 
@@ -50,6 +51,11 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     expects: Expects | None = None
     watch: Watch | None = None
     """When given, the reply is streamed and each piece is reported here."""
+
+    def digest(self) -> bytes:
+        """Identifies what is asked: the history, the sampling and the seat."""
+        asked = msgspec.json.encode((self.sampling, self.speaker, self.expects))
+        return hashlib.blake2b(self.history.digest() + asked, digest_size=16).digest()
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):

@@ -7,6 +7,7 @@ conversation out of twenty, and the loop detectors would be right to fire.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -107,7 +108,23 @@ def society(facts: Facts) -> str:
     block = facts.conversation + facts.turns
     if "Never instruct me" in facts.system:
         return f"Solution: {_paragraph(facts, block)}\n\nNext request."
+    if facts.messages and (wanted := _LIST.search(facts.messages[-1].text)):
+        return "\n".join(f"{n + 1}. {_item(mix(facts.draw, n))}" for n in range(min(int(wanted[1]), 1000)))
     return _paragraph(facts, mix(facts.draw, 2))
+
+
+_LIST = re.compile(r"\blist (\d{1,4})\b", re.IGNORECASE)
+
+
+def _item(draw: int) -> str:
+    """One entry of a list, short enough for a role and odd enough to be unlike the next."""
+    words = [
+        _ADJECTIVES[draw % 48],
+        _NOUNS[(draw >> 8) % 66],
+        _NOUNS[(draw >> 16) % 66],
+        _VERBS[(draw >> 24) % 48],
+    ]
+    return f"{words[0]} {words[1]} {words[2]} {words[3]}".capitalize()
 
 
 AUTHORS: dict[str, Author] = {"society": society}

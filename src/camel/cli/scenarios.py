@@ -1,0 +1,141 @@
+"""`camel scenarios`: what can be generated, and help with making more of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.scenarios import Scenario
+
+app = typer.Typer(
+    name="scenarios",
+    help="List the scenarios that datasets are made from, and make your own.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def scenarios(context: typer.Context) -> None:
+    """List the scenarios that datasets are made from, and make your own."""
+    if context.invoked_subcommand is not None:
+        return
+    from camel.scenarios import load, shipped
+
+    rows: list[tuple[str, ...]] = []
+    for name in shipped():
+        scenario = load(name)
+        rows.append((name, scenario.title, scenario.shape, ", ".join(scenario.labels)))
+    _table(_console(), ("name", "title", "shape", "labels"), rows)
+
+
+@app.command()
+def new(
+    path: Annotated[str, typer.Argument(metavar="NAME", help="The folder to make: a name or a path.")],
+    title: Annotated[str, typer.Option(help="Its title. Left out: made from the name.")] = "",
+) -> None:
+    """Make the folder of a new scenario, ready to be changed."""
+    from camel.scenarios import scaffold
+
+    folder = scaffold(Path(path) if "/" in path else path, title)
+    console = _console()
+    _print(console, f"made {folder}:")
+    for file in sorted(folder.iterdir()):
+        _print(console, f"  {file}")
+    _print(console, f"change them as you like, then: camel scenarios check {folder}")
+
+
+@app.command()
+def check(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A scenario's folder, or a shipped name.")],
+) -> None:
+    """Say what is wrong with a scenario, or show its prompts. Exits with 1 when there are errors."""
+    from camel.scenarios import check as problems_of
+    from camel.scenarios import load
+
+    console = _console()
+    problems = problems_of(path)
+    for problem in problems:
+        _print(console, str(problem))
+    errors = sum(1 for problem in problems if problem.severity == "error")
+    if errors:
+        _print(console, f"{errors} error{'s' if errors > 1 else ''}")
+        raise typer.Exit(1)
+    scenario = load(path)
+    _samples(console, scenario)
+    _print(console, f"{scenario.title}: {scenario.shape}. No errors.")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped name, or a scenario's folder.")],
+) -> None:
+    """Show a scenario: its levels, and one prompt of each kind."""
+    from camel.scenarios import load
+
+    scenario = load(name)
+    console = _console()
+    _print(console, f"{scenario.title}: {scenario.shape}")
+    if scenario.labels:
+        _print(console, f"labels: {', '.join(scenario.labels)}")
+    if scenario.gated:
+        _print(console, "runs only when acknowledged; see the comments in its scenario.toml")
+    rows = [
+        (
+            level.name,
+            f"{level.count:,}",
+            "given" if level.items else f"{scenario.lists(level.name):,}",
+            ", ".join(scenario.needs(level.name)),
+        )
+        for level in scenario.levels
+    ]
+    if rows:
+        _table(console, ("level", "count", "lists", "depends on"), rows)
+    _samples(console, scenario)
+
+
+def _samples(console: Console, scenario: Scenario) -> None:
+    from camel.scenarios import sample
+
+    for prompt in sample(scenario):
+        _print(console, f"\n── {prompt.title}", "bold")
+        _print(console, prompt.text)
+    _print(console, "")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    from rich.text import Text
+
+    from camel.cli.screen import visible
+
+    console.print(Text(visible(text), style), soft_wrap=True)
+
+
+def _table(console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """A table on a terminal; elsewhere plain columns, which no width cuts off."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from camel.cli.screen import visible
+
+    if console.is_terminal:
+        table = Table(*head)
+        for row in rows:
+            table.add_row(*(Text(visible(cell)) for cell in row))
+        console.print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        _print(console, "  ".join(cells).rstrip())

@@ -1,0 +1,1 @@
+"""The engine: runs an async function over n items and loses nothing. Knows nothing of conversations."""

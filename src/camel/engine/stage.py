@@ -1,0 +1,57 @@
+"""A stage: a count, a function from an item's index to its record, and how a shard of records is written.
+
+Every bulk job is one. A shard is a range of indices, so items are never listed: a stage of 300 million costs no more
+to describe than one of ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+
+class Steps(Protocol):
+    """What an item's function is given to make its paid steps durable."""
+
+    async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The result of the item's next step: from the journal if it was taken before, else from `make`, journaled.
+
+        `check` identifies what is asked. A step found in the journal with another check means that the function is
+        not deterministic, and stops the run rather than paying again or using an answer to another question.
+        """
+        ...
+
+
+class Written(NamedTuple):
+    """What became of a shard's records."""
+
+    rows: int
+    sha256: str
+    totals: dict[str, float]
+    """Sums over the records, kept with the marker so that nobody has to read them again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One bulk job."""
+
+    name: str
+    count: int
+    work: Callable[[int, Steps], Awaitable[Any]]
+    """From an item's index to its record. A failure that concerns the item alone is a record too; what is raised
+    stops the run."""
+    write: Callable[[Path, Sequence[Any]], Written]
+    """Writes the records of a shard, in the order of their indices, durably. Called on a thread."""
+    suffix: str = ".parquet"
+    shard_size: int = 1024
+
+    @property
+    def shards(self) -> int:
+        """How many shards the items make."""
+        return -(-self.count // self.shard_size)
+
+    def indices(self, shard: int) -> range:
+        """The items of a shard."""
+        return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))

@@ -1,0 +1,37 @@
+"""The in-process supervisor: one worker, here, over the shards that are not committed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from camel.engine.stage import Stage
+from camel.engine.worker import Halt, run_worker
+from camel.storage.run import RunFolder
+
+
+async def run_stage(
+    stage: Stage,
+    folder: RunFolder,
+    *,
+    concurrency: int,
+    fingerprint: str,
+    halt: Halt,
+    committed: Callable[[int], None] = lambda shard: None,
+) -> bool:
+    """Finish a stage, or as much of it as can be done before `halt`; True when every shard is committed."""
+    done = folder.committed(stage.name)
+    pending = iter(shard for shard in range(stage.shards) if shard not in done)
+
+    async def lease() -> int | None:
+        return next(pending, None)
+
+    await run_worker(
+        stage,
+        folder,
+        lease,
+        concurrency=concurrency,
+        fingerprint=fingerprint,
+        halt=halt,
+        committed=committed,
+    )
+    return len(folder.committed(stage.name)) == stage.shards

@@ -1,0 +1,155 @@
+"""The worker: one event loop that keeps a window of items in flight, across shards, and commits each shard when its
+last item ends.
+
+The same worker runs in this process or as a Ray actor; only who leases it shards differs. The one decision to know:
+there is no barrier. The next shard is leased as soon as the window has room, while the slow items of the last one are
+still talking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError
+from camel.engine.stage import Stage
+from camel.storage.run import Marker, RunFolder, new_attempt
+
+Lease = Callable[[], Awaitable[int | None]]
+"""Gives the next shard to work on, or None when there is none."""
+
+
+class ReplayMismatch(CamelError):
+    """A step asked something else than when it was journaled: the item's function is not deterministic."""
+
+
+class Unfinished(CamelError):
+    """An item cannot be finished now; its shard stays open, and what it has journaled is kept for the next attempt."""
+
+
+class Halted(Unfinished):
+    """The run is being stopped; the step was not taken."""
+
+
+class Halt:
+    """Says that a run is to stop: no new items, no new steps; what is in flight ends and is journaled."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+
+    def set(self, reason: str) -> None:
+        """Stop, for the first reason given."""
+        self.reason = self.reason or reason
+
+
+class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A journaled step."""
+
+    item: int
+    step: int
+    check: bytes
+    result: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Entry).decode
+
+
+class _Shard:
+    """A shard in work: its journal, what earlier attempts left, and the records so far."""
+
+    def __init__(self, stage: Stage, number: int, folder: RunFolder, halt: Halt) -> None:
+        self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
+        self.attempt = new_attempt()
+        self.kept = {
+            (entry.item, entry.step): entry for entry in map(_decode, folder.replay(stage.name, number))
+        }
+        self.journal = folder.open_journal(stage.name, number, self.attempt)
+        self.records: dict[int, Any] = {}
+
+    @property
+    def complete(self) -> bool:
+        return len(self.records) == len(self.stage.indices(self.number))
+
+    async def commit(self, fingerprint: str) -> None:
+        """Write the records, then the marker; only then are the journals dropped."""
+        records = [self.records[index] for index in sorted(self.records)]
+        path = self.folder.data_path(self.stage.name, self.number, self.attempt, self.stage.suffix)
+        written = await asyncio.to_thread(self.stage.write, path, records)
+        file = str(path.relative_to(self.folder.root))
+        marker = Marker(
+            self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals
+        )
+        if not await asyncio.to_thread(self.folder.commit, marker):
+            path.unlink(missing_ok=True)
+        await self.journal.close()
+        await asyncio.to_thread(self.folder.drop_journals, self.stage.name, self.number)
+
+
+class _Steps:
+    """The steps of one item."""
+
+    __slots__ = ("_index", "_next", "_shard")
+
+    def __init__(self, shard: _Shard, index: int) -> None:
+        self._shard, self._index, self._next = shard, index, 0
+
+    async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        step, self._next = self._next, self._next + 1
+        kept = self._shard.kept.pop((self._index, step), None)
+        if kept is not None:
+            if kept.check != check:
+                raise ReplayMismatch(
+                    f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "
+                    "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
+                )
+            return kept.result
+        if self._shard.halt.reason:
+            raise Halted(self._shard.halt.reason)
+        result = await make()
+        await self._shard.journal.append(_encode(_Entry(self._index, step, check, result)))
+        return result
+
+
+async def run_worker(
+    stage: Stage,
+    folder: RunFolder,
+    lease: Lease,
+    *,
+    concurrency: int,
+    fingerprint: str,
+    halt: Halt,
+    committed: Callable[[int], None] = lambda shard: None,
+) -> None:
+    """Work on leased shards until there are no more or the run is halted."""
+    window = asyncio.Semaphore(concurrency)
+    opened: list[_Shard] = []
+
+    async def item(shard: _Shard, index: int) -> None:
+        try:
+            shard.records[index] = await stage.work(index, _Steps(shard, index))
+        except Unfinished:
+            return
+        finally:
+            window.release()
+        if shard.complete:
+            await shard.commit(fingerprint)
+            opened.remove(shard)
+            committed(shard.number)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            while not halt.reason and (number := await lease()) is not None:
+                shard = await asyncio.to_thread(_Shard, stage, number, folder, halt)
+                opened.append(shard)
+                for index in stage.indices(number):
+                    await window.acquire()
+                    if halt.reason:
+                        break
+                    group.create_task(item(shard, index))
+    finally:
+        for shard in opened:
+            await shard.journal.close()

@@ -1,0 +1,266 @@
+"""A campaign: the stages of a scenario, run one after the other in a run's folder.
+
+Each level that a model must be asked for is a stage whose items are lists; the last stage's items are the conversations
+(or the answers). All of them are the engine's: journaled, committed in shards, resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel._version import __version__
+from camel.core.conversation import spoken
+from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected
+from camel.core.history import History
+from camel.core.message import Message, Sampling, Usage, well_formed
+from camel.core.model import Model, Request
+from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt, Unfinished
+from camel.generation.config import GenerateConfig, fingerprint
+from camel.generation.meter import Meter, MeteredModel
+from camel.models.recorded import RecordedModel
+from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
+from camel.storage.journal import sync_folder
+from camel.storage.run import RunFolder, Settings
+from camel.storage.table import write_shard
+
+LISTS_PER_SHARD = 256
+PASSES = 3
+"""Times an item may be tried before an endpoint's failure becomes its record."""
+CONVERSATIONS, ANSWERS = "conversations", "answers"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a start of a campaign ended."""
+
+    complete: bool
+    halted: str
+    """Why it stopped before it was complete, in words."""
+
+
+def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "") -> RunFolder:
+    """Make the run's folder, or go on with the one that is there if it was made from the same configuration."""
+    folder = RunFolder(config.folder)
+    decisive = config.decisive(scenario)
+    if not folder.exists:
+        folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
+        return folder
+    saved = folder.settings().config
+    wanted: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(decisive))
+    if changed := sorted(key for key in saved.keys() | wanted.keys() if saved.get(key) != wanted.get(key)):
+        details = "; ".join(f"{key}: {saved.get(key)!r} → {wanted.get(key)!r}" for key in changed)
+        raise InputError(
+            f"{folder.root} was made from another configuration ({details[:400]}): "
+            "set it back, or give the new one a folder of its own with out"
+        )
+    return folder
+
+
+class Campaign:
+    """A scenario being generated."""
+
+    def __init__(self, config: GenerateConfig, model: Model, *, halt: Halt | None = None) -> None:
+        self.config = config
+        self.scenario = config.loaded_scenario()
+        self.folder = open_run(config, self.scenario)
+        self.fingerprint = self.folder.settings().fingerprint
+        self.halt = halt or Halt()
+        self.meter = Meter(config.budget, config.price(), self.halt)
+        self.stops: Counter[str] = Counter()
+        """Why conversations ended since this start."""
+        self.stage = ""
+        self.stages = self._stages()
+        self._model = MeteredModel(model, self.meter)
+        self._last_pass = False
+        self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """Committed and planned items of each stage."""
+        done: dict[str, tuple[int, int]] = {}
+        for stage in self.stages:
+            shards = self.folder.committed(stage.name)
+            done[stage.name] = sum(len(stage.indices(shard)) for shard in shards), stage.count
+        return done
+
+    async def run(self, committed: Callable[[str, int], None] = lambda stage, shard: None) -> Outcome:
+        """Work until everything is committed or something stops it."""
+        with self.folder.locked():
+            self.meter.before = self._used_before()
+            for stage in self.stages:
+                self.stage = stage.name
+                complete = False
+                for attempt in range(PASSES):
+                    self._last_pass = attempt == PASSES - 1
+                    complete = await run_stage(
+                        stage,
+                        self.folder,
+                        concurrency=self.config.run.concurrency,
+                        fingerprint=self.fingerprint,
+                        halt=self.halt,
+                        committed=lambda shard, name=stage.name: committed(name, shard),
+                    )
+                    if complete or self.halt.reason:
+                        break
+                if not complete:
+                    return Outcome(False, self.halt.reason or "some items could not be finished")
+        return Outcome(True, "")
+
+    def _stages(self) -> list[Stage]:
+        lists = [
+            Stage(
+                name=level.name,
+                count=self.scenario.lists(level.name),
+                work=lambda index, steps, name=level.name: self._ask(name, index, steps),
+                write=lambda path, records, name=level.name: self._write_lists(name, path, records),
+                suffix=".txt",
+                shard_size=LISTS_PER_SHARD,
+            )
+            for level in self.scenario.asked
+        ]
+        talk = isinstance(self.scenario.end, RolePlay)
+        last = Stage(
+            name=CONVERSATIONS if talk else ANSWERS,
+            count=self.scenario.count,
+            work=self._converse if talk else self._answer,
+            write=self._write_transcripts,
+            shard_size=self.config.shard_size,
+        )
+        return [*lists, last]
+
+    async def _ask(self, level: str, index: int, steps: Steps) -> tuple[list[str], list[str]]:
+        """One list of a level: its parents in words, and its items."""
+        facts = self.scenario.list_facts(level, index, self.lists)
+        declared = self.scenario.level(level)
+        try:
+            items = await ask_list(
+                self._recorded(steps),
+                self.scenario.list_prompt(level, facts),
+                declared.count,
+                sampling=self._seeded(declared.sampling or self.config.sampling or AGENT_SAMPLING, index),
+                session=f"{level}-{index}",
+                ask=declared.ask,
+                names=self.scenario.is_name(level),
+            )
+        except ModelError as error:
+            # Everything below hangs on it, so that a list that cannot be had stops the run.
+            self.halt.set(f"list {index} of {level}: {error}")
+            raise Unfinished(str(error)) from None
+        return list(facts.values()), items
+
+    async def _converse(self, index: int, steps: Steps) -> Transcript:
+        """One conversation."""
+        end = self.scenario.end
+        assert isinstance(end, RolePlay)
+        facts = self.scenario.facts(index, self.lists)
+        specifier = end.specifier()
+        if specifier is not None:
+            specifier = msgspec.structs.replace(specifier, sampling=self._seeded(specifier.sampling, index))
+        role_playing = RolePlaying(
+            **end.cast(facts)._asdict(),
+            model=self._recorded(steps),
+            sampling=self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index),
+            specifier=specifier,
+            rules=end.rules(),
+            id=self.scenario.id(index),
+        )
+        try:
+            transcript = await role_playing.finished()
+        except ModelError as error:
+            self._give_up_or_wait(error)
+            transcript = role_playing.transcript
+        return self._labelled(transcript, facts)
+
+    async def _answer(self, index: int, steps: Steps) -> Transcript:
+        """One question and its answer, as a conversation of two messages."""
+        end = self.scenario.end
+        assert isinstance(end, Question)
+        facts = self.scenario.facts(index, self.lists)
+        asked = end.asked(facts)
+        identity = self.scenario.id(index)
+        sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
+        transcript = Transcript(identity, Task(asked.problem))
+        transcript.speakers = [Speaker(USER, "User"), Speaker(ASSISTANT, asked.role, sampling=sampling)]
+        transcript.messages.append(Message(0, USER, "User", asked.problem))
+        history = History()
+        history.add("user", asked.prompt)
+        try:
+            reply = await self._recorded(steps).reply(Request(history, sampling, identity, ASSISTANT))
+        except ModelError as error:
+            self._give_up_or_wait(error)
+            transcript.stop = Stop("error", f"{type(error).__name__}: {error}", ASSISTANT)
+        else:
+            transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
+            transcript.stop = Stop("done", "the question was answered", ASSISTANT)
+        return self._labelled(transcript, facts)
+
+    def lists(self, level: str, index: int) -> Sequence[str]:
+        """The items of a list that has been committed."""
+        return self._list_shard(level, index // LISTS_PER_SHARD)[index % LISTS_PER_SHARD]
+
+    def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
+        """Read what a person may have edited since: only the counts must still be right."""
+        path = self.folder.root / self.folder.marker(level, shard).file
+        count = self.scenario.level(level).count
+        return [named.items for named in read_lists(path.read_text("utf-8"), source=str(path), count=count)]
+
+    def _write_lists(self, level: str, path: Path, records: Sequence[tuple[list[str], list[str]]]) -> Written:
+        data = render_lists(records).encode()
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
+        return Written(len(records), hashlib.sha256(data).hexdigest(), {})
+
+    def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
+        shard = write_shard(path, records)
+        usage = sum((record.usage for record in records), Usage())
+        failed = sum(record.stop is not None and record.stop.reason == "error" for record in records)
+        totals = {name: float(getattr(usage, name)) for name in ("prompt", "completion", "cached", "calls")}
+        return Written(shard.rows, shard.sha256, {**totals, "failed": failed})
+
+    def _used_before(self) -> Usage:
+        """What earlier starts have committed. Calls in open journals are counted again when they are replayed."""
+        used = Usage()
+        for stage in self.stages:
+            for shard in self.folder.committed(stage.name):
+                totals = self.folder.marker(stage.name, shard).totals
+                used += Usage(
+                    **{name: int(totals.get(name, 0)) for name in ("prompt", "completion", "cached", "calls")}
+                )
+        return used
+
+    def _recorded(self, steps: Steps) -> Model:
+        return RecordedModel(self._model, steps.once)
+
+    def _seeded(self, sampling: Sampling, index: int) -> Sampling:
+        """The same settings with a seed of the item's own, where the run has one."""
+        if self.config.seed is None:
+            return sampling
+        return msgspec.structs.replace(sampling, seed=(self.config.seed * 1_000_003 + index) % 2**31)
+
+    def _give_up_or_wait(self, error: ModelError) -> None:
+        """Let an item's failure become its record, unless another try could still mend it."""
+        final = isinstance(error, RequestRejected | ContextOverflow) or self._last_pass
+        if self.halt.reason or not final:
+            raise Unfinished(str(error)) from None
+
+    def _labelled(self, transcript: Transcript, facts: dict[str, str]) -> Transcript:
+        transcript.scenario, transcript.facts = self.scenario.name, facts
+        transcript.labels, transcript.fingerprint = list(self.scenario.labels), self.fingerprint
+        if transcript.stop:
+            self.stops[transcript.stop.reason] += 1
+        return transcript

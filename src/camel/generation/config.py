@@ -1,0 +1,126 @@
+"""The one configuration object of a generation, read from TOML and saved with the run.
+
+The one decision to know: what decides the data (scenario, model, sampling, seed) is fingerprinted, and a run goes on only
+under the same; where the calls are sent, how many at once and how much may be spent can change from one start to the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.core.message import Sampling
+from camel.models.catalogue import Entry, find
+from camel.models.guided import Guide
+from camel.scenarios import Scenario, load
+
+
+class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which model speaks."""
+
+    name: str
+    base_url: str = ""
+    """Where it is reached; left out: OPENAI_BASE_URL. Not part of the fingerprint. The key comes from OPENAI_API_KEY."""
+    guided: Guide | None = None
+    context_tokens: int | None = None
+    price: Entry | None = None
+    """Dollars per million tokens, where the catalogue does not know the model."""
+
+
+class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How the work is done; can change between starts."""
+
+    concurrency: int = 64
+    """Conversations in flight."""
+    deadline: float = 600.0
+    """Seconds for one call, its retries included."""
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the whole run may use; reaching a limit stops new calls and leaves a run that can be resumed."""
+
+    money: float | None = None
+    """US dollars."""
+    tokens: int | None = None
+    calls: int | None = None
+    hours: float | None = None
+    """Of this start, by the clock."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: Any = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not value > 0):
+                raise InputError(f"budget.{name} must be above zero, not {value!r}")
+
+
+class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything a generation is made from."""
+
+    scenario: str
+    """A shipped scenario's name, or the path of a folder."""
+    model: ModelSection
+    out: str = ""
+    """The run's folder; left out: `runs/<scenario>`."""
+    counts: dict[str, int] = {}
+    """Other sizes for the scenario's levels."""
+    sampling: Sampling | None = None
+    seed: int | None = None
+    """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
+    shard_size: int = 512
+    """Items that are committed together."""
+    acknowledge: tuple[str, ...] = ()
+    """Names of gated scenarios that you know the nature of."""
+    run: RunSection = RunSection()
+    budget: Budget = Budget()
+
+    def __post_init__(self) -> None:
+        if self.shard_size < 1 or self.run.concurrency < 1:
+            raise InputError("shard_size and run.concurrency must be at least 1")
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lives."""
+        return Path(self.out or f"runs/{Path(self.scenario).name}")
+
+    def loaded_scenario(self) -> Scenario:
+        """The scenario at its configured size, if it may be run."""
+        scenario = load(self.scenario).resized(self.counts)
+        scenario.gate(self.acknowledge)
+        return scenario
+
+    def price(self) -> Entry | None:
+        """What the model costs, where that is known."""
+        return self.model.price or find(self.model.name)
+
+    def decisive(self, scenario: Scenario) -> dict[str, Any]:
+        """What decides the data: a run goes on only if this is unchanged."""
+        return {
+            "scenario": self.scenario,
+            "scenario_fingerprint": scenario.fingerprint(),
+            "counts": {level.name: level.count for level in scenario.levels},
+            "model.name": self.model.name,
+            "model.guided": self.model.guided,
+            "sampling": msgspec.to_builtins(self.sampling),
+            "seed": self.seed,
+            "shard_size": self.shard_size,
+        }
+
+
+def fingerprint(decisive: dict[str, Any]) -> str:
+    """A short hash of what decides the data."""
+    return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:16]
+
+
+def read_config(path: Path) -> GenerateConfig:
+    """Read a configuration file; an error names the file and the field."""
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), GenerateConfig)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise InputError(f"{path}: {error}") from None

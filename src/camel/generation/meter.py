@@ -1,0 +1,96 @@
+"""The meter: what a run has used, why its conversations ended, and when to stop paying."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from camel.core.errors import DeadlineExceeded, ModelError, NotAuthorised, QuotaExhausted, RateLimited
+from camel.core.message import Usage
+from camel.core.model import Model, Reply, Request
+from camel.engine.worker import Halt, Halted
+from camel.generation.config import Budget
+from camel.models.catalogue import Entry
+
+PATIENCE = 20
+"""Calls that may fail one after the other, each after all its retries, before the endpoint is taken to be down."""
+
+
+class Meter:
+    """Counts what is used and halts the run at a limit."""
+
+    def __init__(self, budget: Budget, price: Entry | None, halt: Halt) -> None:
+        self.budget, self.price, self.halt = budget, price, halt
+        self.before = Usage()
+        """Used by earlier starts of the run."""
+        self.usage = Usage()
+        """Used since this start."""
+        self.started = time.monotonic()
+        self.in_flight = 0
+        self.errors: Counter[str] = Counter()
+        self.rate_limited = 0
+        self._failing = 0
+
+    @property
+    def money(self) -> float | None:
+        """Dollars used by the whole run; None where the price is not known."""
+        return None if self.price is None else self.price.cost(self.before + self.usage)
+
+    def over_budget(self) -> str:
+        """Which limit has been reached, in words; empty while there is room."""
+        total, budget, money = self.before + self.usage, self.budget, self.money
+        if budget.money is not None and money is not None and money >= budget.money:
+            return f"the budget of ${budget.money:,.2f} is used up"
+        if budget.tokens is not None and total.total >= budget.tokens:
+            return f"the budget of {budget.tokens:,} tokens is used up"
+        if budget.calls is not None and total.calls + self.in_flight >= budget.calls:
+            return f"the budget of {budget.calls:,} calls is used up"
+        if budget.hours is not None and time.monotonic() - self.started >= budget.hours * 3600:
+            return f"the budget of {budget.hours:g} hours is used up"
+        return ""
+
+    def begin(self) -> None:
+        """Ask to make a call; raises `Halted` when there is no room for it."""
+        if reason := self.halt.reason or self.over_budget():
+            self.halt.set(reason)
+            raise Halted(self.halt.reason)
+        self.in_flight += 1
+
+    def end(self, reply: Reply | None, error: ModelError | None) -> None:
+        """Note how a call ended."""
+        self.in_flight -= 1
+        if reply is not None:
+            self.usage += reply.usage
+            self._failing = 0
+        if error is not None:
+            self.errors[type(error).__name__] += 1
+            self.rate_limited += isinstance(error, RateLimited)
+            if isinstance(error, NotAuthorised | QuotaExhausted):
+                self.halt.set(f"{type(error).__name__}: {error}")
+            if error.retryable or isinstance(error, DeadlineExceeded):
+                self._failing += 1
+                if self._failing >= PATIENCE:
+                    self.halt.set(
+                        f"{PATIENCE} calls in a row failed, the last with {type(error).__name__}: {error}"
+                    )
+
+
+class MeteredModel:
+    """A model whose calls are counted and stopped at a budget."""
+
+    def __init__(self, model: Model, meter: Meter) -> None:
+        self._model, self._meter = model, meter
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def reply(self, request: Request) -> Reply:
+        """Make the call if there is room for it."""
+        self._meter.begin()
+        reply = error = None
+        try:
+            reply = await self._model.reply(request)
+            return reply
+        except ModelError as failed:
+            error = failed
+            raise
+        finally:
+            self._meter.end(reply, error)

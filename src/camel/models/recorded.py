@@ -1,0 +1,34 @@
+"""A model whose replies are kept: asked again after a crash, it answers from what was paid for before.
+
+Knows nothing of journals: whoever runs it hands it a function that takes a step once and remembers its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from camel.core.model import Model, Reply, Request
+
+Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
+"""Takes (what identifies the step, how to take it) and gives its result, taken now or before."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Reply).decode
+
+
+class RecordedModel:
+    """Sends each call through `once`."""
+
+    def __init__(self, model: Model, once: Once) -> None:
+        self._model, self._once = model, once
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer from the record, or from the model and record it."""
+
+        async def ask() -> bytes:
+            return _encode(await self._model.reply(request))
+
+        return _decode(await self._once(request.digest(), ask))

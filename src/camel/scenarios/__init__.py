@@ -1,0 +1,42 @@
+"""Scenarios: folders of prompts and a declaration from which datasets are made.
+
+from camel.scenarios import load
+
+scenario = load("ai_society")          # or the path of a folder of your own
+scenario.count, scenario.id(0)         # 25000, "001_001_001"
+"""
+
+from camel.scenarios.checking import Rendered, check, load, sample
+from camel.scenarios.duplicates import deduplicate, near_duplicate
+from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, read_lists, render_lists
+from camel.scenarios.parsing import parse_list
+from camel.scenarios.reading import Problem, shipped
+from camel.scenarios.scaffold import scaffold
+from camel.scenarios.scenario import Asked, Cast, Level, Lists, Question, RolePlay, Scenario, Translate
+
+__all__ = [
+    "Asked",
+    "Cast",
+    "Level",
+    "ListTooShort",
+    "Lists",
+    "NamedList",
+    "Problem",
+    "Question",
+    "Rendered",
+    "RolePlay",
+    "Scenario",
+    "Translate",
+    "ask_list",
+    "check",
+    "deduplicate",
+    "heading",
+    "load",
+    "near_duplicate",
+    "parse_list",
+    "read_lists",
+    "render_lists",
+    "sample",
+    "scaffold",
+    "shipped",
+]

@@ -1,0 +1,325 @@
+"""Says what is wrong with a scenario before anything is paid for, and shows what its prompts will look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, assert_never
+from uuid import UUID
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.core.grammar import DONE_TOKEN
+from camel.core.inception import fill
+from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
+from camel.scenarios.reading import FILE, Problem, folder_of, read, similar
+from camel.scenarios.scenario import (
+    Level,
+    Question,
+    RolePlay,
+    Scenario,
+    Translate,
+    is_count,
+    placeholders,
+)
+
+_LEVEL_NAME = re.compile(r"[a-z][a-z_]*")
+_PROMPT_CHARS = 20_000
+_LITERAL = re.compile(r"YOUR_[A-Z_]+|CAMEL_TASK_DONE")
+"""What inception prompts mention and nobody fills in."""
+
+
+def load(name_or_path: str | Path) -> Scenario:
+    """Load a shipped scenario by name or a user's own by the path of its folder; one with errors is refused.
+
+    A shipped name wins over a folder of the same name; write `./math` for the folder.
+    """
+    folder = folder_of(name_or_path)
+    scenario, problems = _examined(folder)
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if scenario is None or errors:
+        more = f" ({len(errors) - 1} more: camel scenarios check {folder})" if len(errors) > 1 else ""
+        raise InputError(f"{folder}: {errors[0].where}: {errors[0].message}{more}")
+    return scenario
+
+
+def check(target: Scenario | str | Path) -> list[Problem]:
+    """Everything that is wrong with a scenario or its folder, errors first; an empty list for a sound one."""
+    problems = list(_lint(target)) if isinstance(target, Scenario) else _examined(folder_of(target))[1]
+    return sorted(problems, key=lambda problem: problem.severity)
+
+
+def _examined(folder: Path) -> tuple[Scenario | None, list[Problem]]:
+    scenario, problems = read(folder)
+    if scenario is not None:
+        # A text that could not be read is empty here, and one line about it is enough.
+        problems += _lint(scenario)
+    return scenario, problems
+
+
+def _lint(scenario: Scenario) -> Iterator[Problem]:
+    yield from _whole(scenario)
+    names = [level.name for level in scenario.levels]
+    for place, level in enumerate(scenario.levels):
+        if names.index(level.name) < place:
+            yield Problem(f"level {level.name}", "the name is taken: every level needs its own")
+        yield from _level(level, [other.placeholder for other in scenario.levels], place)
+    match scenario.end:
+        case RolePlay():
+            yield from _role_play(scenario.end, scenario)
+        case Question():
+            yield from _question(scenario.end, scenario)
+        case Translate():
+            yield from _translate(scenario.end, scenario)
+        case _:
+            assert_never(scenario.end)
+    if not isinstance(scenario.end, Translate):
+        used = {name for text in _texts(scenario) for name in placeholders(text)}
+        for level in scenario.levels:
+            if level.placeholder not in used:
+                yield Problem(
+                    f"level {level.name}",
+                    f"nothing mentions <{level.placeholder}>, so its {level.count:,} items only repeat the rest: "
+                    "use it in a later prompt or take it out",
+                    "warning",
+                )
+
+
+def _whole(scenario: Scenario) -> Iterator[Problem]:
+    if not scenario.title.strip():
+        yield Problem(FILE, "the title is empty: say in a few words what it is")
+    if not scenario.levels and not isinstance(scenario.end, Translate):
+        yield Problem(FILE, "there are no levels: add a [[levels]] table for what varies, e.g. the task")
+    if scenario.gated and not scenario.requires_acknowledgement:
+        yield Problem(FILE, "a scenario labelled misalignment must say requires_acknowledgement = true")
+    if scenario.gated and not scenario.labels:
+        yield Problem(FILE, 'what must be acknowledged must be labelled: add labels = ["…"]')
+    if scenario.gated or scenario.canary:
+        try:
+            UUID(scenario.canary)
+        except ValueError:
+            yield Problem(
+                FILE, 'canary must be a GUID of its own: python -c "import uuid; print(uuid.uuid4())"'
+            )
+
+
+def _level(level: Level, known: list[str], place: int) -> Iterator[Problem]:
+    where = f"level {level.name}"
+    if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
+        yield Problem(
+            where,
+            "a level's name is in lower-case letters and underscores, and not count or num_…: rename it",
+        )
+    if level.count < 1:
+        yield Problem(where, f"count is {level.count}: it must be at least 1")
+    if level.ask < 1:
+        yield Problem(where, f"ask is {level.ask}: it must be at least 1")
+    if level.items:
+        yield from _items(level, where)
+    elif level.prompt:
+        yield from _list_prompt(level, where, known, place)
+
+
+def _items(level: Level, where: str) -> Iterator[Problem]:
+    if level.count > len(level.items):
+        yield Problem(
+            where, f"gives {len(level.items)} items and count = {level.count}: lower it or add items"
+        )
+    seen: set[str] = set()
+    for item in level.items:
+        short = item if len(item) <= 40 else f"{item[:37]}..."
+        if not item.strip():
+            yield Problem(where, "an item is empty: write it or take it out")
+        elif item.casefold() in seen:
+            yield Problem(where, f"the item {short!r} is there twice: take one out")
+        if len(item) > MAX_TASK_CHARS:
+            yield Problem(
+                where,
+                f"the item {short!r} has {len(item):,} characters; at most {MAX_TASK_CHARS:,} are allowed",
+            )
+        seen.add(item.casefold())
+
+
+def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iterator[Problem]:
+    used = placeholders(level.prompt)
+    if not any(map(is_count, used)):
+        yield Problem(where, "its prompt does not say how many: write <COUNT> where the number belongs")
+    for name in used:
+        if name in known[:place] or is_count(name):
+            continue
+        if name == level.placeholder:
+            yield Problem(where, f"its prompt mentions <{name}>, which is what it asks for: take that out")
+        elif name in known:
+            yield Problem(
+                where, f"its prompt mentions <{name}>, which comes later: move that level before this one"
+            )
+        else:
+            yield _unknown(where, name, [*known[:place], "COUNT"])
+    yield from _length(where, level.prompt)
+
+
+def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[Problem]:
+    where = "role_play"
+    known = [level.placeholder for level in scenario.levels]
+    for name, template, limit in (
+        ("assistant", play.assistant, MAX_ROLE_CHARS),
+        ("user", play.user, MAX_ROLE_CHARS),
+        ("task", play.task, MAX_TASK_CHARS),
+    ):
+        yield from _template(f"{where}.{name}", template, known)
+        longest = {level.name: max(level.items, key=len) for level in scenario.levels if level.items}
+        filled = fill(template, {name.upper(): item for name, item in longest.items()})
+        if len(filled) > limit:
+            yield Problem(
+                f"{where}.{name}", f"can have {len(filled):,} characters; at most {limit:,} are allowed"
+            )
+    for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
+        if value < 1:
+            yield Problem(where, f"{name} is {value}: it must be at least 1")
+    filled_later = ["ASSISTANT_ROLE", "USER_ROLE", "TASK"]
+    for name, text in msgspec.structs.asdict(play.inception).items():
+        extra = ["WORD_LIMIT"] if name == "specifier" else []
+        for used in placeholders(text):
+            if used not in {*known, *filled_later, *extra} and not _LITERAL.fullmatch(used):
+                yield _unknown(f"{where}, the {name} prompt", used, [*known, *filled_later, *extra])
+        yield from _length(f"{where}, the {name} prompt", text)
+    # The words that the stop rules and the grammar look for.
+    for name, text, words in (
+        ("assistant", play.inception.assistant, ("Solution:", "Next request.", "<TASK>")),
+        ("user", play.inception.user, ("Instruction:", "Input:", DONE_TOKEN, "<TASK>")),
+        ("specifier", play.inception.specifier, ("<TASK>",)),
+    ):
+        for word in words:
+            if text and word not in text:
+                yield Problem(
+                    f"{where}, the {name} prompt",
+                    f"does not mention {word}: conversations rest on it",
+                    "warning",
+                )
+
+
+def _question(question: Question, scenario: Scenario) -> Iterator[Problem]:
+    known = [level.placeholder for level in scenario.levels]
+    yield from _template("question.role", question.role, known)
+    yield from _template("question.problem", question.problem, known)
+    used = placeholders(question.prompt)
+    for name in used:
+        if name not in known and name != "ROLE":
+            yield _unknown("question, the prompt", name, [*known, "ROLE"])
+    missing = [name for name in placeholders(question.problem) if name not in used]
+    if question.prompt and missing:
+        yield Problem(
+            "question, the prompt", f"does not ask the problem: mention <{missing[0]}>, best at its end"
+        )
+    yield from _length("question, the prompt", question.prompt)
+
+
+def _translate(translate: Translate, scenario: Scenario) -> Iterator[Problem]:
+    where = "translate, the prompt"
+    if scenario.levels:
+        yield Problem(FILE, "a translation has no levels: take them out")
+    if not translate.languages:
+        yield Problem("translate", 'there are no languages: add some, e.g. languages = { de = "German" }')
+    used = placeholders(translate.prompt)
+    kept = {name for mark in translate.keep for name in placeholders(mark)}
+    for name in ("LANGUAGE", "TEXT"):
+        if translate.prompt and name not in used:
+            yield Problem(where, f"does not mention <{name}>")
+    for name in used:
+        if name not in {"LANGUAGE", "TEXT", "KEEP", *kept}:
+            yield _unknown(where, name, ["LANGUAGE", "TEXT", "KEEP"])
+    yield from _length(where, translate.prompt)
+
+
+def _template(where: str, template: str, known: Collection[str]) -> Iterator[Problem]:
+    if not template.strip():
+        yield Problem(where, "is empty: say who or what it is, or name a level such as <TASK>")
+    for name in placeholders(template):
+        if name not in known:
+            yield _unknown(where, name, known)
+
+
+def _unknown(where: str, name: str, known: Collection[str]) -> Problem:
+    listed = ", ".join(f"<{one}>" for one in known)
+    return Problem(
+        where,
+        f"<{name}> is not known here{similar(name, known)}; known: {listed}. "
+        "If it is meant as it stands, write it in lower case",
+    )
+
+
+def _length(where: str, text: str) -> Iterator[Problem]:
+    if len(text) > _PROMPT_CHARS:
+        yield Problem(where, f"the prompt has {len(text):,} characters: shorten it", "warning")
+
+
+def _texts(scenario: Scenario) -> Iterator[str]:
+    for level in scenario.levels:
+        yield level.prompt
+    match scenario.end:
+        case RolePlay() as play:
+            # In the inception prompts <TASK> and the roles are the role play's own, whatever a level is called.
+            yield from (play.assistant, play.user, play.task)
+            own = {"ASSISTANT_ROLE": "", "USER_ROLE": "", "TASK": ""}
+            yield from (fill(text, own) for text in msgspec.structs.asdict(play.inception).values())
+        case Question() as question:
+            yield from (question.role, question.problem, question.prompt)
+        case Translate() as translate:
+            yield translate.prompt
+
+
+# --- samples -----------------------------------------------------------------------------------------------------
+
+
+class Rendered(NamedTuple):
+    """A prompt as it will be sent."""
+
+    title: str
+    text: str
+
+
+def stand_ins(scenario: Scenario) -> dict[str, str]:
+    """Facts for showing prompts: the first item where items are given, else the level's name in brackets."""
+    return {
+        level.name: level.items[0] if level.items else f"[{level.name.replace('_', ' ')}]"
+        for level in scenario.levels
+    }
+
+
+def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[Rendered]:
+    """One prompt of each kind that the scenario sends, filled with `facts` or with stand-ins for them."""
+    facts = {**stand_ins(scenario), **(facts or {})}
+    rendered: list[Rendered] = []
+    for level in scenario.asked:
+        prompt = scenario.list_prompt(level.name, facts)
+        lists = scenario.lists(level.name)
+        often = "once" if lists == 1 else f"{lists:,} times"
+        title = f"list of {level.count:,} × {level.name}, asked {often}"
+        rendered.append(Rendered(title, prompt(min(level.count, level.ask))))
+    match scenario.end:
+        case RolePlay() as play:
+            roles = play.cast(facts)
+            values = {
+                "ASSISTANT_ROLE": roles.assistant,
+                "USER_ROLE": roles.user,
+                "TASK": as_sentence_part(roles.task),
+                "WORD_LIMIT": str(play.word_limit),
+            }
+            parts = [
+                ("task specifier", roles.inception.specifier),
+                (f"system prompt of the assistant, {roles.assistant}", roles.inception.assistant),
+                (f"system prompt of the user, {roles.user}", roles.inception.user),
+                ("opening line to the user", roles.inception.opening),
+            ]
+            shown = parts if play.specify else parts[1:]
+            rendered += [Rendered(title, fill(text, values)) for title, text in shown]
+        case Question() as question:
+            asked = question.asked(facts)
+            rendered.append(Rendered(f"question to the {asked.role}", asked.prompt))
+        case Translate() as translate:
+            code = next(iter(translate.languages), "English")
+            text = translate.asked("Solution: Hello!\n\nNext request.", code)
+            rendered.append(Rendered("translation of a message", text))
+    return rendered

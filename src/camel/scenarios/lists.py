@@ -1,0 +1,193 @@
+"""Lists of roles, tasks and topics: asked of a model, and kept as text that a person can edit.
+
+The one decision to know: what is asked next depends on nothing but the replies so far (no clock, no chance), so that
+a journaled model can answer all over again after a crash and the list comes out the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from camel.core.errors import InputError, ModelError, shown
+from camel.core.history import History
+from camel.core.message import Sampling
+from camel.core.model import Model, Request
+from camel.scenarios.duplicates import Distinct
+from camel.scenarios.parsing import parse_list
+from camel.scenarios.scenario import DEFAULT_ASK, fill_count
+
+ROUNDS = 8
+"""Calls beyond those that the count needs at the least."""
+LISTER = "lister"
+"""The speaker name under which lists are asked for."""
+
+
+class ListTooShort(ModelError):
+    """A model was asked often enough and did not come up with as many different items as wanted."""
+
+    def __init__(self, items: Sequence[str], wanted: int, calls: int) -> None:
+        super().__init__(
+            f"asked {calls} times for a list of {wanted} items and got {len(items)} different ones: "
+            "lower the level's count, mend its prompt, or complete the list by hand"
+        )
+        self.items = list(items)
+        self.wanted = wanted
+        self.calls = calls
+
+    @property
+    def got(self) -> int:
+        """How many items there are."""
+        return len(self.items)
+
+
+async def ask_list(
+    model: Model,
+    prompt: str | Callable[[int], str],
+    count: int,
+    *,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    session: str = "",
+    ask: int = DEFAULT_ASK,
+    rounds: int = ROUNDS,
+    names: bool = False,
+) -> list[str]:
+    """Ask for `count` different items and return exactly so many, or raise `ListTooShort`.
+
+    `prompt` is a text with `<COUNT>`, or a function of how many are wanted. At most `ask` are asked for in one call;
+    what is there already is named in the next, and at most `rounds` calls make up for repeats and bad replies.
+    """
+    if count < 1 or ask < 1 or rounds < 0:
+        raise InputError(f"count and ask must be at least 1 and rounds 0, not {count}, {ask} and {rounds}")
+    distinct, calls, is_new = Distinct(), 0, True
+    while len(distinct) < count and calls < ceil(count / ask) + rounds:
+        wanted = min(ask, count - len(distinct))
+        text = fill_count(prompt, wanted) if isinstance(prompt, str) else prompt(wanted)
+        history = History()
+        history.add("user", f"{text}{_more(distinct.items, wanted)}{'' if is_new else _again(calls)}")
+        reply = await model.reply(Request(history, sampling, session, LISTER))
+        calls += 1
+        items = parse_list(reply.content, names=names)
+        if reply.choices[0].finish == "length":
+            del items[-1:]  # cut off in the middle, as like as not
+        before = len(distinct)
+        for item in items:
+            distinct.add(item)
+        is_new = len(distinct) > before
+    if len(distinct) < count:
+        raise ListTooShort(distinct.items, count, calls)
+    return distinct.items[:count]
+
+
+def _more(items: Sequence[str], wanted: int) -> str:
+    if not items:
+        return ""
+    return (
+        f"\n\nThese are on the list already:\n{_numbered(items)}\n\n"
+        f"List {wanted} more, different from all of these; do not repeat or rephrase them."
+    )
+
+
+def _again(calls: int) -> str:
+    # A model that always answers the same to the same must be asked something else.
+    return (
+        "\n\nWrite a numbered list with one item on each line and nothing else. "
+        f"The answer before this one brought nothing new; this is attempt {calls + 1}."
+    )
+
+
+# --- as text -----------------------------------------------------------------------------------------------------
+
+
+class NamedList(NamedTuple):
+    """A list and the items of earlier levels that it belongs to."""
+
+    parents: tuple[str, ...]
+    items: tuple[str, ...]
+
+
+_LINE_NUMBER = re.compile(r"\d+[.)](?:\s+|\Z)")
+_ESCAPED = re.compile(r"\\([\\|])")
+
+
+def render_lists(lists: Iterable[tuple[Sequence[str], Sequence[str]]]) -> str:
+    """Write lists for people: a heading that names the parents (none for a list without), then numbered lines."""
+    blocks = [
+        (f"# {heading(parents)}\n" if parents else "") + f"{_numbered(items)}\n" for parents, items in lists
+    ]
+    return "\n".join(blocks)
+
+
+def heading(parents: Sequence[str]) -> str:
+    """The parents of a list on one line: `Accountant | Actor`."""
+    return " | ".join(_one_line(parent).replace("\\", "\\\\").replace("|", "\\|") for parent in parents)
+
+
+def read_lists(
+    text: str,
+    *,
+    source: str = "the list",
+    count: int | None = None,
+    parents: Iterable[Sequence[str]] | None = None,
+) -> list[NamedList]:
+    """Read lists back, however somebody spaced or numbered them.
+
+    What must be right: each list has `count` items, and the lists are those of `parents`, in that order. Errors name
+    `source` and the line.
+    """
+    found: list[tuple[int, tuple[str, ...], list[str]]] = []
+    last = 0
+    for number, raw in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        line = " ".join(raw.split())
+        last = number if line else last
+        if line == "#" or line.startswith("# "):
+            found.append((number, _parents(line[1:].strip()), []))
+        elif item := _LINE_NUMBER.sub("", line, count=1):
+            if not found:
+                found.append((number, (), []))
+            found[-1][2].append(item)
+    for at, names, items in found:
+        if count is not None and len(items) != count:
+            what = f"the list '# {heading(names)}'" if names else "the list"
+            raise InputError(f"{source}:{at}: {what} has {len(items)} items; it must have {count}")
+    if parents is not None:
+        _check_parents(found, [tuple(map(_one_line, one)) for one in parents], source, last)
+    return [NamedList(names, tuple(items)) for _, names, items in found]
+
+
+def _check_parents(
+    found: Sequence[tuple[int, tuple[str, ...], list[str]]],
+    wanted: Sequence[tuple[str, ...]],
+    source: str,
+    last: int,
+) -> None:
+    for (at, names, _), expected in zip(found, wanted, strict=False):
+        if names != expected:
+            raise InputError(
+                f"{source}:{at}: expected the list {shown(f'# {heading(expected)}')}, "
+                f"not {shown(f'# {heading(names)}')}: headings must stay as they were, in their order"
+            )
+    if len(found) > len(wanted):
+        raise InputError(
+            f"{source}:{found[len(wanted)][0]}: one list too many; {len(wanted)} are expected here"
+        )
+    if len(found) < len(wanted):
+        missing = shown(f"# {heading(wanted[len(found)])}")
+        raise InputError(f"{source}:{last}: the file ends before the list {missing}")
+
+
+def _parents(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    # A pipe of a name is written `\|`, so a bare one between spaces is always ours.
+    return tuple(_ESCAPED.sub(r"\1", part) for part in text.split(" | "))
+
+
+def _numbered(items: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {_one_line(item)}" for number, item in enumerate(items, 1))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,266 @@
+"""Reads a list out of whatever a model wrote when it was asked for one.
+
+The one decision to know: the first line with a mark (a number, a bullet) decides what the items look like; everything
+else is preamble, continuation or remark. Only a reply without any mark is read line by line, and only one that is a
+single line is split at its commas. It never fails: a reply without a list is an empty list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, NamedTuple, cast
+
+import msgspec
+
+from camel.core.message import well_formed
+
+NAME_CHARS = 200
+"""Longest name. Whatever is longer is not the name of a role or a topic, but a model that rambles."""
+SENTENCE_CHARS = 4_000
+"""Longest task or problem. Longer items are left out whole: a cut one would be asked and answered as it is."""
+
+_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)[^`]*")
+_RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}")
+_NUMBER = re.compile(
+    r"""[ ]*(?:\#{1,6}[ ]+)?(?P<lead>[*_]{0,3})
+    (?:(?:task|role|problem|item|topic|sub-?topic|question|exercise|example|idea|domain|language)[ ]+)?
+    [#(\[]?(?P<number>\d{1,4})
+    (?: \\?\.\)? (?!\d) | [)\]] | :(?=[*_]{0,3}[ ]) | [ ]+[-–—](?=[ ]) | [*_]{1,3}(?=:[ ]) )
+    [*_]{0,3}:?[ ]*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_BULLET = re.compile(r"[ ]*(?:[-*+•‣▪●○◦·–—→]|&bull;)[ ]+(?:\[[ xX]?\][ ]+)?")
+_LETTER = re.compile(r"\(?[a-zA-Z]\)[ ]+")
+_INLINE_START = re.compile(r"^([^\d\n]{0,200}:)[ \t]+(?=\(?1[.)][ \t])", re.MULTILINE)
+_INLINE_NUMBER = re.compile(r"[\s,;]\(?(\d{1,4})[.)]\s+")
+_CHATTER = re.compile(
+    r"""(?:sure|certainly|of\ course|absolutely|okay|ok|great)[!.,:]*\Z
+    |(?:sure|certainly|of\ course|absolutely|okay|ok|great|here\ (?:is|are)|here['’]s|below\ (?:is|are)|i\ hope|i['’]ve|
+    i\ have\ (?:listed|provided|tried)|let\ me\ know|feel\ free|note|please\ note|i['’]m\ sorry|i\ am\ sorry|sorry|
+    i\ apologi[sz]e|i\ can(?:no|['’])t|i\ cannot|i['’]m\ (?:unable|not\ able)|as\ an\ ai|if\ you|would\ you\ like|
+    do\ you\ want|these\ (?:are|\w+\ (?:are|cover|can|should|range))|each\ of\ these|this\ list|
+    the\ (?:above|following|list)|remember\ that|happy\ to|thank)\b.*[:.!?…)]\W*\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CHATTER_CHARS = 400
+_HEADING = re.compile(r"[ ]*(?:\#{1,6}[ ].*|(?P<bold>\*\*|__)[^*_]+(?P=bold):?|.*[:：][*_]{0,3})[ ]*")
+_BOLD = re.compile(r"(?<!\w)(?:\*\*(?=\S)([^*]+)(?<=\S)\*\*|__(?=\S)([^_]+)(?<=\S)__)(?!\w)")
+_BOLD_HEAD = re.compile(r"(\*\*|__)(?P<name>[^*_]+)\1(?:(?<=:..).*|\s*[:：–—(-].*|\s*)\Z")
+_EXPLAINED = re.compile(r"\s*[:：]\s+|\s+[-–—]+\s+|\s*—\s*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_WRAPPERS = ("**", "__", '"', "“", "'", "‘", "`", "*", "_")
+_CLOSING = {"“": "”", "‘": "’"}
+
+Style = Literal["number", "bullet", ""]
+
+
+class _Line(NamedTuple):
+    indent: int
+    style: Style
+    text: str
+    number: int
+    after_blank: bool
+
+
+def parse_list(text: str, *, names: bool = False) -> list[str]:
+    """The items of the list in `text`, each on one line, stripped and not empty.
+
+    With `names`, items are short names: what explains them, behind a colon or a dash or on the lines below, goes.
+    Without, items are sentences: lines below belong to them, and nothing is cut off.
+    """
+    text = _THINKING.sub("", well_formed(text)).strip().removeprefix("\ufeff")
+    found = _from_json(text)
+    items = list(_from_lines(text, names) if found is None else found)
+    if names:
+        items = _without_explanations(items)
+    limit = NAME_CHARS if names else SENTENCE_CHARS
+    # What is far too long need not be cleaned, which takes time that grows faster than the text.
+    cleaned = (_clean(item, names) for item in items if len(item) <= 2 * limit)
+    return [item for item in cleaned if len(item) <= limit and any(map(str.isalnum, item))]
+
+
+def _from_json(text: str) -> list[str] | None:
+    """The strings of a JSON array, alone, in a fence or behind a preamble."""
+    candidates = [found[1] for found in _FENCED.finditer(text)] if "```" in text else []
+    candidates.append(text)
+    if (start := text.find("\n[")) >= 0:
+        candidates.append(text[start : text.rfind("]") + 1])
+    for candidate in candidates:
+        if not candidate.lstrip().startswith(("[", "{")):
+            continue
+        try:
+            strings = list(_strings(msgspec.json.decode(candidate)))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if strings:
+            return strings
+    return None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        inside: list[Any] = list(cast("dict[str, Any]", value).values())
+        value = next((cast("Any", one) for one in inside if isinstance(one, list)), inside)
+    for one in cast("list[Any]", value) if isinstance(value, list) else []:
+        if isinstance(one, dict):
+            values = cast("dict[str, Any]", one).values()
+            one = next((inner for inner in values if isinstance(inner, str)), None)
+        if isinstance(one, str):
+            yield one
+
+
+def _from_lines(text: str, names: bool) -> Iterable[str]:
+    text = _INLINE_START.sub(r"\1\n", text)
+    lines = list(_lines(text))
+    first = next((line for line in lines if line.style), None)
+    if first is None:
+        return _unmarked([line.text for line in lines], names)
+    items: list[list[str]] = []
+    held: list[str] = []
+    for line in lines:
+        if line.style == first.style and line.indent < first.indent + 2:
+            if held:  # paragraphs of their own belong to an item only if another item follows; at the end they are remarks
+                items[-1] += held
+                held = []
+            items.append([line.text])
+        elif items and not (names and items[-1][-1]) and not _is_aside(line):
+            below = line.indent > first.indent or not line.after_blank
+            (items[-1] if below and not held else held).append(line.text)
+    if len(items) == 1 and first.style == "number":
+        return _inline(" ".join(items[0]), first.number)
+    return map(_joined, items)
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    blank = True
+    for raw in text.splitlines():
+        line = raw.expandtabs(4).rstrip()
+        if not line:
+            blank = True
+            continue
+        if _FENCE.fullmatch(line) or _RULE.fullmatch(line):
+            continue
+        indent = len(line) - len(line.lstrip(" "))
+        line = " " * min(indent, 80) + " ".join(line.split())
+        if line.lstrip().startswith("|"):
+            if (cell := _cell(line)) is not None:
+                yield _Line(indent, "bullet", cell, 0, blank)
+        elif number := _NUMBER.match(line):
+            text, lead = line[number.end() :], number["lead"]
+            # "**3. Baker**": the mark took the opening asterisks of what is bold as a whole.
+            opened = lead and lead not in number[0][number.end("lead") - number.start() :]
+            yield _Line(indent, "number", f"{lead}{text}" if opened else text, int(number["number"]), blank)
+        elif bullet := _BULLET.match(line):
+            yield _Line(indent, "bullet", line[bullet.end() :], 0, blank)
+        else:
+            yield _Line(indent, "", line.strip(), 0, blank)
+        blank = False
+
+
+_HEADER_CELLS = {
+    "no",
+    "no.",
+    "nr",
+    "nr.",
+    "number",
+    "name",
+    "role",
+    "task",
+    "topic",
+    "subtopic",
+    "problem",
+    "item",
+}
+
+
+def _cell(line: str) -> str | None:
+    """The cell of a table's row that names something; None for headers and rules."""
+    cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+    named = [cell for cell in cells if any(map(str.isalpha, cell))]
+    return None if not named or named[0].strip("*").lower().rstrip("s") in _HEADER_CELLS else named[0]
+
+
+def _is_aside(line: _Line) -> bool:
+    """Whether a line between items is a heading or a remark rather than part of an item."""
+    if line.style:
+        return False
+    if line.indent == 0 and _HEADING.fullmatch(line.text) and (line.after_blank or line.text.startswith("#")):
+        return True
+    return _is_chatter(line.text)
+
+
+def _is_chatter(text: str) -> bool:
+    return len(text) <= _CHATTER_CHARS and _CHATTER.match(text) is not None
+
+
+def _joined(parts: list[str]) -> str:
+    parts = [part for part in parts if part]
+    if len(parts) > 1 and _BOLD.fullmatch(parts[0]) and parts[0].strip("*_")[-1:].isalnum():
+        parts[0] += ":"
+    return " ".join(parts)
+
+
+def _inline(text: str, number: int) -> list[str]:
+    """Items that are all on one line: `1. Actor 2. Baker 3. Chef`."""
+    items: list[str] = []
+    start = 0
+    for found in _INLINE_NUMBER.finditer(text):
+        if int(found[1]) == number + 1:
+            items.append(text[start : found.start()])
+            start, number = found.end(), number + 1
+    return [*items, text[start:]]
+
+
+def _unmarked(lines: list[str], names: bool) -> list[str]:
+    last = len(lines) - 1
+    items = [
+        _LETTER.sub("", line, count=1)
+        for place, line in enumerate(lines)
+        if not _is_chatter(line)
+        and not line.startswith("# ")
+        and not (place < last and line.endswith((":", "：")))
+    ]
+    if names and not items and len(lines) == 1 and "," in lines[0].partition(": ")[2]:
+        items = lines  # "Here are three: a, b, c."
+    if len(items) != 1 or not names:
+        return items
+    _, colon, behind = items[0].partition(": ")
+    line = behind if colon and "," in behind else items[0]
+    parts = re.split(r"\s*[,;，、]\s*(?:and\s+)?", line.strip("[]{}() ."))
+    return parts if len(parts) > 2 else items
+
+
+def _without_explanations(items: list[str]) -> list[str]:
+    """Cut names off from what explains them.
+
+    A name in bold is the name. Otherwise a colon or a dash may be part of one, so it cuts only where most items have it.
+    """
+    heads = [
+        found["name"].rstrip(":：") if (found := _BOLD_HEAD.match(item.strip())) else item for item in items
+    ]
+    explained = sum(1 for head in heads if _EXPLAINED.search(head.strip()))
+    if explained * 2 <= len(heads):
+        return heads
+    return [_EXPLAINED.split(head.strip(), maxsplit=1)[0] or head for head in heads]
+
+
+def _clean(item: str, names: bool) -> str:
+    item = " ".join(_CONTROL.sub(" ", item).split())
+    item = _BOLD.sub(lambda found: found[1] or found[2], item)
+    while True:
+        before = item
+        item = item.strip().rstrip(",;")
+        if item.count('"') == 1:
+            item = item.strip('"')  # of a JSON array that was cut off
+        for mark in _WRAPPERS:
+            close = _CLOSING.get(mark, mark)
+            inner = item[len(mark) : -len(close)]
+            if inner and item.startswith(mark) and item.endswith(close) and mark not in inner:
+                item = inner
+        if names and item.endswith(".") and not item.endswith(".."):
+            item = item[:-1]
+        if item == before:
+            return item

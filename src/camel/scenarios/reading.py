@@ -1,0 +1,307 @@
+"""Reads a scenario's folder: `scenario.toml` and the texts that it names.
+
+The one decision to know: reading goes on after a mistake where it can, so that somebody who writes a scenario learns
+of all mistakes at once. Files are read from the scenario's own folder only: a scenario may come from a stranger, and
+what it names is sent to an endpoint.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import msgspec
+
+from camel.core import inception as prompts
+from camel.core.errors import InputError
+from camel.core.inception import Inception
+from camel.core.message import Sampling
+from camel.scenarios.lists import read_lists
+from camel.scenarios.scenario import DEFAULT_ASK, Level, Question, RolePlay, Scenario, Translate
+
+FILE = "scenario.toml"
+
+
+class Problem(NamedTuple):
+    """Something about a scenario that is wrong, or that is seldom meant."""
+
+    where: str
+    """The file or the level."""
+    message: str
+    """One line that says what to do."""
+    severity: Literal["error", "warning"] = "error"
+    """An error keeps the scenario from being loaded."""
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.where}: {self.message}"
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the declaration; in it, texts are still names of files."""
+
+
+class LevelTable(_Table, frozen=True, kw_only=True):
+    """`[[levels]]`."""
+
+    name: str
+    count: int | None = None
+    prompt: str = ""
+    items: tuple[str, ...] = ()
+    file: str = ""
+    ask: int = DEFAULT_ASK
+    names: bool | None = None
+    sampling: Sampling | None = None
+
+
+class RolePlayTable(_Table, frozen=True, kw_only=True):
+    """`[role_play]`."""
+
+    assistant: str
+    user: str
+    task: str
+    assistant_prompt: str = ""
+    user_prompt: str = ""
+    specifier: str = ""
+    opening: str = ""
+    sampling: Sampling | None = None
+    specify: bool = True
+    word_limit: int = 50
+    specifier_sampling: Sampling | None = None
+    max_messages: int = 40
+
+
+class QuestionTable(_Table, frozen=True, kw_only=True):
+    """`[question]`."""
+
+    prompt: str
+    problem: str = ""
+    role: str = "Expert"
+    sampling: Sampling | None = None
+
+
+class TranslateTable(_Table, frozen=True, kw_only=True):
+    """`[translate]`."""
+
+    prompt: str
+    languages: dict[str, str]
+    keep: tuple[str, ...] = ()
+    sampling: Sampling | None = None
+
+
+class Declaration(_Table, frozen=True, kw_only=True):
+    """The whole of `scenario.toml`."""
+
+    title: str
+    levels: tuple[LevelTable, ...] = ()
+    role_play: RolePlayTable | None = None
+    question: QuestionTable | None = None
+    translate: TranslateTable | None = None
+    labels: tuple[str, ...] = ()
+    requires_acknowledgement: bool = False
+    canary: str = ""
+
+
+def shipped() -> list[str]:
+    """The names of the scenarios that come with CAMEL."""
+    return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{FILE}"))
+
+
+def folder_of(name_or_path: str | Path) -> Path:
+    """The folder of a scenario: a shipped one's by its name, a user's own by its path."""
+    text = str(name_or_path)
+    if isinstance(name_or_path, str) and text in shipped():
+        return Path(__file__).parent / text
+    path = Path(text).expanduser()
+    if path.name == FILE and path.is_file():
+        return path.parent
+    if path.is_dir():
+        return path
+    if isinstance(name_or_path, Path) or "/" in text or "\\" in text:
+        raise InputError(f"there is no folder {text}: make one with camel scenarios new {text}")
+    raise InputError(
+        f"there is no scenario {text!r}{similar(text, shipped())}; known: {', '.join(shipped())}"
+    )
+
+
+def read(folder: Path) -> tuple[Scenario | None, list[Problem]]:
+    """Read a folder as far as possible; the scenario is None where there is not enough for one."""
+    problems: list[Problem] = []
+    declaration = _declaration(folder, problems)
+    if declaration is None:
+        return None, problems
+    texts = _Texts(folder, problems)
+    levels = tuple(_level(table, texts) for table in declaration.levels)
+    end = _end(declaration, texts)
+    if end is None:
+        return None, problems
+    scenario = Scenario(
+        name=folder.resolve().name,
+        title=declaration.title,
+        levels=levels,
+        end=end,
+        labels=declaration.labels,
+        requires_acknowledgement=declaration.requires_acknowledgement,
+        canary=declaration.canary,
+    )
+    return scenario, problems
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """A suggestion to put behind a name that is not known."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+class _Texts:
+    """The text files of a folder, and what is wrong with them."""
+
+    def __init__(self, folder: Path, problems: list[Problem]) -> None:
+        self._folder = folder
+        self.problems = problems
+
+    def read(self, name: str) -> str:
+        path = self._folder / name
+        try:
+            if not path.resolve().is_relative_to(self._folder.resolve()):
+                self.problems.append(
+                    Problem(FILE, f"{name} is outside the scenario's folder: copy it into the folder")
+                )
+                return ""
+            text = path.read_text("utf-8-sig").strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            self.problems.append(
+                Problem(FILE, f"cannot read {name}: {reason}; write the file or correct its name")
+            )
+            return ""
+        if not text:
+            self.problems.append(Problem(name, "the file is empty: write the text"))
+        return text
+
+
+def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
+    try:
+        text = (folder / FILE).read_text("utf-8-sig")
+        table = tomllib.loads(text)
+    except FileNotFoundError:
+        problems.append(Problem(FILE, f"{folder} has no {FILE}: make a folder with camel scenarios new NAME"))
+        return None
+    except OSError as error:
+        problems.append(Problem(FILE, f"cannot be read: {error.strerror}"))
+        return None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        problems.append(Problem(FILE, f"is not valid TOML: {' '.join(str(error).split())}"))
+        return None
+    _drop_unknown(table, Declaration, "", problems)
+    tables: list[tuple[str, Any, type[_Table]]] = [
+        ("role_play", table.get("role_play"), RolePlayTable),
+        ("question", table.get("question"), QuestionTable),
+        ("translate", table.get("translate"), TranslateTable),
+    ]
+    levels: Any = table.get("levels")
+    if isinstance(levels, list):
+        numbered = enumerate(cast("list[Any]", levels))
+        tables += [(f"levels[{number}]", level, LevelTable) for number, level in numbered]
+    for name, inner, kind in tables:
+        if isinstance(inner, dict):
+            _drop_unknown(cast("dict[str, Any]", inner), kind, f" in {name}", problems)
+    try:
+        return msgspec.convert(table, Declaration)
+    except msgspec.ValidationError as error:
+        problems.append(Problem(FILE, str(error).replace("`", "").replace("$.", "")))
+        return None
+
+
+def _drop_unknown(table: dict[str, Any], kind: type[_Table], where: str, problems: list[Problem]) -> None:
+    known = kind.__struct_fields__
+    for key in sorted(table.keys() - set(known)):
+        del table[key]
+        problems.append(
+            Problem(FILE, f"unknown key {key!r}{where}{similar(key, known)}; known: {', '.join(known)}")
+        )
+
+
+def _level(table: LevelTable, texts: _Texts) -> Level:
+    where = f"level {table.name}"
+    given = [name for name in ("prompt", "items", "file") if getattr(table, name)]
+    if len(given) != 1:
+        texts.problems.append(
+            Problem(where, f"give one of prompt, items and file, not {' and '.join(given) or 'none'}")
+        )
+    items = table.items
+    if table.file and (text := texts.read(table.file)):
+        items = _items(text, table.file, texts)
+    count = table.count
+    if count is None:
+        count = len(items) or 1
+        if table.prompt:
+            texts.problems.append(
+                Problem(where, "count is missing: say how many to ask for, e.g. count = 10")
+            )
+    return Level(
+        name=table.name,
+        count=count,
+        prompt=texts.read(table.prompt) if table.prompt else "",
+        items=items,
+        ask=table.ask,
+        names=table.names,
+        sampling=table.sampling,
+    )
+
+
+def _items(text: str, name: str, texts: _Texts) -> tuple[str, ...]:
+    found = read_lists(text, source=name)
+    if len(found) != 1 or found[0].parents:
+        texts.problems.append(Problem(name, "must hold one list without headings: one item on each line"))
+        return ()
+    return found[0].items
+
+
+def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Translate | None:
+    ends = [declaration.role_play, declaration.question, declaration.translate]
+    match [end for end in ends if end is not None]:
+        case [RolePlayTable() as play]:
+            paper = prompts.paper()
+            return RolePlay(
+                assistant=play.assistant,
+                user=play.user,
+                task=play.task,
+                inception=Inception(
+                    assistant=texts.read(play.assistant_prompt) if play.assistant_prompt else paper.assistant,
+                    user=texts.read(play.user_prompt) if play.user_prompt else paper.user,
+                    specifier=texts.read(play.specifier) if play.specifier else paper.specifier,
+                    opening=texts.read(play.opening) if play.opening else paper.opening,
+                ),
+                sampling=play.sampling,
+                specify=play.specify,
+                word_limit=play.word_limit,
+                specifier_sampling=play.specifier_sampling,
+                max_messages=play.max_messages,
+            )
+        case [QuestionTable() as question]:
+            last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
+            return Question(
+                prompt=texts.read(question.prompt),
+                problem=question.problem or last,
+                role=question.role,
+                sampling=question.sampling,
+            )
+        case [TranslateTable() as translate]:
+            return Translate(
+                prompt=texts.read(translate.prompt),
+                languages=translate.languages,
+                keep=translate.keep,
+                sampling=translate.sampling,
+            )
+        case several:
+            texts.problems.append(
+                Problem(
+                    FILE,
+                    f"has {len(several)} of [role_play], [question] and [translate]: say with exactly one "
+                    "how the scenario ends",
+                )
+            )
+            return None

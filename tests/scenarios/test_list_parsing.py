@@ -1,0 +1,281 @@
+"""What models write when they are asked for a list, and what is made of it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camel.scenarios import deduplicate, near_duplicate, parse_list
+from camel.scenarios.parsing import NAME_CHARS, SENTENCE_CHARS
+
+THREE = ["Accountant", "Actor", "Baker"]
+
+REPLIES = {
+    "numbered": "1. Accountant\n2. Actor\n3. Baker",
+    "brackets": "1) Accountant\n2) Actor\n3) Baker",
+    "both brackets": "(1) Accountant\n(2) Actor\n(3) Baker",
+    "escaped": "1\\. Accountant\n2\\. Actor\n3\\. Baker",
+    "no space": "1.Accountant\n2.Actor\n3.Baker",
+    "right-aligned": "  9. Accountant\n 10. Actor\n100. Baker",
+    "preamble and remark": "Sure! Here are 3 roles:\n\n1. Accountant\n2. Actor\n3. Baker\n\nLet me know if you need more!",
+    "bullets": "- Accountant\n- Actor\n- Baker",
+    "stars": "* Accountant\n* Actor\n* Baker",
+    "dots": "• Accountant\n• Actor\n• Baker",
+    "checkboxes": "- [ ] Accountant\n- [x] Actor\n- [ ] Baker",
+    "bold": "1. **Accountant**\n2. **Actor**\n3. **Baker**",
+    "bold with the number": "**1. Accountant**\n**2. Actor**\n**3. Baker**",
+    "bold number": "**1.** Accountant\n**2.** Actor\n**3.** Baker",
+    "headings": "# Roles\n\n### 1. Accountant\n### 2. Actor\n### 3. Baker",
+    "categories": "### Money\n1. Accountant\n\n### Arts\n2. Actor\n### Food\n3. Baker",
+    "labels": "Role 1: Accountant\nRole 2: Actor\nRole 3: Baker",
+    "quotes": '1. "Accountant"\n2. “Actor”\n3. `Baker`',
+    "full stops": "1. Accountant.\n2. Actor.\n3. Baker.",
+    "explained by colon": "1. Accountant: keeps books\n2. Actor: plays\n3. Baker: bakes bread",
+    "explained by dash": "- Accountant - keeps books\n- Actor – plays\n- Baker — bakes bread",
+    "bold and explained": "1. **Accountant**: keeps books\n2. **Actor** - plays\n3. **Baker:** bakes bread",
+    "explained below": "1. **Accountant**\n   - Keeps books.\n   - Files taxes.\n2. Actor\n   Plays.\n3. Baker",
+    "below the number": "1.\nAccountant\n2.\nActor\n3.\nBaker",
+    "lines": "Accountant\nActor\nBaker",
+    "lines with preamble": "Here are the roles:\n\nAccountant\nActor\nBaker\n\nI hope this helps!",
+    "letters": "a) Accountant\nb) Actor\nc) Baker",
+    "commas": "Accountant, Actor, and Baker.",
+    "commas with preamble": "Here are three roles: Accountant, Actor, Baker.",
+    "in one line": "Here you go: 1. Accountant 2. Actor 3. Baker",
+    "in one line with commas": "1. Accountant, 2. Actor, 3. Baker",
+    "json": '["Accountant", "Actor", "Baker"]',
+    "json in a fence": 'Sure:\n```json\n["Accountant", "Actor", "Baker"]\n```\nThat is all.',
+    "json behind a preamble": 'Sure, here it is:\n["Accountant",\n "Actor", "Baker"]',
+    "json objects": '{"roles": [{"name": "Accountant", "n": 1}, {"name": "Actor"}, {"name": "Baker"}]}',
+    "json lines": '[\n  "Accountant",\n  "Actor",\n  "Baker",\n',
+    "fence": "```\n1. Accountant\n2. Actor\n3. Baker\n```",
+    "table": "| # | Role |\n|---|---|\n| 1 | Accountant |\n| 2 | **Actor** |\n| 3 | Baker |",
+    "thoughts": "<think>\n1. Hmm\n2. Well\n</think>\n1. Accountant\n2. Actor\n3. Baker",
+    "windows": "1. Accountant\r\n2. Actor\r\n3. Baker\r\n",
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES.keys())
+def test_names(reply: str):
+    assert parse_list(reply, names=True) == THREE
+
+
+@pytest.mark.parametrize(
+    ("reply", "items"),
+    [
+        (
+            "1. Plan a trip - with two stops: Rome and Paris.\n2. Write a blog: posts, photos, comments.",
+            ["Plan a trip - with two stops: Rome and Paris.", "Write a blog: posts, photos, comments."],
+        ),
+        (
+            "1. Solve the system:\n   x + y = 3\n   x - y = 1\n2. Evaluate 2**3 - 1.",
+            ["Solve the system: x + y = 3 x - y = 1", "Evaluate 2**3 - 1."],
+        ),
+        (
+            "1. Let f(x) = x^2.\n\nFind f(3).\n\n2. Prove it.\n\nThese problems cover everything.",
+            ["Let f(x) = x^2. Find f(3).", "Prove it."],
+        ),
+        (
+            "1. **Budget Planner**: Make a budget.\n2. **Garden**\n   Plant a tree.",
+            ["Budget Planner: Make a budget.", "Garden: Plant a tree."],
+        ),
+        ("Plan, cook, and serve a dinner", ["Plan, cook, and serve a dinner"]),
+        (
+            "1. Compute 3.5 kg in grams.\n2. Sum 1.5 and 2.5.",
+            ["Compute 3.5 kg in grams.", "Sum 1.5 and 2.5."],
+        ),
+    ],
+)
+def test_sentences_are_not_cut(reply: str, items: list[str]):
+    assert parse_list(reply) == items
+
+
+def test_names_may_hold_a_colon_or_a_dash():
+    reply = (
+        "1. Front-end Developer\n2. Python: The Basics\n3. 3D Artist\n4. C++\n5. C#\n6. Objective-C\n7. .NET"
+    )
+    assert parse_list(reply, names=True) == [
+        "Front-end Developer",
+        "Python: The Basics",
+        "3D Artist",
+        "C++",
+        "C#",
+        "Objective-C",
+        ".NET",
+    ]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "\n\n",
+        "...",
+        "I'm sorry, but I can't help with that.",
+        "<think>1. One",
+        "[]",
+        "```\n```",
+        "---",
+        "1.",
+    ],
+)
+@pytest.mark.parametrize("names", [True, False])
+def test_no_list(reply: str, names: bool):
+    assert parse_list(reply, names=names) == []
+
+
+def test_an_item_of_a_page_is_left_out_whole():
+    reply = f"1. Actor\n2. {'very ' * 3_000}long\n3. Baker"
+    assert parse_list(reply) == ["Actor", "Baker"]
+
+
+words = st.from_regex(r"[A-Za-z][a-z]{0,9}( [A-Za-z0-9][A-Za-z0-9,'+]{0,7}){0,5} [a-z]{2,9}", fullmatch=True)
+
+
+@given(st.lists(words, min_size=1), st.sampled_from(["{}. {}", "{}) {}", "({}) {}", "{}. **{}**", "- {1}"]))
+def test_round_trip(items: list[str], style: str):
+    text = "\n".join(style.format(number, item) for number, item in enumerate(items, 1))
+    assert parse_list(text) == items
+    assert parse_list(f"Here are {len(items)} items:\n\n{text}\n\nI hope this helps!", names=True) == items
+
+
+PIECES = [
+    "1. ",
+    "2) ",
+    "- ",
+    "* ",
+    "**",
+    "__",
+    "`",
+    "```",
+    "[",
+    "]",
+    "{",
+    '"',
+    ":",
+    " - ",
+    ", ",
+    "#",
+    "a",
+    "Actor",
+]
+ODD = ["Here are:", "<think>", "3.5", "   ", "é", "。", "|", "\n", "\n\n", "\r", "\u2028", "\x00", "\ud800"]
+fragments = st.lists(st.sampled_from([*PIECES, *ODD]), max_size=60).map("".join)
+
+
+@given(st.text() | fragments, st.booleans())
+def test_never_raises_and_items_are_clean(text: str, names: bool):
+    for item in parse_list(text, names=names):
+        assert item == item.strip()
+        assert item
+        assert len(item.splitlines()) == 1
+        assert len(item) <= (NAME_CHARS if names else SENTENCE_CHARS)
+        item.encode()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "**a",
+        "__a",
+        "` ",
+        "sure .",
+        ",,",
+        "1. ",
+        "a: ",
+        '"',
+        " ",
+        "\t",
+        "[",
+        "```\n",
+        "<think>",
+        "|",
+        "- ",
+        "a.,",
+        "1",
+    ],
+)
+@pytest.mark.parametrize("names", [True, False])
+def test_no_text_makes_it_slow(piece: str, names: bool):
+    started = time.process_time()
+    parse_list(f"sure {piece * (200_000 // len(piece))}", names=names)
+    parse_list(f"1. {piece * (200_000 // len(piece))}x", names=names)
+    assert time.process_time() - started < 2
+
+
+SAME = [
+    ("Accountant", "accountant."),
+    ("Web Developer", "web-developers"),
+    ("Physics Teacher", "Teacher of Physics"),
+    ("Graphic Designer", "Designer (Graphic)"),
+    ("Sales and Marketing", "Marketing & Sales"),
+    ("Jeweller", "Jeweler"),
+    ("Behaviour analyst", "Behavior Analysts"),
+    ("A baker", "The Baker"),
+    (
+        "Create a weekly meal plan for a busy family with two young kids",
+        "Create a weekly meal plan for busy families with two young kids",
+    ),
+    ("機械学習", "機械学習。"),
+]
+DIFFERENT = [
+    ("Physics teacher", "Math teacher"),
+    ("High school physics teacher", "High school math teacher"),
+    ("Microeconomics", "Macroeconomics"),
+    ("Neurologist", "Urologist"),
+    ("C", "C++"),
+    ("C#", "C++"),
+    ("Vitamin A", "Vitamins"),
+    ("History of science", "Science of history"),
+    ("Convert CSV to JSON", "Convert JSON to CSV"),
+    ("Write a script to convert many CSV files to JSON", "Write a script to convert many JSON files to CSV"),
+    ("Solve 2x + 3 = 7", "Solve 3x + 2 = 7"),
+    ("Find P(A|B)", "Find P(B|A)"),
+    ("Simplify x + y", "Simplify x - y"),
+    ("Desert ecologist", "Dessert ecologist"),
+    (
+        "Explain how the plants in a large garden can grow with very little water",
+        "Explain how the plants in a large garden can grow without very little water",
+    ),
+    (
+        "A car drives 60 km in 2 hours. What is its average speed in km per hour?",
+        "A car drives 80 km in 2 hours. What is its average speed in km per hour?",
+    ),
+    ("機械学習", "機械翻訳"),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), SAME)
+def test_the_same_in_other_words(a: str, b: str):
+    assert near_duplicate(a, b)
+    assert near_duplicate(b, a)
+    assert deduplicate([a, b]) == [a]
+
+
+@pytest.mark.parametrize(("a", "b"), DIFFERENT)
+def test_alike_but_different(a: str, b: str):
+    assert not near_duplicate(a, b)
+    assert not near_duplicate(b, a)
+    assert deduplicate([a, b]) == [a, b]
+
+
+@given(st.lists(words | st.text(max_size=30)))
+def test_deduplicating_again_changes_nothing(items: list[str]):
+    once = deduplicate(items)
+    assert deduplicate(once) == once
+    assert all(near_duplicate(item, item) for item in items)
+
+
+def test_long_lists_are_fast():
+    verbs, nouns = ["plan", "write", "paint", "design", "review"], [f"thing{'x' * n}" for n in range(40)]
+    items = [
+        f"{verb} a {noun} that many people in the whole country will enjoy for {other} years"
+        for verb in verbs
+        for noun in nouns
+        for other in ("seven", "many", "twelve")
+    ]
+    started = time.process_time()
+    deduplicate(items)
+    assert time.process_time() - started < 2
