@@ -68,3 +68,4 @@ def _loopback_only() -> Iterator[None]:
 def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("CAMEL_MODEL", raising=False)

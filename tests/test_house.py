@@ -33,6 +33,7 @@ PUBLIC = {
     "History",
     "Inception",
     "InputError",
+    "LocalServer",
     "MaxMessages",
     "Message",
     "MessageLoop",
@@ -58,6 +59,7 @@ PUBLIC = {
     "Transcript",
     "Usage",
     "__version__",
+    "connect",
     "local_model",
     "paper_rules",
     "parse",
@@ -90,6 +92,20 @@ def test_imports_point_downward():
     run(
         "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_logo=True, no_cache=True))"
     )
+
+
+def test_core_is_pure():
+    """The standard library, msgspec and core itself; import-linter can only forbid by name."""
+    allowed = {*sys.stdlib_module_names, "msgspec"}
+    for path in sorted((ROOT / "src/camel/core").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                assert name.split(".")[0] in allowed or name.startswith("camel.core"), (
+                    f"{path.name} imports {name}"
+                )
 
 
 def test_import_is_fast():

@@ -13,17 +13,29 @@ import asyncio
 import os
 import sys
 
-from camel import ChatModel, Event, RolePlaying, Sampling, Text, local_model
+from camel import CamelError, ChatModel, Event, RolePlaying, Sampling, Text, connect, local_model
+from camel.models.local import LOCAL_SAMPLING
 
 ASSISTANT = "Python Programmer"
 USER = "Stock Trader"
 TASK = "Develop a trading bot for the stock market"
-MODEL = os.environ.get("CAMEL_MODEL", "gpt-4.1-mini")
+MODEL = os.environ.get("CAMEL_MODEL", "")
 
 
-def show(event: Event) -> None:
-    """Print the words as they come."""
-    if isinstance(event, Text):
+class Printer:
+    """Prints the words as they come, under the name of who says them."""
+
+    def __init__(self) -> None:
+        self.speaker = ""
+
+    def __call__(self, event: Event) -> None:
+        """Show one piece of a reply."""
+        if not isinstance(event, Text):
+            print(f"\n(trying again: {event.error})")
+            return
+        if event.speaker != self.speaker:
+            self.speaker = event.speaker
+            print(f"\n\n--- {event.speaker}")
         print(event.text, end="", flush=True)
 
 
@@ -31,22 +43,21 @@ async def main(model: ChatModel, sampling: Sampling) -> None:
     """Let the two talk, and say why they stopped."""
     async with model:
         role_playing = RolePlaying(
-            assistant=ASSISTANT, user=USER, task=TASK, model=model, sampling=sampling, watch=show
+            assistant=ASSISTANT, user=USER, task=TASK, model=model, sampling=sampling, watch=Printer()
         )
-        print("Task specifier: ", end="")
-        await role_playing.prepared()
-        print("\n")
-        async for message in role_playing:
-            print(f"\n   [{message.index + 1}, {message.role}]\n")
-    transcript = role_playing.transcript
-    print(f"Ended because {transcript.stop.detail}." if transcript.stop else "Not finished.")
+        transcript = await role_playing.finish()
+    print(f"\n\nEnded because {transcript.stop.detail}." if transcript.stop else "Not finished.")
     print(f"{len(transcript.messages)} messages, {transcript.usage.total:,} tokens.")
 
 
 if __name__ == "__main__":
-    if "--local" in sys.argv:
-        # Short and varied replies suit a model of this size.
-        with local_model() as tiny:
-            asyncio.run(main(tiny, Sampling(temperature=0.8, max_tokens=160)))
-    else:
-        asyncio.run(main(ChatModel(MODEL), Sampling(temperature=0.2)))
+    try:
+        if "--local" in sys.argv:
+            with local_model() as tiny:
+                asyncio.run(main(tiny, LOCAL_SAMPLING))
+        else:
+            asyncio.run(main(connect(MODEL), Sampling(temperature=0.2)))
+    except CamelError as error:
+        sys.exit(f"role_playing: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\nstopped")

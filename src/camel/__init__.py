@@ -2,7 +2,7 @@
 
     from camel import ChatModel, RolePlaying
 
-    model = ChatModel("gpt-5-mini")
+    model = ChatModel("gpt-4.1-mini")
     transcript = RolePlaying(
         assistant="Python Programmer", user="Stock Trader", task="Develop a trading bot", model=model
     ).run()
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from camel.core.task import Task, TaskSpecifier
     from camel.core.transcript import Speaker, Transcript
     from camel.models.chat import ChatModel
-    from camel.models.local import local_model
+    from camel.models.connect import connect
+    from camel.models.local import LocalServer, local_model
     from camel.models.scripted import ScriptedModel
 
 _HOME = {
@@ -70,7 +71,8 @@ _HOME = {
     "camel.core.task": ["Task", "TaskSpecifier"],
     "camel.core.transcript": ["Speaker", "Transcript"],
     "camel.models.chat": ["ChatModel"],
-    "camel.models.local": ["local_model"],
+    "camel.models.connect": ["connect"],
+    "camel.models.local": ["LocalServer", "local_model"],
     "camel.models.scripted": ["ScriptedModel"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -87,6 +89,7 @@ __all__ = [
     "History",
     "Inception",
     "InputError",
+    "LocalServer",
     "MaxMessages",
     "Message",
     "MessageLoop",
@@ -112,6 +115,7 @@ __all__ = [
     "Transcript",
     "Usage",
     "__version__",
+    "connect",
     "local_model",
     "paper_rules",
     "parse",

@@ -162,3 +162,26 @@ def test_price_in_words():
 
 def test_visible_keeps_lines_and_tabs():
     assert visible("a\n\tb\x00\x9b") == "a\n\tb␚␚"
+
+
+def test_an_unknown_count_is_never_called_free():
+    silent = Message(0, "user", "T", "hi", model="gpt-4.1-mini", usage=Usage(calls=1, unknown=1))
+    assert price(Transcript("x", Task("t"), messages=[silent])) == "at least $0.0000"
+    ours = Message(0, "user", "T", "hi", model="smollm2-135m", usage=Usage(9, 9, 0, 1))
+    assert price(Transcript("x", Task("t"), messages=[ours])) == "free"
+    assert price(Transcript("x", Task("t"))) == "nothing paid"
+
+
+def test_a_closed_pipe_loses_nothing(endpoint: SimulatorProcess, tmp_path: Path):
+    command = f"{' '.join(COMMAND)} --base-url {endpoint.base_url} --save talk.json | head -1"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "talk.json").exists()
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_any_call(endpoint: SimulatorProcess, tmp_path: Path):
+    before = endpoint.ledger().requests
+    done = play("--base-url", endpoint.base_url, "--save", "/proc/talk.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert endpoint.ledger().requests == before

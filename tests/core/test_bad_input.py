@@ -118,8 +118,8 @@ class Small(ScriptedModel):
         {"task": "x" * 10_000},
         {"sampling": Sampling(max_tokens=1900)},
         {"user_sampling": Sampling(max_tokens=1900)},
-        {"rules": [TokenLimit(limit=600)]},
-        {"rules": [TokenLimit(reserve=1900)]},
+        {"rules": [TokenLimit(limit=600), MaxMessages()]},
+        {"rules": [TokenLimit(reserve=1900), MaxMessages()]},
         {"assistant": "価" * 1000, "user": "価" * 1000, "sampling": Sampling(max_tokens=10)},
     ],
 )

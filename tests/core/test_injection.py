@@ -194,7 +194,7 @@ async def play(
         specifier=None,
         rules=rules,
         **parts,  # type: ignore[arg-type]
-    ).finished()
+    ).finish()
     check(transcript, seats)
     assert transcript.stop is not None
     return transcript.stop.reason, transcript
@@ -297,7 +297,7 @@ async def test_the_specified_task_changes_nothing(kind: str):
     role_playing = RolePlaying(
         assistant="A", user="U", task="T", model=Model(), specifier=TaskSpecifier(), rules=rules
     )
-    transcript = await role_playing.finished()
+    transcript = await role_playing.finish()
     assert calls == ["specifier", "user", "assistant", "user", "assistant"]
     assert transcript.stop is not None
     assert transcript.stop.reason == "max_messages"
@@ -322,7 +322,7 @@ async def test_every_conversation_ends_by_its_limit(kind: str):
     model = Both()
     transcript = await RolePlaying(
         assistant="A", user="U", task="T", model=model, specifier=None, rules=rules
-    ).finished()
+    ).finish()
     assert transcript.stop is not None
     assert model.calls == len(transcript.messages) <= LIMIT
 

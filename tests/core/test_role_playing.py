@@ -15,7 +15,7 @@ from camel.core.inception import Inception, fill
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Event, Reply, Request, Text
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import MaxMessages, Stop, TokenLimit, paper_rules
+from camel.core.stopping import DoneToken, MaxMessages, Stop, TokenLimit, paper_rules
 from camel.core.task import Task, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.models.scripted import ScriptedModel
@@ -92,7 +92,7 @@ def test_the_prompts_are_the_papers(name: str):
 
 async def test_the_prompts_are_filled_and_the_rest_stays():
     model = ScriptedModel([DONE])
-    transcript = await role_play(model, task="Develop a trading bot.").finished()
+    transcript = await role_play(model, task="Develop a trading bot.").finish()
     values = {
         "<ASSISTANT_ROLE>": "Python Programmer",
         "<USER_ROLE>": "Stock Trader",
@@ -120,7 +120,7 @@ async def test_the_prompts_are_filled_and_the_rest_stays():
 )
 async def test_what_is_put_in_is_not_expanded_again(role: str, task: str):
     script = ScriptedModel([f"{task}, {role}, in 50 words", DONE])
-    transcript = await role_play(script, assistant=role, task=task, specifier=TaskSpecifier()).finished()
+    transcript = await role_play(script, assistant=role, task=task, specifier=TaskSpecifier()).finish()
     asked = script.requests[0].history.entries[0].content
     assert asked.startswith(f"Here is a task that {role} will help Stock Trader to complete: {task}.")
     for speaker in transcript.speakers:
@@ -207,7 +207,7 @@ async def test_breaking_out_and_going_on():
 
 async def test_each_side_sees_the_others_words():
     user, assistant = ScriptedModel([SCRIPT[0], SCRIPT[2], DONE]), ScriptedModel([SCRIPT[1], SCRIPT[3]])
-    await role_play(assistant, user_model=user).finished()
+    await role_play(assistant, user_model=user).finish()
     last = user.requests[-1].history.entries  # a history only grows, so the last one shows all
     assert [(e.role, e.content) for e in last[2:]] == list(
         zip(["assistant", "user", "assistant", "user", "assistant"], SCRIPT, strict=True)
@@ -224,11 +224,11 @@ async def test_each_side_has_its_own_sampling():
     user, assistant = ScriptedModel(SCRIPT[::2]), ScriptedModel(SCRIPT[1::2])
     await role_play(
         assistant, user_model=user, sampling=Sampling(temperature=0.1), user_sampling=Sampling(top_p=0.5)
-    ).finished()
+    ).finish()
     assert user.requests[0].sampling == Sampling(top_p=0.5)
     assert assistant.requests[0].sampling == Sampling(temperature=0.1)
     default = ScriptedModel(SCRIPT)
-    await role_play(default).finished()
+    await role_play(default).finish()
     assert {request.sampling.temperature for request in default.requests} == {0.2}
 
 
@@ -239,14 +239,14 @@ async def test_a_falsy_user_model_is_still_the_users_model():
 
     user = Empty([DONE])
     assistant = ScriptedModel(["never"])
-    await role_play(assistant, user_model=user).finished()
+    await role_play(assistant, user_model=user).finish()
     assert (len(user.requests), len(assistant.requests)) == (1, 0)
 
 
 async def test_it_is_watched_from_the_specifier_on():
     events: list[Event] = []
     model = ScriptedModel(["A specific task", *SCRIPT])
-    await role_play(model, specifier=TaskSpecifier(), watch=events.append).finished()
+    await role_play(model, specifier=TaskSpecifier(), watch=events.append).finish()
     assert events[0] == Text("specifier", "A specific task")
     assert [event.speaker for event in events[1:]] == ["user", "assistant", "user", "assistant", "user"]
 
@@ -308,7 +308,7 @@ async def test_an_error_keeps_what_was_said():
 async def test_the_task_is_specified():
     model = ScriptedModel(["  Develop a bot that trades ten shares.\n", DONE])
     play = role_play(model, specifier=TaskSpecifier(word_limit=20))
-    transcript = await play.finished()
+    transcript = await play.finish()
     request = model.requests[0]
     assert request.speaker == "specifier"
     assert request.sampling.temperature == 1.0
@@ -323,7 +323,7 @@ async def test_the_task_is_specified():
 
 async def test_without_a_specifier():
     model = ScriptedModel([DONE])
-    transcript = await role_play(model).finished()
+    transcript = await role_play(model).finish()
     assert len(model.requests) == 1
     assert transcript.task == Task("Develop a trading bot")
     assert transcript.task.text == "Develop a trading bot"
@@ -331,7 +331,7 @@ async def test_without_a_specifier():
 
 @pytest.mark.parametrize("answer", ["", " \n\t "])
 async def test_an_empty_answer_leaves_the_task_as_it_was(answer: str):
-    transcript = await role_play(ScriptedModel([answer, DONE]), specifier=TaskSpecifier()).finished()
+    transcript = await role_play(ScriptedModel([answer, DONE]), specifier=TaskSpecifier()).finish()
     assert transcript.task.specified == ""
     assert transcript.task.usage.calls == 1
     assert "Here is the task: Develop a trading bot. Never" in transcript.speakers[1].system
@@ -339,14 +339,14 @@ async def test_an_empty_answer_leaves_the_task_as_it_was(answer: str):
 
 async def test_a_specifier_of_its_own():
     own, model = ScriptedModel(["A specific task"], name="own"), ScriptedModel([DONE])
-    transcript = await role_play(model, specifier=TaskSpecifier(model=own)).finished()
+    transcript = await role_play(model, specifier=TaskSpecifier(model=own)).finish()
     assert (len(own.requests), len(model.requests)) == (1, 1)
     assert transcript.task.model == "own"
 
 
 async def test_the_assistants_model_specifies_by_default():
     assistant, user = ScriptedModel(["A specific task"]), ScriptedModel([DONE])
-    await role_play(assistant, user_model=user, specifier=TaskSpecifier()).finished()
+    await role_play(assistant, user_model=user, specifier=TaskSpecifier()).finish()
     assert (len(assistant.requests), len(user.requests)) == (1, 1)
 
 
@@ -354,7 +354,7 @@ async def test_a_specifier_that_fails_is_recorded():
     model = ScriptedModel([ServerFailed("boom"), "never"])
     play = role_play(model, specifier=TaskSpecifier())
     with pytest.raises(ServerFailed):
-        await play.finished()
+        await play.finish()
     assert play.transcript.stop == Stop("error", "ServerFailed: boom", "specifier")
     assert [m async for m in play] == []
     assert len(model.requests) == 1
@@ -382,7 +382,7 @@ def _endless(request: Request) -> str:
 async def test_the_conversation_ends_before_the_window_does(max_tokens: int | None):
     model = Windowed(1600, _endless)
     play = role_play(model, sampling=Sampling(max_tokens=max_tokens), rules=[TokenLimit(), MaxMessages(500)])
-    transcript = await play.finished()
+    transcript = await play.finish()
     assert transcript.stop is not None
     assert transcript.stop.reason == "token_limit"
     assert len(transcript.messages) > 2
@@ -407,7 +407,7 @@ def test_the_room_is_checked_without_a_rule_for_it_too():
 
 async def test_the_whole_record_survives_a_round_trip():
     model = ScriptedModel(["A specific task", *SCRIPT])
-    transcript = await role_play(model, specifier=TaskSpecifier(), id="my-id").finished()
+    transcript = await role_play(model, specifier=TaskSpecifier(), id="my-id").finish()
     raw = json.loads(transcript.to_json())
     assert (raw["id"], raw["schema"]) == ("my-id", 1)
     assert Transcript.from_json(transcript.to_json()) == transcript
@@ -438,3 +438,37 @@ def test_the_paper_prompts_are_read_once():
 def test_usage_adds_up():
     assert Usage(1, 2, 3, 4, 5) + Usage(10, 20, 30, 40, 50) == Usage(11, 22, 33, 44, 55)
     assert Usage(1, 2).total == 3
+
+
+async def test_a_refused_specification_leaves_the_task_as_it_was():
+    refusal = Reply((Choice("I'm sorry, I can't help with that.", "refusal"),), Usage(5, 5, 0, 1))
+    transcript = await role_play(
+        ScriptedModel([refusal, DONE]), task="Plan", specifier=TaskSpecifier()
+    ).finish()
+    assert transcript.task.specified == ""
+    assert transcript.task.finish == "refusal"
+    assert "Here is the task: Plan." in transcript.speakers[0].system
+    assert transcript.usage.calls == 2, "it was paid all the same"
+
+
+def test_rules_must_end_every_conversation():
+    with pytest.raises(InputError, match="MaxMessages"):
+        role_play(ScriptedModel([]), rules=[DoneToken()])
+
+
+async def test_a_rule_may_give_a_reason_of_its_own():
+    class Enough:
+        def check(self, messages, call):
+            return Stop("enough", "it is enough") if messages else None
+
+    model = ScriptedModel(["Instruction: Go.\nInput: None"])
+    transcript = await role_play(model, rules=[Enough(), *paper_rules()]).finish()
+    assert transcript.stop == Stop("enough", "it is enough")
+    assert Transcript.from_json(transcript.to_json()) == transcript
+
+
+def test_a_record_of_a_newer_schema_is_refused():
+    record = Transcript("x", Task("t"))
+    record.schema = 99
+    with pytest.raises(InputError, match="upgrade"):
+        Transcript.from_json(record.to_json())

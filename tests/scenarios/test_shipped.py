@@ -75,7 +75,7 @@ async def test_code_plays_with_its_own_prompts():
     cast = code.end.cast(FACTS)
     assert (cast.assistant, cast.user) == ("Rust Programmer", "Person working in Law")
     model = ScriptedModel(["Specified", "<CAMEL_TASK_DONE>"])
-    transcript = await RolePlaying(**cast._asdict(), model=model, specifier=code.end.specifier()).finished()
+    transcript = await RolePlaying(**cast._asdict(), model=model, specifier=code.end.specifier()).finish()
     assert transcript.stop
     assert transcript.stop.reason == "done"
     user, assistant = (speaker.system for speaker in transcript.speakers)

@@ -257,11 +257,14 @@ def test_sharegpt_and_alpaca(tmp_path: Path):
     (row,) = json.loads((tmp_path / "s.json").read_bytes())
     assert [turn["from"] for turn in row["conversations"]] == ["human", "gpt", "human", "gpt"]
     assert list(row["conversations"][0]) == ["from", "value"]
-    alpaca([talk(), solved()], tmp_path / "a.jsonl")
+    asked = talk(said=["What is 3+3?", "6"])
+    flake = talk(said=["Hello!", "Hello!"], stop=Stop("max_messages", "two"))
+    alpaca([talk(), solved(), asked, flake], tmp_path / "a.jsonl")
     assert lines(tmp_path / "a.jsonl") == [
         {"instruction": "Set up the project.", "input": "", "output": "Done, with poetry."},
         {"instruction": "Fetch prices.", "input": "AAPL, MSFT", "output": 'I call `fetch("AAPL")`.'},
         {"instruction": "What is 2+2?", "input": "", "output": "It is 4."},
+        {"instruction": "What is 3+3?", "input": "", "output": "6"},
     ]
 
 

@@ -74,7 +74,7 @@ messages = st.builds(
 transcripts = st.builds(
     Transcript,
     texts,
-    st.builds(Task, texts, texts, texts, usages),
+    st.builds(Task, texts, texts, texts, usages, st.sampled_from(["stop", "length", "refusal"]), texts),
     st.lists(st.builds(Speaker, texts, texts, texts, texts, samplings), max_size=3),
     st.lists(messages, max_size=4),
     st.none() | st.builds(Stop, st.sampled_from(["done", "error", "token_limit", "stopped"]), texts, texts),

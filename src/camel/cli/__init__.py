@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -46,13 +47,21 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except CamelError as error:
-        typer.echo(f"camel: {error}", err=True)
+        from camel.cli.screen import visible
+
+        typer.echo(f"camel: {visible(str(error))}", err=True)
         sys.exit(2 if isinstance(error, InputError) else 1)
+    except BrokenPipeError:
+        # Whoever read the output has gone; the interpreter must not complain about it again on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except Exception as error:
         # The parser's own errors; their class has moved between typer's releases, their method has not.
         message = getattr(error, "format_message", None)
         if message is None:
             raise
         text = message()
-        typer.echo(text if text.startswith("Usage:") else f"camel: {text.rstrip('.')}. Try --help.", err=True)
+        typer.echo(
+            text if text.startswith("Usage:") else f"camel: {text.rstrip('.?')}. Try --help.", err=True
+        )
         sys.exit(2)

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from camel.core.transcript import Transcript
     from camel.models.chat import ChatModel
 
-LOCAL_MAX_TOKENS, LOCAL_TEMPERATURE = 160, 0.8
-"""The tiny model rambles and repeats itself; short and varied turns keep it watchable."""
-AGENT_TEMPERATURE = 0.2
-"""The original's default for both agents."""
-
 
 def play(
     assistant: Annotated[
@@ -48,7 +43,11 @@ def play(
         ),
     ] = "",
     local: Annotated[
-        bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
+        bool,
+        typer.Option(
+            "--local",
+            help="Use the tiny real model on this machine, whatever --model and --base-url say; no key.",
+        ),
     ] = False,
     temperature: Annotated[
         str | None,
@@ -80,14 +79,17 @@ def play(
 
     from camel.cli.screen import Screen
     from camel.core.message import Sampling
-    from camel.core.role_playing import RolePlaying
+    from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
     from camel.core.stopping import paper_rules
     from camel.core.task import TaskSpecifier
+    from camel.models.connect import connect
+    from camel.models.local import LOCAL_SAMPLING
 
     files = [_checked_file(path) for path in save or []]
+    usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
     sampling = Sampling(
-        temperature=_temperature(temperature, local),
-        max_tokens=LOCAL_MAX_TOKENS if local and max_tokens is None else max_tokens,
+        temperature=usual.temperature if temperature is None else _temperature(temperature),
+        max_tokens=usual.max_tokens if max_tokens is None else max_tokens,
         seed=seed,
     )
     if max_messages < 1 or word_limit < 1:
@@ -97,7 +99,13 @@ def play(
     )
     screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
     with ExitStack() as stack:
-        chat = _local_model(stack, screen, guided) if local else _model(model, base_url, context, guided)
+        chat = (
+            _local_model(stack, screen, guided)
+            if local
+            else connect(
+                model, base_url=base_url, context_tokens=context, guided=_guide(guided), max_attempts=4
+            )
+        )
         role_playing = RolePlaying(
             assistant=assistant,
             user=user,
@@ -108,9 +116,13 @@ def play(
             rules=paper_rules(max_messages=max_messages),
             watch=screen.watch,
         )
-        code = _watch(role_playing, chat, screen, show_prompts)
+        try:
+            code = _watch(role_playing, chat, screen, show_prompts)
+        finally:
+            # Whatever happens to the screen (a closed pipe, say), what was paid for is kept.
+            for path in files:
+                _write(path, role_playing.transcript)
     for path in files:
-        _write(path, role_playing.transcript)
         screen.note(f"  saved {path}")
     if code:
         raise typer.Exit(code)
@@ -118,11 +130,12 @@ def play(
 
 def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts: bool) -> int:
     """Run the conversation on the screen; returns the exit code."""
+    from camel.cli.screen import visible
     from camel.core.errors import ModelError
 
     async def talk() -> None:
         async with chat:
-            conversation = await role_playing.prepared()
+            conversation = await role_playing.prepare()
             screen.end_message()
             if show_prompts:
                 screen.prompts(role_playing.transcript)
@@ -133,10 +146,11 @@ def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts
     try:
         asyncio.run(talk())
     except KeyboardInterrupt:
-        role_playing.end("you stopped it; what was said so far is kept")
+        role_playing.end("you stopped it")
         code = 130
     except ModelError as error:
         role_playing.end(f"{type(error).__name__}: {error}", "error")
+        typer.echo(f"camel: {visible(str(error))}", err=True)
         code = 1
     screen.end_message()
     screen.summary(role_playing.transcript, time.monotonic() - started)
@@ -155,24 +169,6 @@ def _local_model(stack: ExitStack, screen: Any, guided: str) -> ChatModel:
     return model
 
 
-def _model(name: str, base_url: str, context: int | None, guided: str) -> ChatModel:
-    from camel.models.chat import ChatModel
-    from camel.models.endpoint import served_models
-
-    if not name:
-        name = "gpt-4.1-mini"
-        if base_url:
-            served = served_models(base_url)
-            if len(served) != 1:
-                names = ", ".join(list(served)[:20]) or "it lists none"
-                raise _input_error(f"name one of the endpoint's models with --model: {names}")
-            name, window = next(iter(served.items()))
-            context = window if context is None else context
-    return ChatModel(
-        name, base_url=base_url or None, context_tokens=context, guided=_guide(guided), max_attempts=4
-    )
-
-
 def _guide(text: str) -> Any:
     if text in ("", "off"):
         return None
@@ -181,9 +177,7 @@ def _guide(text: str) -> Any:
     return text
 
 
-def _temperature(text: str | None, local: bool) -> float | None:
-    if text is None:
-        return LOCAL_TEMPERATURE if local else AGENT_TEMPERATURE
+def _temperature(text: str) -> float | None:
     if text == "default":
         return None
     try:
@@ -196,17 +190,25 @@ def _checked_file(path: Path) -> Path:
     """Refuse a file that cannot be written before anything is paid for."""
     if path.suffix not in (".json", ".md"):
         raise _input_error(f"--save takes a name that ends in .json or .md, not {path.name!r}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise _input_error(f"--save cannot write {path}: its folder does not exist or it is a folder itself")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError("it is a folder")
+        _temporary(path).touch()
+        _temporary(path).unlink()
+    except OSError as error:
+        raise _input_error(f"--save cannot write {path}: {error.strerror or error}") from None
     return path
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
 
 
 def _write(path: Path, transcript: Transcript) -> None:
     """Write whole or not at all."""
     data = transcript.to_json() if path.suffix == ".json" else transcript.to_markdown().encode()
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    _temporary(path).write_bytes(data)
+    _temporary(path).replace(path)
 
 
 def _input_error(text: str) -> Exception:

@@ -11,6 +11,7 @@ import re
 from rich.console import Console
 from rich.text import Text as Styled
 
+from camel.core.message import Usage
 from camel.core.model import Event, Retrying
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Transcript
@@ -72,8 +73,9 @@ class Screen:
         cached = f", {usage.cached:,} of them cached" if usage.cached else ""
         counted = "at least " if usage.unknown else ""
         self.note(
-            f"  {len(transcript.messages)} messages, {usage.calls} calls, {counted}{usage.prompt:,} prompt tokens{cached}, "
-            f"{usage.completion:,} completion tokens, {seconds:.1f} s, {price(transcript)}"
+            f"  {_count(len(transcript.messages), 'message')}, {_count(usage.calls, 'call')}, "
+            f"{counted}{usage.prompt:,} prompt tokens{cached}, {usage.completion:,} completion tokens, "
+            f"{seconds:.1f} s, {price(transcript)}"
         )
 
     def _heading(self, speaker: str) -> None:
@@ -88,13 +90,22 @@ def price(transcript: Transcript) -> str:
     calls = [(message.model, message.usage) for message in transcript.messages]
     if transcript.task.usage.calls:
         calls.append((transcript.task.model, transcript.task.usage))
-    total = 0.0
+    total, prices = 0.0, 0.0
+    if not calls:
+        return "nothing paid"
     for model, usage in calls:
         cost = catalogue.cost(model, usage)
         if cost is None:
             return f"cost unknown (no price for {visible(model) or 'the model'})"
         total += cost
-    return "free" if total == 0 else f"${total:.4f}"
+        prices += catalogue.cost(model, Usage(1, 1)) or 0.0
+    if prices == 0:
+        return "free"
+    return f"at least ${total:.4f}" if transcript.usage.unknown else f"${total:.4f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _sentence(text: str) -> str:

@@ -31,6 +31,8 @@ def serve(
 
     def ready(server: local.Running) -> None:
         typer.echo(f"{server.model} answers at {server.base_url} (Ctrl-C stops it). In another terminal:")
-        typer.echo(f"  OPENAI_BASE_URL={server.base_url} camel play --guided llama.cpp --max-tokens 160")
+        typer.echo(
+            f"  OPENAI_BASE_URL={server.base_url} camel play --guided llama.cpp --max-tokens 160 --temperature 0.8"
+        )
 
     local.serve(settings, ready)

@@ -34,6 +34,11 @@ class Agent:
             raise InputError(f"an agent's name must be text, not {shown(name)}")
         if not isinstance(sampling, Sampling):
             raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
+        for field_name in ("role", "system", "opening"):
+            if not isinstance(getattr(self, field_name), str):
+                raise InputError(
+                    f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
+                )
         checked_model(self.model)
 
     @property

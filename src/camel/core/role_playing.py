@@ -84,10 +84,10 @@ class RolePlaying:
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Specify the task, then talk; iterating again goes on where the last iteration left off."""
-        async for message in await self.prepared():
+        async for message in await self.prepare():
             yield message
 
-    async def prepared(self) -> Conversation:
+    async def prepare(self) -> Conversation:
         """Specify the task if that has not been done yet, and return the conversation, ready to begin."""
         if self._conversation is None:
             if self._specifier and self.transcript.stop is None:
@@ -111,9 +111,9 @@ class RolePlaying:
             self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", SPECIFIER)
             raise
 
-    async def finished(self) -> Transcript:
+    async def finish(self) -> Transcript:
         """Talk to the end and return the transcript."""
-        async for _ in await self.prepared():
+        async for _ in await self.prepare():
             pass
         return self.transcript
 
@@ -124,11 +124,11 @@ class RolePlaying:
 
     def run(self) -> Transcript:
         """Talk to the end from code that is not async; also works inside a notebook."""
-        return _run(self._finished_and_closed())
+        return _run(self._finish_and_close())
 
-    async def _finished_and_closed(self) -> Transcript:
+    async def _finish_and_close(self) -> Transcript:
         try:
-            return await self.finished()
+            return await self.finish()
         finally:
             # The event loop ends with this call, so connections opened on it must end too.
             asked = [*self._models.values(), self._specifier and self._specifier.model]

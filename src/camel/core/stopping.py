@@ -32,7 +32,8 @@ StopReason = Literal[
 class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a conversation ended."""
 
-    reason: StopReason
+    reason: str
+    """One of `StopReason`, or the word of a rule of your own."""
     detail: str
     """The same in words, with the figures that decided it."""
     speaker: str = ""
@@ -222,6 +223,8 @@ def checked_rules(rules: Iterable[StopRule]) -> tuple[StopRule, ...]:
     for rule in checked:
         if isinstance(rule, type) or not callable(getattr(rule, "check", None)):
             raise InputError(f"a stop rule must be an object with a method check, not {shown(rule)}")
+    if not any(isinstance(rule, MaxMessages) for rule in checked):
+        raise InputError("rules must include MaxMessages, so that every conversation ends")
     return checked
 
 

@@ -9,7 +9,7 @@ import msgspec
 from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.inception import fill
-from camel.core.message import Sampling, Usage, well_formed
+from camel.core.message import FinishReason, Sampling, Usage, well_formed
 from camel.core.model import Model, Request, Watch, checked_model
 
 MAX_ROLE_CHARS = 1_000
@@ -25,6 +25,9 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     usage: Usage = Usage()
     """What specifying it cost."""
+    finish: FinishReason = "stop"
+    """How the specifier's reply ended. One that was refused or filtered is no task, and the original stays."""
+    guided: str = ""
 
     @property
     def text(self) -> str:
@@ -64,7 +67,9 @@ class TaskSpecifier(msgspec.Struct, frozen=True):
         history.add("user", fill(template, values))
         request = Request(history, self.sampling, session, SPECIFIER, "task", watch)
         reply = await (self.model or model).reply(request)
-        return Task(task.original, well_formed(reply.content).strip(), reply.model, reply.usage)
+        finish = reply.choices[0].finish
+        specified = "" if finish in ("refusal", "content_filter") else well_formed(reply.content).strip()
+        return Task(task.original, specified, reply.model, reply.usage, finish, reply.guided)
 
 
 SPECIFIER = "specifier"

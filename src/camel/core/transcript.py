@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from camel.core.errors import InputError
 from camel.core.message import Message, Sampling, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
@@ -54,8 +55,16 @@ class Transcript(msgspec.Struct):
 
     @staticmethod
     def from_json(data: bytes | str) -> Transcript:
-        """Read a record back; raises `msgspec.ValidationError` when it is not one."""
-        return msgspec.json.decode(data, type=Transcript)
+        """Read a record back; raises an `InputError` when it is not one, or of a schema newer than this version's."""
+        try:
+            transcript = msgspec.json.decode(data, type=Transcript)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(f"this is not a transcript: {error}") from None
+        if transcript.schema > SCHEMA:
+            raise InputError(
+                f"this transcript has schema {transcript.schema}; this version reads up to {SCHEMA}: upgrade"
+            )
+        return transcript
 
     def to_markdown(self) -> str:
         """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""

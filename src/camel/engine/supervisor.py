@@ -19,6 +19,7 @@ async def run_stage(
     committed: Callable[[int], None] = lambda shard: None,
 ) -> bool:
     """Finish a stage, or as much of it as can be done before `halt`; True when every shard is committed."""
+    folder.sweep(stage.name)
     done = folder.committed(stage.name)
     pending = iter(shard for shard in range(stage.shards) if shard not in done)
 

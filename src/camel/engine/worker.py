@@ -9,6 +9,7 @@ still talking.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -64,11 +65,13 @@ class _Shard:
     def __init__(self, stage: Stage, number: int, folder: RunFolder, halt: Halt) -> None:
         self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
         self.attempt = new_attempt()
-        self.kept = {
-            (entry.item, entry.step): entry for entry in map(_decode, folder.replay(stage.name, number))
-        }
+        self.kept: dict[tuple[int, int], list[_Entry]] = {}
+        for entry in map(_decode, folder.replay(stage.name, number)):
+            self.kept.setdefault((entry.item, entry.step), []).append(entry)
         self.journal = folder.open_journal(stage.name, number, self.attempt)
         self.records: dict[int, Any] = {}
+        self.left = len(stage.indices(number))
+        """Items that have not ended."""
 
     @property
     def complete(self) -> bool:
@@ -78,7 +81,11 @@ class _Shard:
         """Write the records, then the marker; only then are the journals dropped."""
         records = [self.records[index] for index in sorted(self.records)]
         path = self.folder.data_path(self.stage.name, self.number, self.attempt, self.stage.suffix)
-        written = await asyncio.to_thread(self.stage.write, path, records)
+        try:
+            written = await asyncio.to_thread(self.stage.write, path, records)
+        except OSError:
+            path.unlink(missing_ok=True)  # on a full disk, half a file is in the way
+            raise
         file = str(path.relative_to(self.folder.root))
         marker = Marker(
             self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals
@@ -92,21 +99,25 @@ class _Shard:
 class _Steps:
     """The steps of one item."""
 
-    __slots__ = ("_index", "_next", "_shard")
+    __slots__ = ("_forked", "_index", "_next", "_shard")
 
     def __init__(self, shard: _Shard, index: int) -> None:
         self._shard, self._index, self._next = shard, index, 0
+        self._forked = False
+        """Whether two attempts at once took this item further, so that the journals hold two ways it went."""
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         step, self._next = self._next, self._next + 1
-        kept = self._shard.kept.pop((self._index, step), None)
-        if kept is not None:
-            if kept.check != check:
-                raise ReplayMismatch(
-                    f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "
-                    "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
-                )
-            return kept.result
+        kept = self._shard.kept.pop((self._index, step), ())
+        self._forked = self._forked or len(kept) > 1
+        for entry in kept:
+            if entry.check == check:
+                return entry.result
+        if kept and not self._forked:
+            raise ReplayMismatch(
+                f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "
+                "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
+            )
         if self._shard.halt.reason:
             raise Halted(self._shard.halt.reason)
         result = await make()
@@ -130,15 +141,21 @@ async def run_worker(
 
     async def item(shard: _Shard, index: int) -> None:
         try:
-            shard.records[index] = await stage.work(index, _Steps(shard, index))
-        except Unfinished:
-            return
+            with contextlib.suppress(Unfinished):
+                shard.records[index] = await stage.work(index, _Steps(shard, index))
+            shard.left -= 1
+            if not shard.left:
+                await end(shard)
         finally:
+            # After the commit, so that a disk that cannot keep up slows the work down instead of filling the memory.
             window.release()
+
+    async def end(shard: _Shard) -> None:
         if shard.complete:
             await shard.commit(fingerprint)
-            opened.remove(shard)
             committed(shard.number)
+        await shard.journal.close()
+        opened.remove(shard)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -150,6 +167,9 @@ async def run_worker(
                     if halt.reason:
                         break
                     group.create_task(item(shard, index))
+    except ExceptionGroup as errors:
+        # The one that stopped the rest; what came after it mostly has the same cause.
+        raise errors.exceptions[0] from None
     finally:
         for shard in opened:
             await shard.journal.close()

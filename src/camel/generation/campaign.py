@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,7 +22,7 @@ from camel.core.conversation import spoken
 from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected
 from camel.core.history import History
 from camel.core.message import Message, Sampling, Usage, well_formed
-from camel.core.model import Model, Request
+from camel.core.model import Model, Reply, Request
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stopping import Stop
 from camel.core.task import Task
@@ -41,6 +42,10 @@ LISTS_PER_SHARD = 256
 PASSES = 3
 """Times an item may be tried before an endpoint's failure becomes its record."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
+COUNTED = ("prompt", "completion", "cached", "calls")
+"""What of a shard's usage its marker keeps."""
+STOPPED = "stop."
+"""Begins the names under which a marker counts why its conversations ended."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -69,20 +74,58 @@ def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "
     return folder
 
 
+@dataclass(slots=True)
+class Tally:
+    """How far a stage is, as whoever watches it wants to know; in memory only."""
+
+    planned: int
+    committed: int = 0
+    finished: int = 0
+    """Items that have ended, committed or about to be."""
+    open: int = 0
+    """Items being worked on."""
+    failed: int = 0
+    usage: Usage = field(default_factory=Usage)
+    """What the finished items have used."""
+
+
+class _Paid(msgspec.Struct):
+    """As much of a journaled reply as the meter wants."""
+
+    usage: Usage = Usage(calls=1, unknown=1)
+
+
+_paid = msgspec.msgpack.Decoder(_Paid).decode
+
+
+class _CountedModel:
+    """Sums what one item's calls used, the replayed ones included."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.usage = model, Usage()
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def reply(self, request: Request) -> Reply:
+        reply = await self._model.reply(request)
+        self.usage += reply.usage
+        return reply
+
+
 class Campaign:
     """A scenario being generated."""
 
     def __init__(self, config: GenerateConfig, model: Model, *, halt: Halt | None = None) -> None:
         self.config = config
         self.scenario = config.loaded_scenario()
-        self.folder = open_run(config, self.scenario)
-        self.fingerprint = self.folder.settings().fingerprint
         self.halt = halt or Halt()
         self.meter = Meter(config.budget, config.price(), self.halt)
+        self.folder = open_run(config, self.scenario)
+        self.fingerprint = self.folder.settings().fingerprint
         self.stops: Counter[str] = Counter()
-        """Why conversations ended since this start."""
+        """Why conversations ended, over all starts."""
         self.stage = ""
         self.stages = self._stages()
+        self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
         self._model = MeteredModel(model, self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
@@ -98,19 +141,28 @@ class Campaign:
     async def run(self, committed: Callable[[str, int], None] = lambda stage, shard: None) -> Outcome:
         """Work until everything is committed or something stops it."""
         with self.folder.locked():
+            self._recount()
             self.meter.before = self._used_before()
             for stage in self.stages:
                 self.stage = stage.name
+
+                def note(shard: int, stage: Stage = stage) -> None:
+                    self.tallies[stage.name].committed += len(stage.indices(shard))
+                    committed(stage.name, shard)
+
                 complete = False
                 for attempt in range(PASSES):
                     self._last_pass = attempt == PASSES - 1
+                    if attempt:
+                        # Another pass begins open shards anew and would count their items twice.
+                        self._recount()
                     complete = await run_stage(
                         stage,
                         self.folder,
                         concurrency=self.config.run.concurrency,
                         fingerprint=self.fingerprint,
                         halt=self.halt,
-                        committed=lambda shard, name=stage.name: committed(name, shard),
+                        committed=note,
                     )
                     if complete or self.halt.reason:
                         break
@@ -123,7 +175,9 @@ class Campaign:
             Stage(
                 name=level.name,
                 count=self.scenario.lists(level.name),
-                work=lambda index, steps, name=level.name: self._ask(name, index, steps),
+                work=self._tallied(
+                    level.name, lambda index, steps, name=level.name: self._ask(name, index, steps)
+                ),
                 write=lambda path, records, name=level.name: self._write_lists(name, path, records),
                 suffix=".txt",
                 shard_size=LISTS_PER_SHARD,
@@ -131,22 +185,45 @@ class Campaign:
             for level in self.scenario.asked
         ]
         talk = isinstance(self.scenario.end, RolePlay)
+        name = CONVERSATIONS if talk else ANSWERS
         last = Stage(
-            name=CONVERSATIONS if talk else ANSWERS,
+            name=name,
             count=self.scenario.count,
-            work=self._converse if talk else self._answer,
+            work=self._tallied(name, self._converse if talk else self._answer),
             write=self._write_transcripts,
             shard_size=self.config.shard_size,
         )
         return [*lists, last]
 
-    async def _ask(self, level: str, index: int, steps: Steps) -> tuple[list[str], list[str]]:
-        """One list of a level: its parents in words, and its items."""
+    def _tallied(
+        self, stage: str, work: Callable[[int, Steps], Awaitable[Any]]
+    ) -> Callable[[int, Steps], Awaitable[Any]]:
+        """The same work, counted."""
+
+        async def counted(index: int, steps: Steps) -> Any:
+            tally = self.tallies[stage]
+            tally.open += 1
+            try:
+                record = await work(index, steps)
+            finally:
+                tally.open -= 1
+            tally.finished += 1
+            tally.usage += record.usage
+            if isinstance(record, Transcript) and record.stop:
+                self.stops[record.stop.reason] += 1
+                tally.failed += record.stop.reason == "error"
+            return record
+
+        return counted
+
+    async def _ask(self, level: str, index: int, steps: Steps) -> AskedList:
+        """One list of a level."""
         facts = self.scenario.list_facts(level, index, self.lists)
         declared = self.scenario.level(level)
+        model = _CountedModel(self._recorded(steps))
         try:
             items = await ask_list(
-                self._recorded(steps),
+                model,
                 self.scenario.list_prompt(level, facts),
                 declared.count,
                 sampling=self._seeded(declared.sampling or self.config.sampling or AGENT_SAMPLING, index),
@@ -158,7 +235,7 @@ class Campaign:
             # Everything below hangs on it, so that a list that cannot be had stops the run.
             self.halt.set(f"list {index} of {level}: {error}")
             raise Unfinished(str(error)) from None
-        return list(facts.values()), items
+        return AskedList(list(facts.values()), items, model.usage)
 
     async def _converse(self, index: int, steps: Steps) -> Transcript:
         """One conversation."""
@@ -177,7 +254,7 @@ class Campaign:
             id=self.scenario.id(index),
         )
         try:
-            transcript = await role_playing.finished()
+            transcript = await role_playing.finish()
         except ModelError as error:
             self._give_up_or_wait(error)
             transcript = role_playing.transcript
@@ -216,31 +293,49 @@ class Campaign:
         count = self.scenario.level(level).count
         return [named.items for named in read_lists(path.read_text("utf-8"), source=str(path), count=count)]
 
-    def _write_lists(self, level: str, path: Path, records: Sequence[tuple[list[str], list[str]]]) -> Written:
-        data = render_lists(records).encode()
+    def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
+        data = render_lists((record.parents, record.items) for record in records).encode()
         with path.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         sync_folder(path.parent)
-        return Written(len(records), hashlib.sha256(data).hexdigest(), {})
+        usage = sum((record.usage for record in records), Usage())
+        return Written(len(records), hashlib.sha256(data).hexdigest(), _totals(usage))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_shard(path, records)
         usage = sum((record.usage for record in records), Usage())
-        failed = sum(record.stop is not None and record.stop.reason == "error" for record in records)
-        totals = {name: float(getattr(usage, name)) for name in ("prompt", "completion", "cached", "calls")}
-        return Written(shard.rows, shard.sha256, {**totals, "failed": failed})
+        stops = Counter(record.stop.reason for record in records if record.stop)
+        counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
+        return Written(
+            shard.rows, shard.sha256, {**_totals(usage), "failed": float(stops["error"]), **counted}
+        )
 
-    def _used_before(self) -> Usage:
-        """What earlier starts have committed. Calls in open journals are counted again when they are replayed."""
-        used = Usage()
+    def _recount(self) -> None:
+        """Count what is committed, by the markers."""
+        self.stops.clear()
         for stage in self.stages:
+            tally = self.tallies[stage.name] = Tally(stage.count)
             for shard in self.folder.committed(stage.name):
                 totals = self.folder.marker(stage.name, shard).totals
-                used += Usage(
-                    **{name: int(totals.get(name, 0)) for name in ("prompt", "completion", "cached", "calls")}
-                )
+                tally.usage += usage_of(totals)
+                tally.failed += int(totals.get("failed", 0))
+                tally.committed += len(stage.indices(shard))
+                self.stops.update(stops_of(totals))
+            tally.finished = tally.committed
+
+    def _used_before(self) -> Usage:
+        """What earlier starts have used: by the markers, and by the journals of shards that are still open."""
+        used = sum((tally.usage for tally in self.tallies.values()), Usage())
+        for stage in self.stages:
+            journals = self.folder.root / "journal" / stage.name
+            names = journals.iterdir() if journals.exists() else ()
+            shards = {int(path.name.partition("-")[0]) for path in names}
+            for shard in shards - self.folder.committed(stage.name):
+                for entry in self.folder.replay(stage.name, shard):
+                    # A journaled step: item, number, check, result.
+                    used += _paid(msgspec.msgpack.decode(entry)[3]).usage
         return used
 
     def _recorded(self, steps: Steps) -> Model:
@@ -261,6 +356,28 @@ class Campaign:
     def _labelled(self, transcript: Transcript, facts: dict[str, str]) -> Transcript:
         transcript.scenario, transcript.facts = self.scenario.name, facts
         transcript.labels, transcript.fingerprint = list(self.scenario.labels), self.fingerprint
-        if transcript.stop:
-            self.stops[transcript.stop.reason] += 1
         return transcript
+
+
+class AskedList(NamedTuple):
+    """A list as a model gave it: its parents in words, its items, and what they took."""
+
+    parents: list[str]
+    items: list[str]
+    usage: Usage
+
+
+def usage_of(totals: Mapping[str, float]) -> Usage:
+    """The usage in a marker's totals."""
+    return Usage(**{name: int(totals.get(name, 0)) for name in COUNTED})
+
+
+def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
+    """Why conversations ended, in a marker's totals."""
+    return {
+        name.removeprefix(STOPPED): int(count) for name, count in totals.items() if name.startswith(STOPPED)
+    }
+
+
+def _totals(usage: Usage) -> dict[str, float]:
+    return {name: float(getattr(usage, name)) for name in COUNTED}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -58,6 +58,49 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 raise InputError(f"budget.{name} must be above zero, not {value!r}")
 
 
+class Figure(NamedTuple):
+    """What is guessed, and between what it may well be."""
+
+    low: float
+    likely: float
+    high: float
+
+
+Guess = float | Figure
+"""A number where you know it, three (low, likely, high) where you do not."""
+
+
+class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an estimate takes for granted until the run's own figures replace it. Decides nothing else.
+
+    The defaults are what chat models of the paper's kind did in its role plays, with a wide range: how much a model
+    writes differs by a factor of five between models.
+    """
+
+    messages: Guess = Figure(10, 20, 40)
+    """Of a conversation, on average; never more than the scenario's limit. What is sent grows with its square."""
+    spread: float = 0.5
+    """Standard deviation of the number of messages, as a share of their average."""
+    message_tokens: Guess = Figure(50, 150, 350)
+    """Of a message, on average over instructions and solutions."""
+    answer_tokens: Guess = Figure(60, 400, 900)
+    """Of the answer to a question."""
+    item_tokens: Guess = Figure(5, 12, 30)
+    """Of one entry of a list."""
+    cached: Guess = Figure(0.9, 0.5, 0.0)
+    """Share of a conversation's prompt tokens that the endpoint answers from its cache: high where it costs little."""
+    characters_per_token: float = 4.0
+    seconds_per_call: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: Guess = getattr(self, name)
+            least = 0 if name in ("cached", "spread") else 1e-9
+            numbers: tuple[float, ...] = tuple(value) if isinstance(value, Figure) else (value,)
+            if any(not least <= number < 1e9 for number in numbers):
+                raise InputError(f"plan.{name} must be above zero, not {value!r}")
+
+
 class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Everything a generation is made from."""
 
@@ -77,6 +120,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Names of gated scenarios that you know the nature of."""
     run: RunSection = RunSection()
     budget: Budget = Budget()
+    plan: Assumptions = Assumptions()
+    """For estimates only."""
 
     def __post_init__(self) -> None:
         if self.shard_size < 1 or self.run.concurrency < 1:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from camel.core.errors import DeadlineExceeded, ModelError, NotAuthorised, QuotaExhausted, RateLimited
+from camel.core.errors import (
+    DeadlineExceeded,
+    InputError,
+    ModelError,
+    NotAuthorised,
+    QuotaExhausted,
+    RateLimited,
+)
 from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request
 from camel.engine.worker import Halt, Halted
@@ -20,6 +27,8 @@ class Meter:
     """Counts what is used and halts the run at a limit."""
 
     def __init__(self, budget: Budget, price: Entry | None, halt: Halt) -> None:
+        if budget.money is not None and price is None:
+            raise InputError("budget.money needs the model's price: give it as model.price, or limit tokens")
         self.budget, self.price, self.halt = budget, price, halt
         self.before = Usage()
         """Used by earlier starts of the run."""
@@ -29,6 +38,9 @@ class Meter:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.rate_limited = 0
+        """Calls that were given up because the endpoint kept answering 429."""
+        self.retries = 0
+        """Attempts beyond the first, of whatever calls."""
         self._failing = 0
 
     @property
@@ -61,9 +73,11 @@ class Meter:
         self.in_flight -= 1
         if reply is not None:
             self.usage += reply.usage
+            self.retries += reply.attempts - 1
             self._failing = 0
         if error is not None:
             self.errors[type(error).__name__] += 1
+            self.retries += error.attempts - 1
             self.rate_limited += isinstance(error, RateLimited)
             if isinstance(error, NotAuthorised | QuotaExhausted):
                 self.halt.set(f"{type(error).__name__}: {error}")

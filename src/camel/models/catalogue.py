@@ -11,7 +11,8 @@ import msgspec
 
 from camel.core.message import Usage
 
-_SUFFIX = re.compile(r"-(?:latest|preview|\d{4}-\d{2}-\d{2}|\d{4}|\d{8})$")
+# Only what names a release of the same model: "gpt-4-1106-preview" is another model than "gpt-4".
+_SUFFIX = re.compile(r"-(?:latest|\d{4}-\d{2}-\d{2})$")
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,12 +40,7 @@ def find(name: str) -> Entry | None:
     """Look a model up by name, with or without a date suffix and a provider's prefix; None when it is not known."""
     entries = _entries()
     bare = name.rpartition("/")[2].lower()
-    while bare not in entries:
-        shorter = _SUFFIX.sub("", bare)
-        if shorter == bare:
-            return None
-        bare = shorter
-    return entries[bare]
+    return entries.get(bare) or entries.get(_SUFFIX.sub("", bare))
 
 
 def cost(name: str, usage: Usage) -> float | None:

@@ -77,7 +77,7 @@ class ChatModel:
 
         `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY. `context_tokens` is the model's window,
         by default what the catalogue knows. `guided` holds replies to the instruction grammar on servers that can.
-        `deadline` bounds a whole call and `attempt_timeout` each try of it, in seconds; `max_bytes` bounds a reply's
+        `deadline` bounds a whole call and `attempt_timeout` each try of it, in seconds. `max_bytes` bounds a reply's
         body, both as sent and as decompressed (4 times as much for a stream, whose every word has a frame). A hostile body can take up to 25 times that in memory once it is
         parsed, which is why the default is no larger than about a million tokens of text.
         """
@@ -104,10 +104,12 @@ class ChatModel:
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # Compression is refused because replies are small and unpacking them costs more than it saves.
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        self._headers |= checked_headers(headers or {})
+        self._headers = checked_headers(headers or {})
+        own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._key:
-            self._headers.setdefault("Authorization", f"Bearer {self._key}")
+            own["Authorization"] = f"Bearer {self._key}"
+        given = {name.lower() for name in self._headers}
+        self._headers |= {name: value for name, value in own.items() if name.lower() not in given}
         self._head = b'{"model":' + _encode(name) + b',"messages":['
         self._tails: dict[tuple[int, str | None, bool], tuple[Sampling, bytes]] = {}
         self._secrets = secrets_in(self._headers, self._key)
@@ -180,7 +182,7 @@ class ChatModel:
                 **headers,
                 "X-Session-ID": session if is_plain(session) else quote(session, errors="replace"),
             }
-        if request.watch:
+        if request.watch and not self._is_openai:
             # llama.cpp promises to keep a connection and closes it after a stream, which fails the next call on it.
             headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.

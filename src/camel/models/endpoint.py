@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from camel.core.errors import InputError, Unreachable, shown
+from camel.core.errors import InputError, NotAuthorised, Unreachable, shown
 from camel.models import wire
 
 
@@ -123,8 +123,13 @@ def served_models(
             error.close()
         secrets = secrets_in(headers, key)
         told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
-        raise Unreachable(secrets.sub("[key]", told) if secrets else told) from None
-    return {entry.id: entry.max_model_len for entry in listing.data}
+        told = secrets.sub("[key]", told) if secrets else told
+        if isinstance(error, urllib.error.HTTPError) and error.code in (401, 403):
+            raise NotAuthorised(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
+        raise Unreachable(f"{told} (is the server running? If it lists none, name the model)") from None
+    return {
+        entry.id: entry.max_model_len or (entry.meta.n_ctx if entry.meta else None) for entry in listing.data
+    }
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -144,9 +149,16 @@ def _read_within(response: Any, seconds: float) -> bytes:
     return body
 
 
+class _Meta(msgspec.Struct):
+    n_ctx: int | None = None
+
+
 class _Listed(msgspec.Struct):
     id: str
     max_model_len: int | None = None
+    """The window as vLLM tells it."""
+    meta: _Meta | None = None
+    """And as llama.cpp does."""
 
 
 class _Listing(msgspec.Struct):

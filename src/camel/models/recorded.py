@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec.structs import replace
 
+from camel.core.message import well_formed
 from camel.core.model import Model, Reply, Request
 
 Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
@@ -29,6 +31,12 @@ class RecordedModel:
         """Answer from the record, or from the model and record it."""
 
         async def ask() -> bytes:
-            return _encode(await self._model.reply(request))
+            reply = await self._model.reply(request)
+            try:
+                return _encode(reply)
+            except UnicodeEncodeError:
+                # A model of somebody's own may let half a surrogate pair through; it is paid for all the same.
+                choices = tuple(replace(one, content=well_formed(one.content)) for one in reply.choices)
+                return _encode(replace(reply, choices=choices))
 
         return _decode(await self._once(request.digest(), ask))

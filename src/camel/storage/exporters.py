@@ -40,7 +40,7 @@ from camel.core.errors import InputError, shown
 from camel.core.grammar import DONE_TOKEN
 from camel.core.message import Message, Usage
 from camel.core.role_playing import ASSISTANT, USER
-from camel.core.stopping import Stop, StopReason
+from camel.core.stopping import Stop
 from camel.core.transcript import Speaker, Transcript
 from camel.storage import table
 from camel.storage.journal import sync_folder
@@ -187,14 +187,14 @@ class _Seats(NamedTuple):
         }
 
 
-_TERMINATION: dict[StopReason, str] = {
+_TERMINATION: dict[str, str] = {
     "done": DONE_TOKEN,
     "user_no_instruction": "user_no_instruct_threshold",
     "assistant_instructs": "assistant_instruct_threshold",
     "message_loop": "repeat_word_threshold",
     "max_messages": "max_num_messages",
 }
-_STOP_REASON: dict[str, StopReason] = {text: reason for reason, text in _TERMINATION.items()}
+_STOP_REASON = {text: reason for reason, text in _TERMINATION.items()}
 
 
 def termination(stop: Stop | None, user: str = USER) -> str:
@@ -208,7 +208,7 @@ def termination(stop: Stop | None, user: str = USER) -> str:
     return _TERMINATION.get(stop.reason) or f"{stop.reason}: {stop.detail}"
 
 
-def stop_reason(text: str) -> StopReason:
+def stop_reason(text: str) -> str:
     """What the original's words for the end of a conversation mean; words of nobody's are `stopped`."""
     if text.startswith("RoleType.") and ": max_tokens" in text:
         return "token_limit"
@@ -307,7 +307,9 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
     """`{"instruction", "input", "output"}`: every solved instruction, or the problem and its solution."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        if len(transcript.speakers) == 1 and (found := _problem(transcript)):
+        # A role play of two messages never ends as done: the token would be the third.
+        answered = len(transcript.speakers) == 1 or (transcript.stop and transcript.stop.reason == "done")
+        if answered and (found := _problem(transcript)):
             yield {"instruction": found[0], "input": "", "output": found[1]}
             return
         for pair in pairs(transcript):
@@ -456,7 +458,8 @@ def file_name(id: str) -> str:
     if name.startswith("."):
         name = f"%2E{name[1:]}"
     if len(name) > 180:
-        name = f"{name[:100]}-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()}"
+        start = re.sub(r"[^A-Za-z0-9_-]+", "-", id[:100])
+        name = f"{start}-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()}"
     return f"{name}.json"
 
 

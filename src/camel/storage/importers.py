@@ -147,17 +147,18 @@ def _problem(document: _Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     if "message_1" not in row or "message_2" not in row:
         raise InputError(f"{where}: a problem needs message_1 and message_2")
-    role = _role(row, "role_1", where)
+    role, problem = _role(row, "role_1", where), _text(row, "message_1", where)
     # Published files spell the first of these keys with a semicolon.
     topic = _text(row, "topic", where) or _text(row, "topic;", where)
     return Transcript(
         document.id(row, "id"),
-        Task(_text(row, "message_1", where)),
-        [Speaker(ASSISTANT, role)],
-        [Message(0, ASSISTANT, role, _text(row, "message_2", where))],
-        scenario=scenario,
-        facts={"topic": topic, "subtopic": _text(row, "sub_topic", where)},
-        labels=_labels(row, where),
+        Task(problem),
+        _speakers({USER: "User", ASSISTANT: role}),
+        [Message(0, USER, "User", problem), Message(1, ASSISTANT, role, _text(row, "message_2", where))],
+        Stop("done", "the question was answered", ASSISTANT),
+        scenario,
+        {"topic": topic, "subtopic": _text(row, "sub_topic", where), "problem": problem},
+        _labels(row, where),
     )
 
 

@@ -15,34 +15,37 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from camel.core.errors import CamelError
+
 _FRAME = struct.Struct("<II")
 _MAGIC = b"camel journal 1\n"
 MAX_PAYLOAD = 64 * 2**20
 
 
-class JournalBroken(Exception):
+class JournalBroken(CamelError):
     """The journal could not be written, e.g. because the disk is full; nothing after this point is durable."""
 
 
 class Journal:
-    """One file being written. Use on one event loop; `close()` when done."""
+    """One file being written, made with its first record. Use on one event loop; `close()` when done."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Create-only: two attempts never share a file.
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        self._waiting: list[bytes] = [_MAGIC]
+        self.path = path
+        self._file: int | None = None
+        self._waiting: list[bytes] = []
         self._group: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
-        self._broken: OSError | None = None
-        self._named = False
-        """Whether the file's entry in its folder is durable too."""
-        self.path = path
+        self._broken = ""
+        """Why nothing more can be written, in words."""
+        self._closed = False
 
     async def append(self, payload: bytes) -> None:
         """Return when `payload` is durable; raises `JournalBroken` when it is not."""
-        if self._broken:
-            raise JournalBroken(f"{self.path}: {self._broken.strerror}")
+        if self._broken or self._closed:
+            raise JournalBroken(f"{self.path}: {self._broken or 'closed'}")
+        if not 0 < len(payload) <= MAX_PAYLOAD:
+            # Reading would stop at it, and lose all that follows.
+            raise ValueError(f"a record must have 1 to {MAX_PAYLOAD:,} bytes, not {len(payload):,}")
         self._waiting.append(_FRAME.pack(len(payload), zlib.crc32(payload)))
         self._waiting.append(payload)
         loop = asyncio.get_running_loop()
@@ -60,34 +63,44 @@ class Journal:
         while (group := self._group) is not None:
             data, self._waiting, self._group = b"".join(self._waiting), [], None
             try:
-                if self._broken:
-                    raise self._broken
-                await loop.run_in_executor(None, self._put, data)
-            except OSError as error:
+                if not self._broken:
+                    await loop.run_in_executor(None, self._put, data)
+            except BaseException as error:
                 # What was written of this group is a torn tail; a frame after it would never be read.
-                self._broken = error
-                group.set_exception(JournalBroken(f"{self.path}: {error.strerror}"))
+                self._broken = (isinstance(error, OSError) and error.strerror) or repr(error)
+                if not isinstance(error, Exception):  # the loop itself is going down
+                    group.cancel()
+                    raise
+            if self._broken:
+                group.set_exception(JournalBroken(f"{self.path}: {self._broken}"))
                 group.exception()  # seen, even if every waiter has gone
             else:
                 group.set_result(None)
         self._writer = None
 
     def _put(self, data: bytes) -> None:
+        made = self._file is None
+        if self._file is None:
+            make_folder(self.path.parent)
+            # Create-only: two attempts never share a file.
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+            data = _MAGIC + data
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
         os.fdatasync(self._file)
-        if not self._named:
+        if made:  # its name must last as well
             sync_folder(self.path.parent)
-            self._named = True
 
     async def close(self) -> None:
-        """Wait for what is being written and close the file."""
+        """Refuse further records, wait for what is being written and close the file."""
+        self._closed = True
         if self._writer is not None:
-            await self._writer
-        if self._file >= 0:
+            # Shielded: whoever waits for a record gets it, even if nobody waits for the end any more.
+            await asyncio.shield(self._writer)
+        if self._file is not None:
             os.close(self._file)
-            self._file = -1
+            self._file = None
 
 
 def read(path: Path) -> Iterator[bytes]:
@@ -103,6 +116,14 @@ def read(path: Path) -> Iterator[bytes]:
             if len(payload) < length or zlib.crc32(payload) != checksum:
                 return
             yield payload
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it, durably."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,16 +15,17 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from camel.core.errors import InputError
-from camel.storage.journal import Journal, read, sync_folder
+from camel.storage.journal import Journal, make_folder, read, sync_folder
 
 SCHEMA = 1
+T = TypeVar("T")
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -65,7 +66,6 @@ class RunFolder:
 
     def create(self, settings: Settings) -> None:
         """Make a new run; an existing one is never overwritten."""
-        self.root.mkdir(parents=True, exist_ok=True)
         data = msgspec.json.format(msgspec.json.encode(settings), indent=2)
         if not _create(self.root / "run.json", data):
             raise InputError(f"{self.root} holds a run already")
@@ -74,11 +74,14 @@ class RunFolder:
         """What the run was made with."""
         path = self.root / "run.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Settings)
+            settings = _decoded(path, Settings)
         except FileNotFoundError:
             raise InputError(f"{self.root} is not a run: it has no run.json") from None
-        except msgspec.MsgspecError as error:
-            raise InputError(f"{path} is damaged: {error}") from None
+        if settings.schema > SCHEMA:
+            raise InputError(
+                f"{path} has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
+            )
+        return settings
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
@@ -95,13 +98,13 @@ class RunFolder:
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""
         with contextlib.suppress(FileNotFoundError):
-            names = [path.name for path in (self.root / "committed" / stage).iterdir()]
-            return {int(name[:-5]) for name in names if name.endswith(".json")}
+            names = os.listdir(self.root / "committed" / stage)  # noqa: PTH208 - tens of thousands of names
+            return {int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal()}
         return set()
 
     def marker(self, stage: str, shard: int) -> Marker:
         """Read a marker."""
-        return msgspec.json.decode(self._marker_path(stage, shard).read_bytes(), type=Marker)
+        return _decoded(self._marker_path(stage, shard), Marker)
 
     def commit(self, marker: Marker) -> bool:
         """Declare a shard finished; False when somebody else has."""
@@ -110,7 +113,7 @@ class RunFolder:
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Where an attempt at a shard writes its file."""
         folder = self.root / "data" / stage
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
     def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
@@ -126,8 +129,26 @@ class RunFolder:
         """Remove the journals of a committed shard."""
         if not self._marker_path(stage, shard).exists():
             raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are still needed")
-        for path in self._journals(stage, shard):
-            path.unlink(missing_ok=True)
+        _remove(self._journals(stage, shard))
+
+    def sweep(self, stage: str) -> None:
+        """Remove what a crash left behind of committed shards: their journals, and files that no marker names."""
+        for shard, paths in self._by_shard("journal", stage).items():
+            if self._marker_path(stage, shard).exists():
+                _remove(paths)
+        for shard, paths in self._by_shard("data", stage).items():
+            # The rule is one file for each shard: whoever resumes a large run does not read every marker.
+            if len(paths) > 1 and self._marker_path(stage, shard).exists():
+                named = self.root / self.marker(stage, shard).file
+                _remove([path for path in paths if path != named])
+
+    def _by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
+        """The files of a stage in one part of the folder, by the shard in their names."""
+        found: dict[int, list[Path]] = {}
+        for path in (self.root / part / stage).glob("*-*"):
+            if (number := path.name.partition("-")[0]).isdecimal():
+                found.setdefault(int(number), []).append(path)
+        return found
 
     def _journals(self, stage: str, shard: int) -> list[Path]:
         return sorted((self.root / "journal" / stage).glob(f"{shard:06d}-*"))
@@ -141,9 +162,25 @@ def new_attempt() -> str:
     return secrets.token_hex(6)
 
 
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+
+
 def _create(path: Path, data: bytes) -> bool:
     """Write a whole file that did not exist, durably; False when it exists."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{new_attempt()}")
     try:
         with temporary.open("wb") as file:

@@ -48,6 +48,8 @@ _FEW_VALUES = [
     "fingerprint",
     "schema",
     "task.model",
+    "task.finish",
+    "task.guided",
     "speakers.list.element.name",
     "speakers.list.element.role",
     "speakers.list.element.sampling",
@@ -87,6 +89,16 @@ def schema() -> Any:
     pa = arrow()
     text, whole = pa.string(), pa.int64()
     usage = pa.struct([(name, whole) for name in _USAGE])
+    task = pa.struct(
+        [
+            ("original", text),
+            ("specified", text),
+            ("model", text),
+            ("usage", usage),
+            ("finish", text),
+            ("guided", text),
+        ]
+    )
     speaker = pa.struct([(name, text) for name in ("name", "role", "system", "opening", "sampling")])
     message = pa.struct(
         [
@@ -106,7 +118,7 @@ def schema() -> Any:
         [
             ("id", text),
             ("scenario", text),
-            ("task", pa.struct([("original", text), ("specified", text), ("model", text), ("usage", usage)])),
+            ("task", task),
             ("speakers", pa.list_(speaker)),
             ("messages", pa.list_(message)),
             ("stop", pa.struct([("reason", text), ("detail", text), ("speaker", text)])),
@@ -272,6 +284,8 @@ def _batch(transcripts: list[Transcript]) -> Any:
                 _texts([task.specified for task in tasks]),
                 _texts([task.model for task in tasks]),
                 _usages([task.usage for task in tasks], layout.field("task").type.field("usage").type),
+                _texts([task.finish for task in tasks]),
+                _texts([task.guided for task in tasks]),
             ],
         ),
         _list(layout.field("speakers").type, [t.speakers for t in transcripts], speaker_columns),
@@ -378,6 +392,8 @@ def _transcripts(batch: Any) -> Iterator[Transcript]:
         task.field("specified").to_pylist(),
         _shared(task.field("model")),
         _read_usages(task.field("usage")),
+        _shared(task.field("finish")),
+        _shared(task.field("guided")),
     )
     return map(
         Transcript,

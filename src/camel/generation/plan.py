@@ -1,0 +1,305 @@
+"""What a run will take, before it starts and while it goes on.
+
+Arithmetic over the scenario's counts: nothing is listed, so 300 million items cost no more than ten. The one decision to
+know: an assumption is used only until the run's own committed shards say better, and the answer is a range either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, sqrt
+from statistics import stdev
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.message import Usage
+from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, usage_of
+from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess
+from camel.models.catalogue import Entry
+from camel.scenarios import Level, Question, RolePlay, Scenario, sample
+from camel.storage.run import RunFolder
+
+WORKER = 256
+"""Conversations that one worker process keeps open."""
+TOKENS_PER_WORD = 1.4
+TOKENS_PER_MESSAGE = 4
+"""What a chat template puts around a message."""
+STORED = Figure(0.15, 0.4, 0.5)
+"""Bytes on disk for each byte of text, in Parquet with zstd: less where a model repeats itself."""
+ONE_SHARD = 0.25
+"""How far off a single shard's average is taken to be."""
+AT_LEAST = 0.01
+"""No average is trusted further than this."""
+
+
+class Need(NamedTuple):
+    """What one item takes, or many."""
+
+    calls: float = 0.0
+    prompt: float = 0.0
+    completion: float = 0.0
+    cached: float = 0.0
+    """Part of `prompt`."""
+    bytes: float = 0.0
+    """On disk, once committed."""
+
+    def times(self, factor: float) -> Need:
+        """So many of it."""
+        return Need(*(value * factor for value in self))
+
+    def plus(self, other: Need) -> Need:
+        """Both together."""
+        return Need(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def usage(self) -> Usage:
+        """As tokens."""
+        return Usage(round(self.prompt), round(self.completion), round(self.cached), round(self.calls))
+
+
+class Range(NamedTuple):
+    """A need between bounds."""
+
+    low: Need
+    likely: Need
+    high: Need
+
+    def plus(self, other: Range) -> Range:
+        """Both together."""
+        return Range(*(mine.plus(its) for mine, its in zip(self, other, strict=True)))
+
+
+class Committed(NamedTuple):
+    """What a finished shard took."""
+
+    rows: int
+    need: Need
+
+
+class StagePlan(msgspec.Struct, frozen=True):
+    """One stage of a plan."""
+
+    name: str
+    items: int
+    shards: int
+    need: Range
+    measured: int
+    """Items of a run on whose figures this rests; 0 where it rests on assumptions."""
+    done: int
+    """Items that are committed already, and counted in `need` as they were."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a whole run takes."""
+
+    scenario: str
+    shape: str
+    stages: tuple[StagePlan, ...]
+    price: Entry | None
+
+    @property
+    def need(self) -> Range:
+        """All stages together."""
+        total = Range(Need(), Need(), Need())
+        for stage in self.stages:
+            total = total.plus(stage.need)
+        return total
+
+    @property
+    def items(self) -> int:
+        """Conversations, or answers."""
+        return self.stages[-1].items
+
+    @property
+    def shards(self) -> int:
+        """Of all stages."""
+        return sum(stage.shards for stage in self.stages)
+
+    @property
+    def money(self) -> Figure | None:
+        """Dollars, where the price is known."""
+        price = self.price
+        if price is None:
+            return None
+        return Figure(*(price.cost(need.usage()) for need in self.need))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        whole: dict[str, Any] = {
+            "scenario": self.scenario,
+            "shape": self.shape,
+            "items": self.items,
+            "shards": self.shards,
+            "money": self.money and self.money._asdict(),
+        }
+        return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
+
+
+def hours(need: Need, calls_per_second: float) -> float:
+    """How long the calls take at a rate."""
+    return need.calls / calls_per_second / 3600
+
+
+def workers(calls_per_second: float, seconds_per_call: float) -> int:
+    """Worker processes that keep up a rate."""
+    return max(1, ceil(calls_per_second * seconds_per_call / WORKER))
+
+
+def make_plan(
+    config: GenerateConfig,
+    *,
+    counts: Mapping[str, int] | None = None,
+    committed: Mapping[str, Sequence[Committed]] | None = None,
+) -> Plan:
+    """Estimate a run; with what the stages of an earlier start, or of a smaller run, have committed, from that.
+
+    `counts` replaces sizes of levels; what was committed at other sizes then serves as a sample only.
+    """
+    actual = config.loaded_scenario()
+    scenario = actual.resized(counts or {})
+    committed = committed or {}
+    guess = _Guesses(scenario, config.plan)
+    stages: list[StagePlan] = []
+    for level in scenario.asked:
+        same = level.count == actual.level(level.name).count
+        shards = committed.get(level.name, ()) if same else ()
+        lists = scenario.lists(level.name)
+        kept = same and lists == actual.lists(level.name)
+        stages.append(
+            _stage(level.name, lists, LISTS_PER_SHARD, guess.of_list(level), shards if same else (), kept)
+        )
+    talk = isinstance(scenario.end, RolePlay)
+    name = CONVERSATIONS if talk else ANSWERS
+    each = guess.of_conversation if talk else guess.of_answer
+    kept = scenario.count == actual.count
+    stages.append(_stage(name, scenario.count, config.shard_size, each, committed.get(name, ()), kept))
+    return Plan(scenario.name, scenario.shape, tuple(stages), config.price())
+
+
+def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Committed]]:
+    """What a run has committed, by stage, if it is one of the same scenario and model; else nothing."""
+    if not folder.exists:
+        return {}
+    saved = folder.settings().config
+    if (saved.get("scenario"), saved.get("model.name")) != (config.scenario, config.model.name):
+        return {}
+    found: dict[str, list[Committed]] = {}
+    root = folder.root / "committed"
+    for path in sorted(root.iterdir()) if root.exists() else ():
+        found[path.name] = []
+        for shard in sorted(folder.committed(path.name)):
+            marker = folder.marker(path.name, shard)
+            used = usage_of(marker.totals)
+            data = folder.root / marker.file
+            size = data.stat().st_size if data.exists() else 0
+            need = Need(used.calls, used.prompt, used.completion, used.cached, size)
+            found[path.name].append(Committed(marker.rows, need))
+    return found
+
+
+def _stage(
+    name: str,
+    items: int,
+    shard_size: int,
+    guess: Callable[[int], Need],
+    shards: Sequence[Committed],
+    kept: bool,
+) -> StagePlan:
+    """A stage from a guess at one item, or from the shards there are; `kept` if those are its own."""
+    rows = sum(shard.rows for shard in shards)
+    if not rows:
+        need = Range(*(guess(case).times(items) for case in range(3)))
+        return StagePlan(name, items, -(-items // shard_size), need, 0, 0)
+    total = Need()
+    for shard in shards:
+        total = total.plus(shard.need)
+    mean, off = total.times(1 / rows), _uncertainty(shards)
+    done = min(rows, items) if kept else 0
+    base = total if kept else Need()
+    need = Range(*(base.plus(mean.times((items - done) * factor)) for factor in (1 - off, 1.0, 1 + off)))
+    return StagePlan(name, items, -(-items // shard_size), need, rows, done)
+
+
+def _uncertainty(shards: Sequence[Committed]) -> float:
+    """How far the mean of what is to come may be from the mean so far, as a share: about two standard errors."""
+    means = [(s.need.prompt + s.need.completion) / s.rows for s in shards if s.rows]
+    if len(means) < 2 or not sum(means):
+        return ONE_SHARD
+    share = stdev(means) / (sum(means) / len(means))
+    # Few shards say little about their own spread.
+    return min(0.9, max(AT_LEAST, 2 * share / sqrt(len(means)) * (1 + 3 / len(means))))
+
+
+class _Guesses:
+    """One item of each kind from assumptions, in three cases: low, likely, high."""
+
+    def __init__(self, scenario: Scenario, assumed: Assumptions) -> None:
+        self._scenario, self._assumed = scenario, assumed
+        rendered = [len(part.text) / assumed.characters_per_token for part in sample(scenario)]
+        asked = len(scenario.asked)
+        self._list_prompts = dict(zip((level.name for level in scenario.asked), rendered, strict=False))
+        self._end_prompts = rendered[asked:]
+
+    def of_list(self, level: Level) -> Callable[[int], Need]:
+        """One list of a level; what is on it already is named in each further call."""
+
+        def need(case: int) -> Need:
+            item = _case(self._assumed.item_tokens, case)
+            full, rest = divmod(level.count, level.ask)
+            least = full + (rest > 0)
+            # Repeats and bad lines are made up for by further calls: few as a rule.
+            extra = (0.0, 0.1, 2.0)[case]
+            named = level.ask * least * (least - 1) / 2 + extra * level.count
+            prompt = (least + extra) * (self._list_prompts[level.name] + TOKENS_PER_MESSAGE) + named * item
+            completion = level.count * item * (1 + extra / 4)
+            return Need(least + extra, prompt, completion, 0, level.count * item * 4)
+
+        return need
+
+    def of_conversation(self, case: int) -> Need:
+        """One role play: each call sends all that was said before it."""
+        end, assumed = self._scenario.end, self._assumed
+        assert isinstance(end, RolePlay)
+        messages = min(_case(assumed.messages, case), end.max_messages)
+        message = _case(assumed.message_tokens, case)
+        word_limit = end.word_limit * TOKENS_PER_WORD
+        prompts = list(self._end_prompts)
+        specified = (prompts.pop(0) if end.specify else 0.0), (word_limit if end.specify else 0.0)
+        assistant, user, opening = prompts[:3]
+        system = (assistant + user + opening) / 2 + specified[1] + 2 * TOKENS_PER_MESSAGE
+        # A limit close by leaves the number of messages little room to vary.
+        spread = assumed.spread * min(1.0, (end.max_messages - messages) / messages)
+        before = messages * (messages * (1 + spread**2) - 1) / 2
+        talk = messages * system + before * (message + TOKENS_PER_MESSAGE)
+        completion = messages * message + specified[1]
+        return Need(
+            messages + bool(end.specify),
+            talk + specified[0],
+            completion,
+            talk * min(1.0, _case(assumed.cached, case)),
+            (completion + 2 * system) * assumed.characters_per_token * STORED[case],
+        )
+
+    def of_answer(self, case: int) -> Need:
+        """One question and its answer."""
+        end, assumed = self._scenario.end, self._assumed
+        assert isinstance(end, Question)
+        prompt = self._end_prompts[0] + TOKENS_PER_MESSAGE + _case(assumed.item_tokens, case) * 2
+        answer = _case(assumed.answer_tokens, case)
+        return Need(1, prompt, answer, 0, (prompt + answer) * assumed.characters_per_token * STORED[case])
+
+
+def _case(guess: Guess, case: int) -> float:
+    return guess[case] if isinstance(guess, Figure) else guess
+
+
+def _figures(need: Range) -> dict[str, Any]:
+    return {
+        name: Figure(*(getattr(case, name) for case in need))._asdict()
+        for name in ("calls", "prompt", "completion", "cached", "bytes")
+    }
+
+
+def _stage_dict(stage: StagePlan) -> dict[str, Any]:
+    known = {name: getattr(stage, name) for name in ("name", "items", "shards", "measured", "done")}
+    return known | _figures(stage.need)

@@ -1,0 +1,307 @@
+"""How a run is doing: of one that is going on here, and of any folder as it lies there.
+
+The one decision to know: a folder's state is read from its markers, `run.json` and the log alone, so that it can be asked
+about a run of any size, while another process works on it, without opening its data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from camel.core.errors import CamelError
+from camel.core.message import Usage
+from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
+from camel.generation.plan import Committed, Need, make_plan
+from camel.models.catalogue import Entry
+from camel.scenarios import RolePlay, load
+from camel.storage.run import RunFolder
+
+LOG = "log.jsonl"
+WINDOW = 15.0
+"""Seconds over which rates are averaged."""
+FRESH = 120.0
+"""Seconds for which a rate in the log says something about now."""
+EXPECT_EVERY = 2.0
+"""Seconds between two estimates of a run that is going on."""
+
+State = Literal["working", "complete", "stopped", "new"]
+
+
+class StageState(msgspec.Struct, frozen=True):
+    """How far a stage is."""
+
+    name: str
+    planned: int
+    committed: int
+    finished: int
+    """Committed, or ended in a shard that is not whole yet."""
+    open: int = 0
+    failed: int = 0
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at a moment."""
+
+    run: str
+    state: State
+    scenario: str
+    model: str
+    stages: tuple[StageState, ...]
+    stops: dict[str, int]
+    """Why conversations ended."""
+    usage: Usage
+    """Of all starts."""
+    money: float | None = None
+    expected: Usage | None = None
+    """What the whole run is expected to use."""
+    expected_money: float | None = None
+    calls_per_second: float | None = None
+    tokens_per_second: float | None = None
+    in_flight: int = 0
+    retries: int = 0
+    rate_limited: int = 0
+    errors: dict[str, int] = {}
+    elapsed: float = 0.0
+    """Seconds of this start."""
+    eta: float | None = None
+    """Seconds to go, at the rate of now."""
+    why: str = ""
+    """Why it stopped, if it did."""
+    forked_from: str = ""
+    resume: str = ""
+    log: str = ""
+
+    @property
+    def failed(self) -> int:
+        """Items that ended in an error."""
+        return sum(stage.failed for stage in self.stages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**msgspec.to_builtins(self), "failed": self.failed}
+
+
+class RunLog:
+    """The run's log: one JSON object a line, with a time. Holds figures and reasons; no prompts, no replies, no keys."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, event: str, **fields: Any) -> dict[str, Any]:
+        """Add an event and give it back."""
+        entry = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}
+        with self.path.open("ab") as file:
+            file.write(msgspec.json.encode(entry) + b"\n")
+        return entry
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What has been written, as far as it is whole."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            for line in file:
+                try:
+                    entry: Any = msgspec.json.decode(line)
+                except msgspec.MsgspecError:
+                    continue
+                if isinstance(entry, dict) and "event" in entry:
+                    yield entry
+
+
+class Watcher:
+    """Looks at a campaign that is going on in this process."""
+
+    def __init__(self, campaign: Campaign, *, resume: str = "") -> None:
+        self._campaign, self._resume = campaign, resume
+        self._seen: deque[tuple[float, int, int]] = deque()
+        self._expected: Usage | None = None
+        self._expected_at = 0.0
+
+    def now(self, state: State = "working") -> Snapshot:
+        """The campaign at this moment."""
+        campaign, meter = self._campaign, self._campaign.meter
+        clock = time.monotonic()
+        used = meter.before + meter.usage
+        calls, tokens = self._rates(clock, meter.usage)
+        if self._expected is None or clock - self._expected_at > EXPECT_EVERY or state == "complete":
+            self._expected, self._expected_at = self._estimate(), clock
+        expected = self._expected if state != "complete" else used
+        left = max(0, expected.calls - used.calls)
+        return Snapshot(
+            run=str(campaign.folder.root),
+            state=state,
+            scenario=campaign.scenario.name,
+            model=campaign.config.model.name,
+            stages=tuple(
+                StageState(name, tally.planned, tally.committed, tally.finished, tally.open, tally.failed)
+                for name, tally in campaign.tallies.items()
+            ),
+            stops=dict(campaign.stops.most_common()),
+            usage=used,
+            money=meter.money,
+            expected=expected,
+            expected_money=None if meter.price is None else meter.price.cost(expected),
+            calls_per_second=calls,
+            tokens_per_second=tokens,
+            in_flight=meter.in_flight,
+            retries=meter.retries,
+            rate_limited=meter.rate_limited,
+            errors=dict(meter.errors),
+            elapsed=clock - meter.started,
+            eta=left / calls if calls and state == "working" else None,
+            why=campaign.halt.reason,
+            forked_from=campaign.folder.settings().forked_from,
+            resume=self._resume,
+            log=str(campaign.folder.root / LOG),
+        )
+
+    def _rates(self, clock: float, usage: Usage) -> tuple[float | None, float | None]:
+        self._seen.append((clock, usage.calls, usage.total))
+        while len(self._seen) > 2 and clock - self._seen[0][0] > WINDOW:
+            self._seen.popleft()
+        then, calls, tokens = self._seen[0]
+        if clock - then < 0.05:
+            return None, None
+        return (usage.calls - calls) / (clock - then), (usage.total - tokens) / (clock - then)
+
+    def _estimate(self) -> Usage:
+        """What the whole run will have used, from what its finished items have."""
+        finished = {
+            name: [Committed(tally.finished, _need(tally.usage))]
+            for name, tally in self._campaign.tallies.items()
+            if tally.finished
+        }
+        expected = make_plan(self._campaign.config, committed=finished).need.likely.usage()
+        used = self._campaign.meter.before + self._campaign.meter.usage
+        return expected if expected.total > used.total else used
+
+
+def _need(usage: Usage) -> Need:
+    return Need(usage.calls, usage.prompt, usage.completion, usage.cached)
+
+
+def read_status(root: Path) -> Snapshot:
+    """The state of a run's folder."""
+    folder = RunFolder(root)
+    settings = folder.settings()
+    start, last, end = _last_events(RunLog(root / LOG))
+    planned = _planned(settings.config, start)
+    stages: list[StageState] = []
+    stops: Counter[str] = Counter()
+    used = Usage()
+    for name, count in planned.items():
+        rows = failed = 0
+        for shard in folder.committed(name):
+            marker = folder.marker(name, shard)
+            rows += marker.rows
+            failed += int(marker.totals.get("failed", 0))
+            used += usage_of(marker.totals)
+            stops.update(stops_of(marker.totals))
+        stages.append(StageState(name, count or rows, rows, rows, failed=failed))
+    complete = bool(stages) and all(stage.committed == stage.planned for stage in stages)
+    working = is_locked(root)
+    # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
+    logged = msgspec.convert((last or {}).get("usage", {}), Usage)
+    used = logged if logged.calls > used.calls else used
+    model = str(settings.config.get("model.name", ""))
+    price = msgspec.convert(start["price"], Entry) if start and start.get("price") else None
+    recent = bool(last) and working and _age(last) < FRESH
+    now = last if recent and last else {}
+    return Snapshot(
+        run=str(root),
+        state="working" if working else "complete" if complete else "stopped" if start else "new",
+        scenario=str(settings.config.get("scenario", "")),
+        model=model,
+        stages=tuple(stages),
+        stops=dict(stops.most_common()),
+        usage=used,
+        money=None if price is None else price.cost(used),
+        calls_per_second=now.get("calls_per_second"),
+        tokens_per_second=now.get("tokens_per_second"),
+        in_flight=now.get("in_flight", 0),
+        retries=(last or {}).get("retries", 0),
+        rate_limited=(last or {}).get("rate_limited", 0),
+        errors=(last or {}).get("errors", {}),
+        elapsed=float((last or {}).get("elapsed", 0.0)),
+        eta=now.get("eta"),
+        why="" if working or complete else (end or {}).get("why", "") or ("it was cut off" if start else ""),
+        forked_from=settings.forked_from,
+        resume=(start or {}).get("resume", ""),
+        log=str(root / LOG) if start else "",
+    )
+
+
+def find_runs(root: Path) -> list[Path]:
+    """The runs below a folder, itself included; a run's own folder is not searched further."""
+    if (root / "run.json").exists():
+        return [root]
+    found: list[Path] = []
+    try:
+        below = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []
+    for path in below:
+        found += find_runs(path)
+    return found
+
+
+def is_locked(root: Path) -> bool:
+    """Whether a process on this machine is working on the run."""
+    try:
+        with (root / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def progress_of(snapshot: Snapshot) -> dict[str, Any]:
+    """What of a snapshot changes from line to line: for the log and for `--json`."""
+    left_out = ("run", "scenario", "model", "resume", "log", "forked_from")
+    return {name: value for name, value in snapshot.to_dict().items() if name not in left_out}
+
+
+def _last_events(log: RunLog) -> tuple[dict[str, Any] | None, dict[str, Any] | None, dict[str, Any] | None]:
+    """The last start, and the last progress and end that followed it."""
+    start = last = end = None
+    for event in log.events():
+        match event["event"]:
+            case "start":
+                start, last, end = event, None, None
+            case "progress" | "stage":
+                last = event
+            case "end":
+                last = end = event
+            case _:
+                pass
+    return start, last, end
+
+
+def _planned(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, int]:
+    """Items by stage, from the log; else from the scenario where it still lies where it lay."""
+    if start and isinstance(start.get("stages"), dict):
+        return dict(start["stages"])
+    try:
+        scenario = load(str(config.get("scenario", ""))).resized(config.get("counts", {}))
+    except CamelError:
+        return {}
+    planned = {level.name: scenario.lists(level.name) for level in scenario.asked}
+    return planned | {CONVERSATIONS if isinstance(scenario.end, RolePlay) else ANSWERS: scenario.count}
+
+
+def _age(event: dict[str, Any] | None) -> float:
+    try:
+        then = datetime.fromisoformat((event or {})["time"])
+    except (KeyError, TypeError, ValueError):
+        return FRESH
+    return (datetime.now(UTC) - then).total_seconds()

@@ -1,0 +1,291 @@
+"""The journal believes exactly what is whole and durable, wherever it is cut, flipped, filled or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from camel.storage import journal
+from camel.storage.journal import Journal, JournalBroken, read
+
+MAGIC = b"camel journal 1\n"
+payloads = st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=12)
+on_files = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def fresh(folder: Path) -> Path:
+    return folder / f"{len(list(folder.iterdir()))}"
+
+
+async def write_all(path: Path, records: list[bytes]) -> None:
+    log = Journal(path)
+    for record in records:
+        await log.append(record)
+    await log.close()
+
+
+def framed(records: list[bytes]) -> bytes:
+    """The format, written down a second time."""
+    return MAGIC + b"".join(struct.pack("<II", len(one), zlib.crc32(one)) + one for one in records)
+
+
+@on_files
+@given(payloads)
+def test_the_format_is_what_the_module_says(tmp_path: Path, records: list[bytes]):
+    path = fresh(tmp_path)
+    asyncio.run(write_all(path, records))
+    assert path.read_bytes() == framed(records)
+    assert list(read(path)) == records
+
+
+@settings(on_files, max_examples=40)
+@given(payloads)
+def test_cut_at_every_byte_of_the_last_four_records(tmp_path: Path, records: list[bytes]):
+    whole = framed(records)
+    path = fresh(tmp_path)
+    for end in range(len(framed(records[:-4])), len(whole) + 1):
+        path.write_bytes(whole[:end])
+        kept = list(read(path))
+        assert kept == records[: len(kept)]
+        assert len(framed(kept)) <= end
+        assert len(kept) == len(records) or len(framed(records[: len(kept) + 1])) > end, (
+            "a whole record was lost"
+        )
+
+
+@pytest.mark.parametrize("end", range(len(MAGIC) + 9))
+def test_cut_in_the_first_bytes(tmp_path: Path, end: int):
+    path = tmp_path / "log"
+    path.write_bytes(framed([b"x"])[:end])
+    assert list(read(path)) == ([b"x"] if end == len(MAGIC) + 9 else [])
+
+
+@settings(on_files, max_examples=200)
+@given(payloads, st.data())
+def test_a_flipped_bit_ends_the_journal_before_it(tmp_path: Path, records: list[bytes], data: st.DataObject):
+    damaged = bytearray(framed(records))
+    at = data.draw(st.integers(0, len(damaged) - 1))
+    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    path = fresh(tmp_path)
+    path.write_bytes(damaged)
+    whole = [n for n in range(len(records) + 1) if len(framed(records[:n])) <= at]
+    assert list(read(path)) == records[: max(whole, default=0)]
+
+
+@on_files
+@given(payloads, st.integers(1, 5000))
+def test_a_tail_of_zeros_is_no_record(tmp_path: Path, records: list[bytes], zeros: int):
+    path = fresh(tmp_path)
+    path.write_bytes(framed(records) + bytes(zeros))
+    assert list(read(path)) == records
+    path.write_bytes(bytes(zeros))
+    assert list(read(path)) == []
+
+
+@settings(on_files, max_examples=60)
+@given(payloads, st.binary(max_size=200))
+def test_a_tail_of_anything_never_raises(tmp_path: Path, records: list[bytes], tail: bytes):
+    path = fresh(tmp_path)
+    path.write_bytes(framed(records) + tail)
+    assert list(read(path))[: len(records)] == records
+
+
+def test_a_length_that_lies_costs_no_memory(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_bytes(framed([b"x"]) + struct.pack("<II", 0xFFFFFFFF, 0) + b"y")
+    assert list(read(path)) == [b"x"]
+
+
+async def test_concurrent_appends_are_grouped_durable_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced = 0
+    fdatasync = os.fdatasync
+
+    def counted(descriptor: int) -> None:
+        nonlocal synced
+        synced += 1
+        fdatasync(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", counted)
+    log = Journal(tmp_path / "log")
+    records = [b"%d" % number for number in range(500)]
+
+    async def append(record: bytes) -> None:
+        await log.append(record)
+        assert record in set(read(log.path)), "returned before it was on the disk"
+
+    async with asyncio.TaskGroup() as group:
+        for record in records:
+            group.create_task(append(record))
+    await log.close()
+    assert list(read(log.path)) == records
+    assert synced < 100, "each append was synced on its own"
+
+
+async def test_a_cancelled_append_harms_no_other(tmp_path: Path):
+    log = Journal(tmp_path / "log")
+    tasks = [asyncio.create_task(log.append(b"%d" % number)) for number in range(50)]
+    await asyncio.sleep(0)
+    chance = random.Random(3)
+    for task in chance.sample(tasks, 25):
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    await log.append(b"last")
+    await log.close()
+    kept = list(read(log.path))
+    assert kept[-1] == b"last"
+    assert {b"%d" % number for number, end in enumerate(ended) if end is None} <= set(kept)
+
+
+async def test_a_cancelled_close_loses_nothing(tmp_path: Path):
+    log = Journal(tmp_path / "log")
+    waiting = asyncio.create_task(log.append(b"a"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait_for(waiting, 5)
+    await asyncio.gather(closing, return_exceptions=True)
+    await log.close()
+    assert list(read(log.path)) == [b"a"]
+
+
+async def test_what_arrives_while_closing_is_written_or_refused(tmp_path: Path):
+    log = Journal(tmp_path / "log")
+    first = asyncio.create_task(log.append(b"first"))
+    await asyncio.sleep(0)
+    first.add_done_callback(lambda _: late.append(asyncio.ensure_future(log.append(b"late"))))
+    late: list[asyncio.Future[None]] = []
+    await log.close()
+    await first
+    await asyncio.sleep(0)
+    [ended] = await asyncio.gather(*late, return_exceptions=True)
+    assert isinstance(ended, JournalBroken | None)
+    assert list(read(log.path)) == ([b"first"] if ended else [b"first", b"late"])
+
+
+async def test_closed_is_closed(tmp_path: Path):
+    log = Journal(tmp_path / "log")
+    await log.append(b"a")
+    await log.close()
+    await log.close()
+    with pytest.raises(JournalBroken):
+        await log.append(b"b")
+    assert list(read(log.path)) == [b"a"]
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+async def test_what_could_not_be_read_back_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+):
+    monkeypatch.setattr(journal, "MAX_PAYLOAD", 999)
+    log = Journal(tmp_path / "log")
+    await log.append(b"before")
+    with pytest.raises(ValueError, match="bytes"):
+        await log.append(bytes(size))
+    await log.append(b"after")
+    await log.close()
+    assert list(read(log.path)) == [b"before", b"after"]
+
+
+class FullDisk:
+    """Refuses at the k-th system call; before that, writes as little at a time as it likes."""
+
+    def __init__(self, seed: int, refuse: str, at: int) -> None:
+        self.chance, self.refuse, self.left = random.Random(seed), refuse, at
+        self.real = {"write": os.write, "fdatasync": os.fdatasync}
+
+    def _strike(self, call: str) -> None:
+        if call == self.refuse:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        size = self.chance.randint(1, len(data))
+        self._strike("write")
+        return self.real["write"](descriptor, memoryview(data)[:size])
+
+    def fdatasync(self, descriptor: int) -> None:
+        self._strike("fdatasync")
+        self.real["fdatasync"](descriptor)
+
+
+@settings(on_files, max_examples=150)
+@given(st.integers(0, 2**32), st.sampled_from(["write", "fdatasync"]), st.integers(0, 60), st.integers(1, 5))
+def test_disk_full(tmp_path: Path, seed: int, refuse: str, at: int, group: int):
+    disk = FullDisk(seed, refuse, at)
+    path = fresh(tmp_path)
+
+    async def fill() -> tuple[list[bytes], list[bytes]]:
+        log, durable, refused = Journal(path), [], []
+        for start in range(0, 30, group):
+            records = [b"record %d" % number for number in range(start, start + group)]
+            ends = await asyncio.gather(*map(log.append, records), return_exceptions=True)
+            for record, end in zip(records, ends, strict=True):
+                assert end is None or isinstance(end, JournalBroken)
+                (durable if end is None else refused).append(record)
+                assert "\n" not in str(end)
+        await log.close()
+        return durable, refused
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", disk.write)
+        patch.setattr(os, "fdatasync", disk.fdatasync)
+        durable, refused = asyncio.run(fill())
+    kept = list(read(path)) if path.exists() else []
+    everything = durable + refused
+    assert kept == everything[: len(kept)], "what comes after a hole was believed"
+    assert kept[: len(durable)] == durable, "something durable was lost"
+    assert len(kept) <= len(durable) + group, "something was written after the journal broke"
+
+
+async def test_whatever_breaks_the_writer_reaches_those_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(descriptor: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+    log = Journal(tmp_path / "log")
+    for _ in range(2):
+        with pytest.raises(JournalBroken):
+            await asyncio.wait_for(log.append(b"a"), 5)
+    await log.close()
+
+
+async def test_a_file_that_exists_is_never_appended_to(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_bytes(b"somebody's")
+    log = Journal(path)
+    with pytest.raises(JournalBroken, match="exists"):
+        await log.append(b"a")
+    await log.close()
+    assert path.read_bytes() == b"somebody's"
+
+
+async def test_a_journal_without_records_leaves_no_file(tmp_path: Path):
+    log = Journal(tmp_path / "folder" / "log")
+    await log.close()
+    assert not log.path.exists()
+
+
+async def test_new_folders_are_durable_up_to_the_one_that_existed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced: list[Path] = []
+    monkeypatch.setattr(journal, "sync_folder", synced.append)
+    log = Journal(tmp_path / "journal" / "stage" / "log")
+    await log.append(b"a")
+    await log.close()
+    assert {tmp_path, tmp_path / "journal", tmp_path / "journal" / "stage"} <= set(synced)

@@ -1,0 +1,191 @@
+"""Markers are made once, whoever races; what has none never happened; damage is one line, not a traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from camel.core.errors import CamelError, InputError
+from camel.storage.journal import read
+from camel.storage.run import Marker, RunFolder, Settings
+
+
+def marker(shard: int = 0, file: str = "data/talk/0") -> Marker:
+    return Marker("talk", shard, file, 1, "0" * 64, "f")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path / "run")
+    run.create(Settings("f", {"seed": 1}, "0"))
+    return run
+
+
+def test_a_run_is_never_made_over_another(folder: RunFolder):
+    with pytest.raises(InputError, match="holds a run already"):
+        folder.create(Settings("other", {}, "0"))
+    assert folder.settings() == Settings("f", {"seed": 1}, "0")
+
+
+def test_of_racing_threads_exactly_one_commits(folder: RunFolder):
+    for shard in range(20):
+        together = Barrier(8)
+
+        def commit(number: int, shard: int = shard, together: Barrier = together) -> bool:
+            together.wait()
+            return folder.commit(marker(shard, f"data/talk/{number}"))
+
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(commit, range(8)))
+        assert sum(won) == 1
+        assert folder.marker("talk", shard).file == f"data/talk/{won.index(True)}"
+    assert folder.committed("talk") == set(range(20))
+
+
+RACER = """
+import sys
+from pathlib import Path
+from camel.storage.run import Marker, RunFolder
+folder, me = RunFolder(Path(sys.argv[1])), sys.argv[2]
+print("ready", flush=True)
+sys.stdin.readline()
+print(*[shard for shard in range(30) if folder.commit(Marker("talk", shard, me, 1, "", "f"))])
+"""
+
+
+def test_of_racing_processes_exactly_one_commits(folder: RunFolder):
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(folder.root), str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(3)
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        racer.stdout.readline()
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = [set(map(int, racer.communicate()[0].split())) for racer in racers]
+    assert sorted(shard for shards in won for shard in shards) == list(range(30))
+    for number, shards in enumerate(won):
+        assert all(folder.marker("talk", shard).file == str(number) for shard in shards)
+
+
+def test_what_is_not_a_marker_is_not_seen_as_one(folder: RunFolder):
+    folder.commit(marker(3))
+    markers = folder.root / "committed" / "talk"
+    for name in (".000001.json.abcdef", "._000003.json", ".DS_Store", "notes.json", "000001.json~"):
+        (markers / name).write_text("{}")
+    assert folder.committed("talk") == {3}
+    assert folder.committed("no such stage") == set()
+
+
+def test_a_marker_that_cannot_be_written_leaves_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            folder.commit(marker())
+    assert list((folder.root / "committed" / "talk").iterdir()) == []
+    assert folder.commit(marker())
+
+
+async def test_journals_are_kept_until_the_marker_exists(folder: RunFolder):
+    for attempt in ("a", "b"):
+        log = folder.open_journal("talk", 0, attempt)
+        await log.append(attempt.encode())
+        await log.close()
+    other = folder.open_journal("talk", 1, "a")
+    await other.append(b"other")
+    await other.close()
+    with pytest.raises(AssertionError, match="not committed"):
+        folder.drop_journals("talk", 0)
+    assert list(folder.replay("talk", 0)) == [b"a", b"b"]
+    folder.commit(marker())
+    folder.drop_journals("talk", 0)
+    folder.drop_journals("talk", 0)
+    assert list(folder.replay("talk", 0)) == []
+    assert list(read(other.path)) == [b"other"]
+
+
+async def test_a_sweep_removes_what_committed_shards_left_and_nothing_else(folder: RunFolder):
+    """As after a crash between the marker and the end of the commit."""
+    kept = []
+    for shard in (0, 1):
+        for attempt in ("a", "b"):
+            log = folder.open_journal("talk", shard, attempt)
+            await log.append(b"x")
+            await log.close()
+            data = folder.data_path("talk", shard, attempt, ".parquet")
+            data.write_bytes(b"x")
+            kept += [log.path, data] if shard == 1 else []
+    winner = folder.data_path("talk", 0, "a", ".parquet")
+    folder.commit(marker(0, str(winner.relative_to(folder.root))))
+    folder.sweep("talk")
+    left = {path for part in ("journal", "data") for path in (folder.root / part / "talk").iterdir()}
+    assert left == {*kept, winner}
+    folder.sweep("no such stage")
+
+
+def test_shards_beyond_a_million_keep_their_names_apart(folder: RunFolder):
+    folder.commit(marker(1_000_001))
+    assert folder.committed("talk") == {1_000_001}
+    assert folder.open_journal("talk", 1, "a").path != folder.open_journal("talk", 1_000_001, "a").path
+
+
+def test_a_second_process_is_kept_out(folder: RunFolder):
+    code = (
+        "import sys; from pathlib import Path; from camel.storage.run import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).locked(): print('in')"
+    )
+    command = [sys.executable, "-c", code, str(folder.root)]
+    with folder.locked():
+        out = subprocess.run(command, capture_output=True, text=True)
+        assert out.returncode == 1
+        assert "another process is working on" in out.stderr.splitlines()[-1]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "in\n"
+
+
+GOOD = b'{"fingerprint":"f","config":{},"version":"0"}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", GOOD[:20], b"\xff\xfe", b"[]", b"null", bytes(40), b'{"fingerprint": 1}', b"[" * 100_000]
+    + [GOOD.replace(b"{}", b"[" * 100_000), GOOD[:-1] + b',"schema":99}'],
+    ids=range(11),
+)
+def test_damaged_settings_are_one_line(tmp_path: Path, data: bytes):
+    (tmp_path / "run.json").write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        RunFolder(tmp_path).settings()
+    assert "run.json" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_that_are_not_a_file_are_one_line(tmp_path: Path):
+    with pytest.raises(InputError, match="not a run"):
+        RunFolder(tmp_path).settings()
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(InputError, match=r"run\.json"):
+        RunFolder(tmp_path).settings()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"stage": 1}'])
+def test_a_damaged_marker_is_one_line(folder: RunFolder, data: bytes):
+    folder.commit(marker())
+    (folder.root / "committed" / "talk" / "000000.json").write_bytes(data)
+    with pytest.raises(CamelError, match=r"000000\.json is damaged"):
+        folder.marker("talk", 0)
