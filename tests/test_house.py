@@ -47,6 +47,7 @@ PUBLIC = {
     "Request",
     "Retrying",
     "RolePlaying",
+    "Run",
     "Sampling",
     "ScriptedModel",
     "Speaker",

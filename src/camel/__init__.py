@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
     from camel.models.scripted import ScriptedModel
+    from camel.storage.reader import Run
 
 _HOME = {
     "camel.core.agent": ["Agent"],
@@ -74,6 +75,7 @@ _HOME = {
     "camel.models.connect": ["connect"],
     "camel.models.local": ["LocalServer", "local_model"],
     "camel.models.scripted": ["ScriptedModel"],
+    "camel.storage.reader": ["Run"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -103,6 +105,7 @@ __all__ = [
     "Request",
     "Retrying",
     "RolePlaying",
+    "Run",
     "Sampling",
     "ScriptedModel",
     "Speaker",

@@ -163,8 +163,20 @@ GOOD = b'{"fingerprint":"f","config":{},"version":"0"}'
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", GOOD[:20], b"\xff\xfe", b"[]", b"null", bytes(40), b'{"fingerprint": 1}', b"[" * 100_000]
-    + [GOOD.replace(b"{}", b"[" * 100_000), GOOD[:-1] + b',"schema":99}'],
+    [
+        *(
+            b"",
+            b"{",
+            GOOD[:20],
+            b"\xff\xfe",
+            b"[]",
+            b"null",
+            bytes(40),
+            b'{"fingerprint": 1}',
+            b"[" * 100_000,
+        ),
+        *(GOOD.replace(b"{}", b"[" * 100_000), GOOD[:-1] + b',"schema":99}'),
+    ],
     ids=range(11),
 )
 def test_damaged_settings_are_one_line(tmp_path: Path, data: bytes):

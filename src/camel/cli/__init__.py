@@ -9,9 +9,14 @@ from typing import Annotated
 import typer
 
 from camel._version import __version__
+from camel.cli.export import export, import_
+from camel.cli.generate import generate
+from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
+from camel.cli.translate import translate
+from camel.cli.status import runs, status
 
 app = typer.Typer(
     name="camel",
@@ -22,6 +27,13 @@ app = typer.Typer(
 )
 app.command()(play)
 app.command()(serve)
+app.command()(translate)
+app.command()(generate)
+app.command()(plan)
+app.command()(status)
+app.command()(runs)
+app.command()(export)
+app.command("import")(import_)
 app.add_typer(scenarios)
 
 

@@ -90,7 +90,7 @@ _Label = tuple[str, int, int]
 _Span = tuple[int, int]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def parse(text: str) -> Move:
     """Read `text` as a move of the instruction grammar. Kept, because every stop rule asks about the same last messages."""
     return _as_prompted(text) or _as_written(text)

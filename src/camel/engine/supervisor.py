@@ -35,4 +35,5 @@ async def run_stage(
         halt=halt,
         committed=committed,
     )
+    folder.sweep(stage.name)
     return len(folder.committed(stage.name)) == stage.shards

@@ -18,7 +18,7 @@ from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, u
 from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess
 from camel.models.catalogue import Entry
 from camel.scenarios import Level, Question, RolePlay, Scenario, sample
-from camel.storage.run import RunFolder
+from camel.storage.run import Marker, RunFolder
 
 WORKER = 256
 """Conversations that one worker process keeps open."""
@@ -186,15 +186,16 @@ def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Co
     found: dict[str, list[Committed]] = {}
     root = folder.root / "committed"
     for path in sorted(root.iterdir()) if root.exists() else ():
-        found[path.name] = []
-        for shard in sorted(folder.committed(path.name)):
-            marker = folder.marker(path.name, shard)
-            used = usage_of(marker.totals)
-            data = folder.root / marker.file
-            size = data.stat().st_size if data.exists() else 0
-            need = Need(used.calls, used.prompt, used.completion, used.cached, size)
-            found[path.name].append(Committed(marker.rows, need))
+        markers = (folder.marker(path.name, shard) for shard in sorted(folder.committed(path.name)))
+        found[path.name] = [read_committed(folder, marker) for marker in markers]
     return found
+
+
+def read_committed(folder: RunFolder, marker: Marker) -> Committed:
+    """What a committed shard took."""
+    used, data = usage_of(marker.totals), folder.root / marker.file
+    size = data.stat().st_size if data.exists() else 0
+    return Committed(marker.rows, Need(used.calls, used.prompt, used.completion, used.cached, size))
 
 
 def _stage(

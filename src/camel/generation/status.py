@@ -19,7 +19,7 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
-from camel.generation.plan import Committed, Need, make_plan
+from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
 from camel.models.catalogue import Entry
 from camel.scenarios import RolePlay, load
 from camel.storage.run import RunFolder
@@ -121,9 +121,16 @@ class Watcher:
 
     def __init__(self, campaign: Campaign, *, resume: str = "") -> None:
         self._campaign, self._resume = campaign, resume
-        self._seen: deque[tuple[float, int, int]] = deque()
+        self._forked_from = campaign.folder.settings().forked_from
+        self._seen: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
         self._expected: Usage | None = None
         self._expected_at = 0.0
+        self._shards = committed_in(campaign.folder, campaign.config)
+
+    def committed(self, stage: str, shard: int) -> None:
+        """Take note of a finished shard."""
+        folder = self._campaign.folder
+        self._shards.setdefault(stage, []).append(read_committed(folder, folder.marker(stage, shard)))
 
     def now(self, state: State = "working") -> Snapshot:
         """The campaign at this moment."""
@@ -158,7 +165,7 @@ class Watcher:
             elapsed=clock - meter.started,
             eta=left / calls if calls and state == "working" else None,
             why=campaign.halt.reason,
-            forked_from=campaign.folder.settings().forked_from,
+            forked_from=self._forked_from,
             resume=self._resume,
             log=str(campaign.folder.root / LOG),
         )
@@ -174,8 +181,9 @@ class Watcher:
 
     def _estimate(self) -> Usage:
         """What the whole run will have used, from what its finished items have."""
+        # Whole shards are a fair sample; of the items that end first, most are short.
         finished = {
-            name: [Committed(tally.finished, _need(tally.usage))]
+            name: self._shards.get(name) or [Committed(tally.finished, _need(tally.usage))]
             for name, tally in self._campaign.tallies.items()
             if tally.finished
         }
@@ -193,7 +201,7 @@ def read_status(root: Path) -> Snapshot:
     folder = RunFolder(root)
     settings = folder.settings()
     start, last, end = _last_events(RunLog(root / LOG))
-    planned = _planned(settings.config, start)
+    planned = _planned(settings.config, start) or dict.fromkeys(_stages_in(root), 0)
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
     used = Usage()
@@ -297,6 +305,12 @@ def _planned(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, 
         return {}
     planned = {level.name: scenario.lists(level.name) for level in scenario.asked}
     return planned | {CONVERSATIONS if isinstance(scenario.end, RolePlay) else ANSWERS: scenario.count}
+
+
+def _stages_in(root: Path) -> list[str]:
+    """Of a run that says nothing about its stages, such as an import: those that have something."""
+    found = root / "committed"
+    return sorted(path.name for path in found.iterdir()) if found.exists() else []
 
 
 def _age(event: dict[str, Any] | None) -> float:

@@ -108,12 +108,35 @@ def society(facts: Facts) -> str:
     block = facts.conversation + facts.turns
     if "Never instruct me" in facts.system:
         return f"Solution: {_paragraph(facts, block)}\n\nNext request."
-    if facts.messages and (wanted := _LIST.search(facts.messages[-1].text)):
+    asked = facts.messages[-1].text if facts.messages else ""
+    if found := _TRANSLATE.match(asked):
+        return _translated(asked.partition("Message:\n")[2], found[1])
+    if wanted := _LIST.search(asked):
         return "\n".join(f"{n + 1}. {_item(mix(facts.draw, n))}" for n in range(min(int(wanted[1]), 1000)))
     return _paragraph(facts, mix(facts.draw, 2))
 
 
 _LIST = re.compile(r"\blist (\d{1,4})\b", re.IGNORECASE)
+
+
+_TRANSLATE = re.compile(r"Translate the message at the end into (\w+)\.")
+_MARKERS = re.compile(r"(Instruction:|Input:|Solution:|Next request\.|<CAMEL_TASK_DONE>|None)")
+_LETTERS = {
+    "Arabic": 0x628,
+    "Chinese": 0x4E00,
+    "Korean": 0xAC00,
+    "Japanese": 0x3042,
+    "Hindi": 0x905,
+    "Russian": 0x430,
+}
+
+
+def _translated(text: str, language: str) -> str:
+    """The words in other letters, the markers as they were: as much of a translation as a client can check."""
+    first = _LETTERS.get(language)
+    letters = {ord("a") + i: first + i if first else ord("a") + (i + 5) % 26 for i in range(26)}
+    parts = _MARKERS.split(text)
+    return "".join(part if place % 2 else part.lower().translate(letters) for place, part in enumerate(parts))
 
 
 def _item(draw: int) -> str:

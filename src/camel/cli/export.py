@@ -1,0 +1,147 @@
+"""`camel export` and `camel import`: a run in other people's formats, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from camel.core.transcript import Transcript
+    from camel.storage.run import RunFolder
+
+IMPORTED = "conversations"
+ROWS_PER_SHARD = 512
+
+
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    format: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="chat, instruction, problems, messages, sharegpt, alpaca or dataset."
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write.")],
+    acknowledge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
+    ] = None,
+) -> None:
+    """Write what a run has committed, in the order of its items, in another format."""
+    from camel.core.errors import InputError
+    from camel.storage.exporters import FORMATS, RESTRICTED, Release
+    from camel.storage.run import RunFolder
+
+    if format not in FORMATS:
+        raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
+    if unknown := sorted(set(acknowledge or []) - RESTRICTED):
+        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    folder = RunFolder(run)
+    stage = _last_stage(folder)
+    acknowledged = bool(acknowledge)
+    release = Release(acknowledged, _canary(folder) if acknowledged else "")
+    written = FORMATS[format].write(_transcripts(folder, stage), out, release=release)
+    typer.echo(f"{written.conversations:,} {stage} as {written.rows:,} rows in {written.path}")
+
+
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES… OUT", help="Files or folders to read, then the new run.")
+    ],
+    format: Annotated[
+        str, typer.Option(metavar="FORMAT", help="What they are: chat, instruction or problems.")
+    ] = "chat",
+    scenario: Annotated[str, typer.Option(help="The scenario to record for them.")] = "",
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Pass over documents that cannot be read, naming each.")
+    ] = False,
+) -> None:
+    """Read data of the original's formats into a run that can be explored and exported."""
+    from itertools import chain
+
+    from camel.core.errors import InputError
+    from camel.storage.importers import IMPORTERS
+
+    if format not in IMPORTERS:
+        raise InputError(f"no format {format!r} can be read: there are {', '.join(IMPORTERS)}")
+    if len(files) < 2:
+        raise InputError("name the files to read and, last, the folder of the new run")
+    *sources, out = files
+    skipped = 0
+
+    def pass_over(error: InputError) -> None:
+        nonlocal skipped
+        skipped += 1
+        typer.echo(f"camel: skipped: {error}", err=True)
+
+    read = IMPORTERS[format]
+    on_error = pass_over if skip else None
+    rows = _store(
+        chain.from_iterable(read(path, scenario=scenario, on_error=on_error) for path in sources), out, format
+    )
+    typer.echo(f"{rows:,} conversations in {out}" + (f", {skipped:,} skipped" if skipped else ""))
+
+
+def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
+    """Write a new run: data first, its marker after, `run.json` last, so that half an import is no run."""
+    from itertools import islice
+
+    from camel import __version__
+    from camel.core.errors import InputError
+    from camel.storage.run import Marker, RunFolder, Settings, new_attempt
+    from camel.storage.table import write_shard
+
+    folder = RunFolder(out)
+    if folder.exists or (out.exists() and any(out.iterdir())):
+        raise InputError(f"{out} is not empty: import into a new folder")
+    rows = number = 0
+    names: set[str] = set()
+    while shard := list(islice(transcripts, ROWS_PER_SHARD)):
+        path = folder.data_path(IMPORTED, number, new_attempt(), ".parquet")
+        written = write_shard(path, shard)
+        file = str(path.relative_to(folder.root))
+        folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}))
+        names |= {transcript.scenario for transcript in shard}
+        rows, number = rows + written.rows, number + 1
+    if not rows:
+        raise InputError("there is nothing in what was to be imported")
+    config = {"scenario": ", ".join(sorted(names - {""})) or "imported", "imported": format}
+    folder.create(Settings("imported", config, __version__))
+    return rows
+
+
+def _last_stage(folder: RunFolder) -> str:
+    """The stage that holds transcripts."""
+    from camel.core.errors import InputError
+    from camel.generation.campaign import ANSWERS, CONVERSATIONS
+
+    folder.settings()
+    for stage in (CONVERSATIONS, ANSWERS):
+        if folder.committed(stage):
+            return stage
+    raise InputError(f"{folder.root} has nothing to export yet: no shard of conversations is committed")
+
+
+def _transcripts(folder: RunFolder, stage: str) -> Iterator[Transcript]:
+    from camel.storage.table import stream_shard
+
+    for shard in sorted(folder.committed(stage)):
+        yield from stream_shard(folder.root / folder.marker(stage, shard).file)
+
+
+def _canary(folder: RunFolder) -> str:
+    """The GUID of the scenario that the run was made from."""
+    from camel.core.errors import CamelError, InputError
+    from camel.scenarios import load
+
+    name = str(folder.settings().config.get("scenario", ""))
+    try:
+        canary = load(name).canary
+    except CamelError as error:
+        raise InputError(f"the canary cannot be read from the scenario {name!r}: {error}") from None
+    if not canary:
+        raise InputError(f"the scenario {name!r} declares no canary, which such a release must carry")
+    return canary

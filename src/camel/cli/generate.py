@@ -1,0 +1,284 @@
+"""`camel generate`: a dataset from a configuration, shown while it is made and resumed by the same command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from camel.cli.panel import View
+    from camel.generation.campaign import Campaign, Outcome
+    from camel.generation.config import GenerateConfig
+    from camel.generation.status import RunLog, Watcher
+    from camel.models.chat import ChatModel
+
+HALTED, INTERRUPTED = 3, 130
+LOCAL_MAX_TOKENS, LOCAL_CONCURRENCY = 160, 2
+LOG_EVERY = 30.0
+"""Seconds between two lines of progress in the run's log."""
+
+
+def generate(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to generate.")],
+    local: Annotated[
+        bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and one prompt of each kind; call nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Conversations in flight, instead of the configuration's.")
+    ] = None,
+    out: Annotated[str, typer.Option(metavar="DIR", help="The run's folder.")] = "",
+    fork: Annotated[
+        str,
+        typer.Option(
+            metavar="NEWDIR", help="Begin a run there under a changed configuration, keeping what it can."
+        ),
+    ] = "",
+) -> None:
+    """Generate a dataset. Ctrl-C stops it; the same command goes on where it stopped."""
+    from rich.console import Console
+
+    from camel.cli.panel import choose_view
+    from camel.generation.config import read_config
+
+    console = Console(highlight=False)
+    settings = _adjusted(read_config(config), local, concurrency, out)
+    if dry_run:
+        from camel.cli.plan import dry_run as show
+
+        show(console, settings, as_json)
+        return
+    view = choose_view(console, as_json)
+    if fork:
+        settings = _forked(settings, fork, view)
+    resume = _resume(config, local, concurrency, fork or out)
+    with _model(settings, local, view) as model:
+        code = _run(settings, model, view, resume)
+    if code:
+        raise typer.Exit(code)
+
+
+def _run(settings: GenerateConfig, model: ChatModel, view: View, resume: str) -> int:
+    """Run the campaign in its view; returns the exit code."""
+    from camel.core.errors import CamelError, InputError
+    from camel.generation.campaign import Campaign
+    from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
+
+    campaign = Campaign(settings, model)
+    watcher = Watcher(campaign, resume=resume)
+    log = RunLog(campaign.folder.root / LOG)
+    if is_locked(campaign.folder.root):
+        raise InputError(f"another process is working on {campaign.folder.root}: wait for it or stop it")
+    _announce(campaign, log, view, resume)
+    interrupted = False
+    try:
+        with view:
+            outcome, interrupted = asyncio.run(_work(campaign, model, watcher, view, log))
+            last = watcher.now("complete" if outcome.complete else "stopped")
+            view.show(last)
+    except CamelError as error:
+        log.write("end", **progress_of(watcher.now("stopped")), error=str(error))
+        view.note(f"resume  {resume}")
+        raise
+    ending = progress_of(last) | {"why": outcome.halted}
+    entry = log.write("end", **ending, run=last.run, resume=resume)
+    view.event(entry)
+    if outcome.complete:
+        view.note(f"complete: {campaign.stages[-1].count:,} {campaign.stages[-1].name} in {last.run}")
+        return 0
+    view.note(f"stopped: {outcome.halted}")
+    view.note(f"resume  {resume}")
+    return INTERRUPTED if interrupted else HALTED
+
+
+def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
+    """Say where everything is and what it will take, before the first call."""
+    from msgspec import to_builtins
+
+    from camel.cli.plan import summary
+    from camel.generation.plan import committed_in, make_plan
+
+    plan = make_plan(campaign.config, committed=committed_in(campaign.folder, campaign.config))
+    price = campaign.config.price()
+    entry = log.write(
+        "start",
+        run=str(campaign.folder.root),
+        log=str(log.path),
+        resume=resume,
+        pid=os.getpid(),
+        model=campaign.config.model.name,
+        price=None if price is None else to_builtins(price),
+        concurrency=campaign.config.run.concurrency,
+        budget=to_builtins(campaign.config.budget),
+        stages={stage.name: stage.count for stage in campaign.stages},
+        estimate=plan.to_dict(),
+    )
+    view.note(f"run     {campaign.folder.root}")
+    view.note(f"log     {log.path}")
+    view.note(f"resume  {resume}")
+    view.note(f"expect  {summary(plan)}")
+    view.event(entry)
+
+
+async def _work(
+    campaign: Campaign, model: ChatModel, watcher: Watcher, view: View, log: RunLog
+) -> tuple[Outcome, bool]:
+    """Run until it is complete or stopped; says also whether a person stopped it."""
+    from camel.generation.campaign import Outcome
+    from camel.generation.status import progress_of
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            campaign.halt.set("stopped by you")
+            view.note(
+                f"stopping: {campaign.meter.in_flight} calls in flight end first; again to leave at once"
+            )
+        elif asked == 2:
+            task.cancel()
+        else:
+            os._exit(INTERRUPTED)
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(view.every)
+            view.show(watcher.now())
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(LOG_EVERY)
+            log.write("progress", **progress_of(watcher.now()))
+
+    def committed(stage: str, shard: int) -> None:
+        watcher.committed(stage, shard)
+        tally = campaign.tallies[stage]
+        if tally.committed == tally.planned:
+            view.event(
+                log.write(
+                    "stage", stage=stage, items=tally.planned, usage=progress_of(watcher.now())["usage"]
+                )
+            )
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    watchers: list[asyncio.Task[None]] = []
+    outcome = Outcome(False, "")
+    try:
+        async with model, asyncio.TaskGroup() as group:
+            watchers = [group.create_task(show()), group.create_task(keep())]
+            try:
+                outcome = await campaign.run(committed)
+            finally:
+                for watcher_task in watchers:
+                    watcher_task.cancel()
+    except asyncio.CancelledError:
+        if asked < 2:
+            raise
+        task.uncancel()
+        outcome = Outcome(False, campaign.halt.reason)
+    except BaseExceptionGroup as group_error:
+        raise _first(group_error) from None
+    return outcome, bool(asked) and not outcome.complete
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What to report of several failures: one that we know, in one line, if there is one."""
+    from camel.core.errors import CamelError
+
+    leaves: list[BaseException] = []
+    todo: list[BaseException] = [group]
+    while todo:
+        error = todo.pop(0)
+        inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+        todo += inner
+        leaves += [] if inner else [error]
+    for error in leaves:
+        if isinstance(error, CamelError):
+            return error
+    for error in leaves:
+        if isinstance(error, OSError):
+            return CamelError(f"the run's folder cannot be written: {error}; what is committed is safe")
+    return group
+
+
+def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
+    """The configuration with what the command line says."""
+    from msgspec.structs import replace
+
+    if local:
+        from camel.core.message import Sampling
+        from camel.generation.config import ModelSection
+        from camel.models.local import ALIAS
+
+        sampling = config.sampling or Sampling(temperature=0.8)
+        if sampling.max_tokens is None:
+            sampling = replace(sampling, max_tokens=LOCAL_MAX_TOKENS)
+        config = replace(
+            config,
+            model=ModelSection(ALIAS, guided="llama.cpp"),
+            sampling=sampling,
+            run=replace(config.run, concurrency=LOCAL_CONCURRENCY),
+            # Not into the folder of the model that the configuration names.
+            out=out or f"{config.folder}-local",
+        )
+    if concurrency is not None:
+        config = replace(config, run=replace(config.run, concurrency=concurrency))
+    return replace(config, out=out) if out else config
+
+
+def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
+    from msgspec.structs import replace
+
+    from camel.generation.fork import fork_run
+
+    forked = replace(config, out=target)
+    kept = fork_run(forked, config.folder)
+    what = f"keeps its lists of {', '.join(kept)}" if kept else "begins afresh"
+    view.note(f"forked from {config.folder}: {what}")
+    return forked
+
+
+@contextlib.contextmanager
+def _model(config: GenerateConfig, local: bool, view: View) -> Generator[ChatModel]:
+    if local:
+        from camel.models.local import LocalServer, local_model
+
+        server = LocalServer(parallel=max(1, config.run.concurrency))
+        with local_model(server, guided="llama.cpp", say=view.note) as model:
+            yield model
+        return
+    from camel.models.chat import ChatModel
+
+    section = config.model
+    yield ChatModel(
+        section.name,
+        base_url=section.base_url or None,
+        context_tokens=section.context_tokens,
+        guided=section.guided,
+        deadline=config.run.deadline,
+        attempt_timeout=min(300.0, config.run.deadline),
+    )
+
+
+def _resume(config: Path, local: bool, concurrency: int | None, out: str) -> str:
+    words: list[Any] = ["camel", "generate", config]
+    words += ["--local"] if local else []
+    words += ["--concurrency", concurrency] if concurrency is not None else []
+    words += ["--out", out] if out else []
+    return shlex.join(str(word) for word in words)

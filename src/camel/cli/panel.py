@@ -1,0 +1,296 @@
+"""How a run that is going on looks: a panel on a terminal, lines elsewhere, JSON where asked for.
+
+The one decision to know: a view is told of snapshots and events and knows nothing of the campaign behind them, so that
+`camel status` draws a folder with the same code.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from camel.cli.screen import visible
+from camel.generation.status import Snapshot, StageState, progress_of
+
+BAR, WIDTH = 28, 96
+
+
+class View(Protocol):
+    """Shows a run while it goes on."""
+
+    every: float
+    """Seconds between two snapshots."""
+
+    def __enter__(self) -> View:
+        """Begin to show."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the screen in order."""
+        ...
+
+    def show(self, now: Snapshot) -> None:
+        """Show the run as it is now."""
+        ...
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """Show something that happened, as the log has it."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something."""
+        ...
+
+
+class _Quiet:
+    """What views have in common: entering and leaving does nothing."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        """Say something on a line of its own."""
+        self.console.print(Text(visible(text)), soft_wrap=True)
+
+
+class LivePanel(_Quiet):
+    """A panel that stays in its place on a terminal."""
+
+    every = 0.25
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=False)
+
+    def __enter__(self) -> LivePanel:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, now: Snapshot) -> None:
+        """Draw the panel anew."""
+        # Narrower than the terminal: the ^C that it echoes must not wrap to a new line, which would leave a torn box.
+        self._live.update(panel(now, min(WIDTH, self.console.width - 4)), refresh=True)
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """The panel shows them all by itself."""
+
+
+class Lines(_Quiet):
+    """One line now and then, for logs and pipes."""
+
+    every = 10.0
+
+    def show(self, now: Snapshot) -> None:
+        """Print a line."""
+        self.note(line(now))
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """Print that a stage is complete."""
+        if entry["event"] == "stage":
+            self.note(f"stage {entry['stage']} is complete: {entry['items']:,} items")
+
+
+class JsonLines(_Quiet):
+    """One JSON object a line, for programs."""
+
+    every = 10.0
+
+    def show(self, now: Snapshot) -> None:
+        """Print a snapshot's figures."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.event({"time": time, "event": "progress", **progress_of(now)})
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """Print an event."""
+        # Past rich: nothing may wrap or colour it.
+        self.console.file.write(msgspec.json.encode(entry).decode() + "\n")
+        self.console.file.flush()
+
+    def note(self, text: str) -> None:
+        """Only objects are printed."""
+
+
+def choose_view(console: Console, as_json: bool) -> View:
+    """The view that fits where the output goes."""
+    if as_json:
+        return JsonLines(console)
+    return LivePanel(console) if console.is_terminal else Lines(console)
+
+
+# --- words -------------------------------------------------------------------------------------------------------
+
+
+def line(now: Snapshot) -> str:
+    """A run in one line."""
+    stage = current(now)
+    parts = [
+        f"{stage.name} {stage.finished:,}/{stage.planned:,}" if stage else "",
+        f"{stage.committed:,} committed" if stage and stage.committed else "",
+        f"{now.failed:,} failed" if now.failed else "",
+        f"{now.usage.calls:,} calls"
+        + ("" if now.calls_per_second is None else f" ({short(now.calls_per_second)}/s)"),
+        f"{spent(now)} → {expected(now)}" if now.expected else spent(now),
+        f"{share_cached(now)} cached" if now.usage.cached else "",
+        f"{now.retries:,} retries" if now.retries else "",
+        f"{sum(now.errors.values()):,} errors" if now.errors else "",
+        f"{duration(now.elapsed)} gone" if now.elapsed else "",
+        f"{duration(now.eta)} to go" if now.eta is not None else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def current(now: Snapshot) -> StageState | None:
+    """The first stage that is not complete; the last when all are."""
+    open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
+    return open_stages[0] if open_stages else (now.stages[-1] if now.stages else None)
+
+
+def spent(now: Snapshot) -> str:
+    """What has been used: money where its price is known, else tokens."""
+    return money(now.money) if now.money is not None else f"{short(now.usage.total)} tokens"
+
+
+def expected(now: Snapshot) -> str:
+    """What the whole run is expected to use."""
+    if now.expected_money is not None:
+        return f"about {money(now.expected_money)}"
+    return "" if now.expected is None else f"about {short(now.expected.total)} tokens"
+
+
+def share_cached(now: Snapshot) -> str:
+    """How much of what was sent the endpoint had in its cache."""
+    return f"{now.usage.cached / now.usage.prompt:.0%}" if now.usage.prompt else "0%"
+
+
+def money(dollars: float) -> str:
+    """Dollars, with as many digits as matter."""
+    digits = 4 if 0 < dollars < 0.01 else 2 if dollars < 1000 else 0
+    return f"${dollars:,.{digits}f}"
+
+
+def short(number: float) -> str:
+    """A number for people: 950, 12.3k, 4.56M."""
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            scaled = number / unit
+            digits = 2 if scaled < 10 else 1 if scaled < 100 else 0
+            return f"{scaled:.{digits}f}{name}"
+    return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time: 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{whole // 60} min"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400:,} d {whole % 86400 // 3600} h"
+
+
+# --- the panel ---------------------------------------------------------------------------------------------------
+
+
+def panel(now: Snapshot, width: int = WIDTH) -> Panel:
+    """A run as a box on the terminal."""
+    parts: list[RenderableType] = [_stages(now), Text(), _figures(now)]
+    if now.stops:
+        parts += [Text(), _stops(now.stops)]
+    words = {"working": "", "complete": "complete", "stopped": "stopped", "new": "not started"}[now.state]
+    style = {"working": "cyan", "complete": "green", "stopped": "yellow", "new": "dim"}[now.state]
+    if now.why and now.state != "complete":
+        word = "stopping" if now.state == "working" else "stopped"
+        parts += [Text(), Text(f"{word}: {visible(now.why)}", "yellow")]
+        style = "yellow"
+    title = Text(f" {visible(now.scenario)} · {visible(now.model)}{f' · {words}' if words else ''} ", "bold")
+    return Panel(
+        Group(*parts), title=title, title_align="left", border_style=style, padding=(0, 1), width=width
+    )
+
+
+def _stages(now: Snapshot) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for justify in ("left", "left", "right", "left"):
+        grid.add_column(justify=justify, no_wrap=True)
+    at_work = current(now)
+    for stage in now.stages:
+        is_done = stage.committed >= stage.planned > 0
+        name = Text(stage.name, "green" if is_done else "bold" if stage is at_work else "dim")
+        bar = ProgressBar(
+            total=max(1, stage.planned),
+            completed=stage.finished,
+            width=BAR,
+            complete_style="cyan",
+            finished_style="green",
+        )
+        notes = [
+            f"{stage.open:,} in work" if stage.open else "",
+            f"{stage.finished - stage.committed:,} to commit" if stage.finished > stage.committed else "",
+            f"{stage.failed:,} failed" if stage.failed else "",
+        ]
+        grid.add_row(
+            name,
+            bar,
+            f"{stage.committed:,} / {stage.planned:,}",
+            Text(" · ".join(note for note in notes if note), "red" if stage.failed else "dim"),
+        )
+    return grid
+
+
+def _figures(now: Snapshot) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for column in range(4):
+        grid.add_column(style="dim" if column % 2 == 0 else "", no_wrap=True)
+    usage = now.usage
+    troubles = sum(now.errors.values())
+    trouble = Text(f"{now.retries:,} retries · {now.rate_limited:,} × 429 · {troubles:,} errors")
+    trouble.stylize("yellow" if troubles or now.rate_limited else "")
+    rate = "" if now.calls_per_second is None else f" · {short(now.calls_per_second)}/s"
+    speed = "" if now.tokens_per_second is None else f" · {short(now.tokens_per_second)}/s"
+    cost = f"{spent(now)} → {expected(now)}" if now.expected is not None else spent(now)
+    grid.add_row("calls", f"{usage.calls:,}{rate}", "in flight", f"{now.in_flight:,}")
+    grid.add_row("tokens", f"{short(usage.total)}{speed}", "cached", f"{share_cached(now)} of the prompts")
+    grid.add_row("spent", cost, "trouble", trouble)
+    left = "" if now.eta is None else f"about {duration(now.eta)}"
+    grid.add_row("elapsed", duration(now.elapsed), "to go", left)
+    return grid
+
+
+def _stops(stops: dict[str, int]) -> Table:
+    """Why conversations ended, as a small bar chart."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    total = sum(stops.values())
+    for reason, count in sorted(stops.items(), key=lambda pair: -pair[1])[:6]:
+        style = "red" if reason == "error" else "green" if reason == "done" else "yellow"
+        bar = "█" * max(1, round(BAR * count / total))
+        grid.add_row(Text(reason, "dim"), Text(bar, style), f"{count:,} ({count / total:.0%})")
+    return grid

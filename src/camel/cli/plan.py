@@ -1,0 +1,222 @@
+"""`camel plan`: what a configuration will take, before any call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.generation.config import GenerateConfig
+    from camel.generation.plan import Plan
+
+MONTH = 30 * 24.0
+
+
+def plan(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What is to be generated.")],
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="CALLS_PER_S", help="How fast the endpoint answers, in calls a second."),
+    ] = None,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LEVEL=N", help="Another size for a level of the scenario; repeatable."),
+    ] = None,
+    out: Annotated[str, typer.Option(metavar="DIR", help="A run whose figures to go by.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Estimate calls, tokens, money, storage and time. Where the run exists, from its own figures."""
+    from msgspec.structs import replace
+    from rich.console import Console
+
+    from camel.core.errors import InputError
+    from camel.generation.config import read_config
+
+    if rate is not None and not 0 < rate < 1e9:
+        raise InputError(f"--rate must be above zero, not {rate}")
+    settings = read_config(config)
+    settings = replace(settings, out=out) if out else settings
+    _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
+
+
+def dry_run(console: Console, config: GenerateConfig, as_json: bool) -> None:
+    """Show the plan and one prompt of each kind."""
+    from camel.scenarios import sample
+
+    prompts = sample(config.loaded_scenario())
+    _show(console, config, {}, None, as_json, prompts)
+    if as_json:
+        return
+    for prompt in prompts:
+        _print(console, f"\n── {prompt.title}", "bold")
+        _print(console, prompt.text)
+
+
+def summary(plan: Plan) -> str:
+    """A plan in one line."""
+    from camel.cli.panel import money, short
+
+    need, cost = plan.need, plan.money
+    tokens = [case.prompt + case.completion for case in need]
+    parts = [
+        f"{plan.items:,} {plan.stages[-1].name}",
+        f"about {short(need.likely.calls)} calls",
+        f"{short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])})",
+    ]
+    if cost is not None:
+        parts.append(f"{money(cost.likely)} ({money(cost.low)} to {money(cost.high)})")
+    return ", ".join(parts)
+
+
+def _show(
+    console: Console,
+    config: GenerateConfig,
+    counts: dict[str, int],
+    rate: float | None,
+    as_json: bool,
+    prompts: Any = (),
+) -> None:
+    from camel.generation.plan import committed_in, hours, make_plan, workers
+    from camel.storage.run import RunFolder
+
+    made = make_plan(config, counts=counts, committed=committed_in(RunFolder(config.folder), config))
+    assumed = config.plan
+    wanted = rate or config.run.concurrency / assumed.seconds_per_call
+    if as_json:
+        timing = {
+            "calls_per_second": wanted,
+            "hours": [hours(case, wanted) for case in made.need],
+            "workers": workers(wanted, assumed.seconds_per_call),
+            "prompts": [{"title": prompt.title, "text": prompt.text} for prompt in prompts],
+        }
+        _write_json(console, made.to_dict() | timing)
+        return
+    _stages(console, made)
+    _totals(console, made)
+    _times(console, made, config, wanted, rate is None)
+    _grounds(console, made, config)
+
+
+def _stages(console: Console, made: Plan) -> None:
+    from camel.cli.panel import short
+    from camel.cli.scenarios import _table as table  # pyright: ignore[reportPrivateUsage]
+
+    _print(console, f"{made.scenario}: {made.shape}", "bold")
+    rows = [
+        (
+            stage.name,
+            f"{stage.items:,}",
+            f"{stage.shards:,}",
+            short(stage.need.likely.calls),
+            short(stage.need.likely.prompt),
+            short(stage.need.likely.completion),
+            f"{stage.done:,} done" if stage.done else f"{stage.measured:,} items" if stage.measured else "",
+        )
+        for stage in made.stages
+    ]
+    head = ("stage", "items", "shards", "calls", "prompt tokens", "completion tokens", "measured")
+    table(console, head, rows)
+
+
+def _totals(console: Console, made: Plan) -> None:
+    from camel.cli.panel import money, short
+
+    need = made.need
+
+    def between(name: str, unit: str = "") -> str:
+        low, likely, high = sorted(getattr(case, name) for case in need)
+        if name == "cached":
+            low, likely, high = (getattr(case, name) for case in need)
+        return f"{short(likely)}{unit}   ({short(low)} to {short(high)})"
+
+    _print(console, f"calls       {between('calls')}")
+    _print(console, f"prompt      {between('prompt', ' tokens')}")
+    share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
+    _print(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
+    _print(console, f"completion  {between('completion', ' tokens')}")
+    cost = made.money
+    if cost is None:
+        _print(
+            console,
+            "money       unknown: the model has no price in the catalogue; give it one as model.price",
+        )
+    else:
+        _print(console, f"money       {money(cost.likely)}   ({money(cost.low)} to {money(cost.high)})")
+    _print(console, f"storage     {between('bytes', 'B')} in {made.shards:,} shards")
+
+
+def _times(console: Console, made: Plan, config: GenerateConfig, rate: float, own: bool) -> None:
+    from camel.cli.panel import duration, short
+    from camel.generation.plan import WORKER, hours, workers
+
+    low, likely, high = (duration(3600 * hours(case, rate)) for case in made.need)
+    seconds = config.plan.seconds_per_call
+    count = workers(rate, seconds)
+    why = f" ({config.run.concurrency} in flight)" if own else ""
+    _print(
+        console,
+        f"time        {likely} at {rate:,.4g} calls/s{why}   ({low} to {high}); "
+        f"{count:,} worker{'s' if count > 1 else ''} of {WORKER} at {seconds:g} s a call",
+    )
+    if hours(made.need.likely, rate) > MONTH:
+        needed = made.need.likely.calls / (MONTH * 3600)
+        _print(
+            console,
+            f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open, "
+            f"{workers(needed, seconds):,} workers of {WORKER}",
+        )
+
+
+def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
+    """Say what the figures rest on."""
+    measured = [stage for stage in made.stages if stage.measured]
+    if measured:
+        names = ", ".join(f"{stage.measured:,} of {stage.name}" for stage in measured)
+        _print(console, f"measured    on {names} in {config.folder}", "dim")
+    if len(measured) < len(made.stages):
+        assumed = config.plan
+        _print(
+            console,
+            f"assumed     {_guess(assumed.messages)} messages a conversation, {_guess(assumed.message_tokens)} tokens each, "
+            f"{_guess(assumed.answer_tokens)} an answer, {_guess(assumed.item_tokens)} a list entry, "
+            f"{_guess(assumed.cached)} of a prompt cached; [plan] in the configuration says otherwise",
+            "dim",
+        )
+
+
+def _guess(value: Any) -> str:
+    if isinstance(value, tuple):
+        low, likely, high = value  # pyright: ignore[reportUnknownVariableType]
+        return f"{likely:g} ({min(low, high):g}–{max(low, high):g})"
+    return f"{value:g}"
+
+
+def _counts(scale: list[str]) -> dict[str, int]:
+    from camel.core.errors import InputError
+
+    counts: dict[str, int] = {}
+    for text in scale:
+        name, _, number = text.partition("=")
+        try:
+            counts[name.strip()] = int(number.replace("_", "").replace(",", ""))
+        except ValueError:
+            raise InputError(f"--scale takes LEVEL=N, such as task=100, not {text!r}") from None
+    return counts
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    from rich.text import Text
+
+    from camel.cli.screen import visible
+
+    console.print(Text(visible(text), style), soft_wrap=True)
+
+
+def _write_json(console: Console, value: dict[str, Any]) -> None:
+    import msgspec
+
+    console.file.write(msgspec.json.encode(value).decode() + "\n")

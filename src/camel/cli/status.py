@@ -1,0 +1,89 @@
+"""`camel status` and `camel runs`: how runs are doing, from their folders alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def status(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show how far a run is, what it used, and how to go on with it."""
+    import msgspec
+    from rich.console import Console
+    from rich.text import Text
+
+    from camel.cli.panel import line, panel
+    from camel.cli.screen import visible
+    from camel.generation.status import read_status
+
+    now = read_status(run)
+    console = Console(highlight=False)
+    if as_json:
+        typer.echo(msgspec.json.encode(now.to_dict()).decode())
+        return
+
+    def say(text: str) -> None:
+        console.print(Text(visible(text)), soft_wrap=True)
+
+    if console.is_terminal:
+        console.print(panel(now, min(96, console.width)))
+    else:
+        say(f"{now.scenario} · {now.model} · {now.state}{f': {now.why}' if now.why else ''}")
+        for stage in now.stages:
+            failed = f", {stage.failed:,} failed" if stage.failed else ""
+            say(f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}")
+        say(line(now))
+        if now.stops:
+            say("ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
+    say(f"run     {now.run}{' (a process is working on it)' if now.state == 'working' else ''}")
+    if now.forked_from:
+        say(f"forked  from {now.forked_from}")
+    if now.log:
+        say(f"log     {now.log}")
+    if now.resume and now.state in ("stopped", "new"):
+        say(f"resume  {now.resume}")
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """List the runs below a folder."""
+    import msgspec
+    from rich.console import Console
+
+    from camel.cli.panel import current, spent
+    from camel.cli.scenarios import _table as table  # pyright: ignore[reportPrivateUsage]
+    from camel.core.errors import InputError
+    from camel.generation.status import find_runs, read_status
+
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder")
+    rows: list[tuple[str, ...]] = []
+    for path in find_runs(folder):
+        try:
+            now = read_status(path)
+        except InputError as error:
+            rows.append((str(path), "damaged", "", "", str(error)[:60], "", ""))
+            continue
+        if as_json:
+            typer.echo(msgspec.json.encode(now.to_dict()).decode())
+            continue
+        stage = current(now)
+        done = f"{stage.name} {stage.committed:,}/{stage.planned:,}" if stage else ""
+        rows.append((now.run, now.state, now.scenario, now.model, done, f"{now.failed:,}", spent(now)))
+    if as_json:
+        return
+    if not rows:
+        typer.echo(f"no runs below {folder}")
+        return
+    table(
+        Console(highlight=False),
+        ("run", "state", "scenario", "model", "stage", "failed", "spent"),
+        rows,
+    )

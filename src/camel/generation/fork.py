@@ -1,0 +1,60 @@
+"""Forking: a new run under a changed configuration that keeps what the change does not concern.
+
+The one decision to know: only lists are kept. What a list was made from (its prompt, its size, what it depends on, the
+model and its settings) can be compared; a conversation depends on everything, so those begin afresh.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.generation.campaign import open_run
+from camel.generation.config import GenerateConfig
+from camel.scenarios import Scenario, load
+from camel.storage.run import RunFolder
+
+_MAKES_LISTS = ("scenario", "model.name", "model.guided", "sampling", "seed")
+
+
+def fork_run(config: GenerateConfig, source: Path) -> list[str]:
+    """Make the run that `config` describes out of the one at `source`; returns the stages that it takes over."""
+    old = RunFolder(source)
+    settings = old.settings()
+    if RunFolder(config.folder).exists:
+        raise InputError(f"{config.folder} holds a run already: fork into a new folder")
+    scenario = config.loaded_scenario()
+    new = open_run(config, scenario, forked_from=str(source))
+    decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
+    reused = _reusable(scenario, settings.config, decisive)
+    fingerprint = new.settings().fingerprint
+    for level in reused:
+        for shard in sorted(old.committed(level)):
+            marker = old.marker(level, shard)
+            path = new.root / marker.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # A copy, not a link: lists are there to be edited, in each run by itself.
+            shutil.copyfile(old.root / marker.file, path)
+            # What was paid for it was paid by the other run.
+            new.commit(msgspec.structs.replace(marker, fingerprint=fingerprint, totals={}))
+    return [level for level in reused if old.committed(level)]
+
+
+def _reusable(scenario: Scenario, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """The levels whose lists would be asked for in the same words and sizes as before."""
+    if any(saved.get(name) != wanted.get(name) for name in _MAKES_LISTS):
+        return []
+    counts: dict[str, int] = saved.get("counts", {})
+    try:
+        before = load(str(saved["scenario"])).resized(counts)
+    except CamelError:
+        return []
+    if before.fingerprint() != saved.get("scenario_fingerprint"):
+        return []
+    same = {level.name for level in scenario.levels if counts.get(level.name) == level.count}
+    return [level.name for level in scenario.asked if same >= {level.name, *scenario.needs(level.name)}]

@@ -1,0 +1,411 @@
+"""`camel generate` and the verbs around it as a user sees them: processes, output, exit codes, folders, and the
+endpoint's own ledger as the witness of what was paid."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+
+ROOT = Path(__file__).parent.parent.parent
+COMMAND = [sys.executable, "-m", "camel"]
+FILES = ("chat", "instruction", "messages", "sharegpt", "alpaca")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12))) as process:
+        yield process
+
+
+@pytest.fixture
+def slow_endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(length=Constant(9), latency=Constant(0.03))) as process:
+        yield process
+
+
+@pytest.fixture
+def slower_endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(length=Constant(9), latency=Constant(0.2))) as process:
+        yield process
+
+
+def camel(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def write(
+    folder: Path,
+    endpoint: SimulatorProcess,
+    *,
+    scenario: str = "ai_society",
+    counts: str = "assistant_role = 2, user_role = 2, task = 2",
+    more: str = "",
+    model: str = "",
+    run: str = "concurrency = 4",
+) -> Path:
+    path = folder / "config.toml"
+    path.write_text(
+        f'scenario = "{scenario}"\nout = "run"\ncounts = {{ {counts} }}\n{more}\n'
+        f'[model]\nname = "simulated"\nbase_url = "{endpoint.base_url}"\n{model}\n[run]\n{run}\n'
+    )
+    return path
+
+
+def status(folder: Path, run: str = "run") -> dict[str, Any]:
+    done = camel("status", run, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def chats(folder: Path, run: str = "run") -> list[dict[str, Any]]:
+    out = folder / f"{run}-chat.jsonl"
+    assert camel("export", run, "chat", str(out), cwd=folder).returncode == 0
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def wait_for(endpoint: SimulatorProcess, requests: int) -> None:
+    deadline = time.monotonic() + 60
+    while endpoint.ledger().requests < requests:
+        assert time.monotonic() < deadline, "the run does not get there"
+        time.sleep(0.01)
+
+
+def test_from_nothing_to_an_export(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    done = camel("generate", "config.toml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for expected in (
+        "run     run\n",
+        "log     run/log.jsonl\n",
+        "resume  camel generate config.toml\n",
+        "expect  8 conversations",
+        "stage task is complete: 4 items",
+        "complete: 8 conversations in run",
+    ):
+        assert expected in done.stdout
+    assert "\x1b" not in done.stdout
+    now, ledger = status(tmp_path), endpoint.ledger()
+    assert now["state"] == "complete"
+    assert {stage["name"]: stage["committed"] for stage in now["stages"]} == {
+        "assistant_role": 1,
+        "user_role": 1,
+        "task": 4,
+        "conversations": 8,
+    }
+    assert sum(now["stops"].values()) == 8
+    assert now["usage"]["calls"] == ledger.billed
+    assert now["usage"]["prompt"] == ledger.prompt_tokens
+    assert now["usage"]["completion"] == ledger.completion_tokens
+    ids = [row["id"] for row in chats(tmp_path)]
+    assert ids == [f"{a:03d}_{u:03d}_{t:03d}" for a in (1, 2) for u in (1, 2) for t in (1, 2)]
+    # Complete is complete: the same command pays for nothing.
+    again = camel("generate", "config.toml", cwd=tmp_path)
+    assert again.returncode == 0
+    assert endpoint.ledger().requests == ledger.requests
+
+
+def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    for name in FILES:
+        done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
+    assert camel("export", "run", "dataset", "dataset", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "dataset" / "README.md").exists()
+    done = camel("import", "chat.jsonl", "imported", cwd=tmp_path)
+    assert done.stdout == "8 conversations in imported\n", done.stderr
+    assert status(tmp_path, "imported")["state"] == "complete"
+    chats(tmp_path, "imported")
+    assert (tmp_path / "imported-chat.jsonl").read_bytes() == (tmp_path / "chat.jsonl").read_bytes()
+    for arguments, word in (
+        (("export", "run", "word", "x"), "no format"),
+        (("export", "nowhere", "chat", "x.jsonl"), "not a run"),
+        (("import", "chat.jsonl", "imported"), "not empty"),
+        (("import", "chat.jsonl"), "last"),
+    ):
+        done = camel(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert word in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_questions(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint, scenario="math", counts="topic = 2, subtopic = 2, problem = 2")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert [stage["committed"] for stage in status(tmp_path)["stages"]] == [1, 2, 4, 8]
+    done = camel("export", "run", "problems", "problems.jsonl", cwd=tmp_path)
+    assert done.stdout == "8 answers as 8 rows in problems.jsonl\n"
+
+
+def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint, scenario="misalignment")
+    refused = camel("generate", "config.toml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "acknowledge" in refused.stderr
+    assert endpoint.ledger().requests == 0
+    write(tmp_path, endpoint, scenario="misalignment", more='acknowledge = ["misalignment"]')
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert not (tmp_path / "x.jsonl").exists()
+    done = camel("export", "run", "chat", "x.jsonl", "--acknowledge", "misalignment", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert all(row["labels"] == ["misalignment"] and row["canary"] for row in rows)
+
+
+def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slower_endpoint)
+    with subprocess.Popen(
+        [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_for(slower_endpoint, 25)
+        assert status(tmp_path)["state"] == "working"
+        second = camel("generate", "config.toml", cwd=tmp_path)
+        assert second.returncode == 2
+        assert "another process is working" in second.stderr
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopping: " in output
+    assert output.endswith("stopped: stopped by you\nresume  camel generate config.toml\n")
+    before = slower_endpoint.ledger()
+    assert before.in_flight == 0
+    now = status(tmp_path)
+    assert (now["state"], now["why"]) == ("stopped", "stopped by you")
+    assert now["usage"]["calls"] == before.billed, "what is not committed is counted too"
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    after = slower_endpoint.ledger()
+    assert after.billed_repeats == 0
+    assert status(tmp_path)["usage"]["calls"] == after.billed
+    assert len(chats(tmp_path)) == 8
+
+
+def test_ctrl_c_twice_leaves_at_once(tmp_path: Path):
+    with spawn(SimulatorSettings(latency=Constant(30))) as endpoint:
+        write(tmp_path, endpoint)
+        with subprocess.Popen(
+            [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        ) as process:
+            wait_for(endpoint, 1)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+            assert process.poll() is None, "the call in flight is waited for"
+            started = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=10)
+        assert time.monotonic() - started < 5
+        assert process.returncode == 130
+        assert "resume  camel generate config.toml" in output
+
+
+def test_kill_and_resume(slow_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slow_endpoint, more="shard_size = 3")
+    for requests in (10, 40, 70):
+        with subprocess.Popen(
+            [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.DEVNULL
+        ) as process:
+            wait_for(slow_endpoint, requests)
+            process.kill()
+    now = status(tmp_path)
+    assert (now["state"], now["why"]) == ("stopped", "it was cut off")
+    assert now["resume"] == "camel generate config.toml"
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    ledger = slow_endpoint.ledger()
+    assert ledger.billed_repeats <= 3 * 4, "at most the calls in flight at each kill"
+    assert [len(rows := chats(tmp_path)), len({row["id"] for row in rows})] == [8, 8]
+    # 6 lists, and for each conversation the specifier and 9 messages.
+    assert status(tmp_path)["usage"]["calls"] == 6 + 8 * 10
+
+
+def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    write(tmp_path, endpoint, counts="assistant_role = 2, user_role = 2, task = 3", more="seed = 7")
+    requests = endpoint.ledger().requests
+    refused = camel("generate", "config.toml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "counts: " in refused.stderr
+    assert "seed: None → 7" in refused.stderr
+    assert "concurrency" not in refused.stderr
+    assert endpoint.ledger().requests == requests
+    # Where and how fast it is sent may change.
+    write(tmp_path, endpoint, run="concurrency = 2\ndeadline = 60")
+    assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).returncode == 0
+
+
+def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    write(tmp_path, endpoint, counts="assistant_role = 2, user_role = 2, task = 3")
+    before = endpoint.ledger().requests
+    done = camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "forked from run: keeps its lists of assistant_role, user_role\n" in done.stdout
+    assert "resume  camel generate config.toml --out forked\n" in done.stdout
+    now = status(tmp_path, "forked")
+    assert now["forked_from"] == "run"
+    assert now["usage"]["calls"] == endpoint.ledger().requests - before
+    assert len(chats(tmp_path, "forked")) == 12
+    assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).returncode == 2
+    write(tmp_path, endpoint, more="seed = 7")
+    done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
+    assert "forked from run: begins afresh\n" in done.stdout
+    listed = camel("runs", ".", cwd=tmp_path).stdout
+    assert listed.count(" complete ") == 3
+
+
+@pytest.mark.parametrize(
+    ("budget", "word"),
+    [("calls = 30", "30 calls"), ("tokens = 20_000", "20,000 tokens"), ("money = 0.01", "$0.01")],
+)
+def test_a_budget_stops_the_run(slow_endpoint: SimulatorProcess, tmp_path: Path, budget: str, word: str):
+    model = "price = { input = 0.4, output = 1.6 }"
+    write(tmp_path, slow_endpoint, model=model, run=f"concurrency = 4\n[budget]\n{budget}")
+    done = camel("generate", "config.toml", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert f"stopped: the budget of {word} is used up\nresume  camel generate config.toml\n" in done.stdout
+    spent = slow_endpoint.ledger()
+    if "calls" in budget:
+        assert spent.billed == 30
+    # No call of this run is longer than 1,500 tokens.
+    elif "tokens" in budget:
+        assert 20_000 <= spent.prompt_tokens + spent.completion_tokens <= 20_000 + 4 * 1_500
+    else:
+        dollars = (0.4 * spent.prompt_tokens + 1.6 * spent.completion_tokens) / 1e6
+        assert 0.01 <= dollars <= 0.01 + 4 * 0.001
+    # Asked again with the same budget, it remembers what is not committed yet and makes no call.
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    assert slow_endpoint.ledger().requests == spent.requests
+    write(tmp_path, slow_endpoint)
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert slow_endpoint.ledger().billed == 6 + 8 * 10
+    assert slow_endpoint.ledger().billed_repeats == 0
+
+
+def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint, run="concurrency = 4\n[budget]\nmoney = 1")
+    refused = camel("generate", "config.toml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "model.price" in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_endpoint_that_is_down_leaves_a_run_that_resumes(tmp_path: Path, endpoint: SimulatorProcess):
+    path = write(tmp_path, endpoint, run="deadline = 0.3")
+    path.write_text(path.read_text().replace(endpoint.base_url, "http://127.0.0.1:9/v1"))
+    done = camel("generate", "config.toml", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "stopped: " in done.stdout
+    assert "resume  camel generate config.toml" in done.stdout
+    write(tmp_path, endpoint)
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+
+
+def test_json_lines(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    done = camel("generate", "config.toml", "--json", cwd=tmp_path)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "start"
+    assert kinds[-1] == "end"
+    assert kinds.count("stage") == 4
+    assert all("time" in event for event in events)
+    assert events[0]["resume"] == "camel generate config.toml"
+    assert events[-1]["state"] == "complete"
+    assert events[-1]["usage"]["calls"] == endpoint.ledger().billed
+
+
+def test_the_log_holds_no_key_and_nothing_that_was_said(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    secret = "sk-secret-0123456789"
+    assert camel("generate", "config.toml", cwd=tmp_path, OPENAI_API_KEY=secret).returncode == 0
+    log = (tmp_path / "run" / "log.jsonl").read_text()
+    assert [json.loads(line)["event"] for line in log.splitlines()][:1] == ["start"]
+    assert secret not in log
+    for row in chats(tmp_path):
+        assert row["specified_task"] not in log
+        assert row["message_1"]["content"] not in log
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert secret.encode() not in everything
+
+
+def test_a_dry_run_calls_nothing_and_makes_nothing(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    done = camel("generate", "config.toml", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for expected in ("2 × 2 × 2 = 8 conversations", "assumed", "── task specifier", "Never flip roles!"):
+        assert expected in done.stdout
+    plan = json.loads(camel("generate", "config.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
+    assert plan["items"] == 8
+    assert len(plan["prompts"]) == 7
+    assert endpoint.ledger().requests == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml"]
+
+
+def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    (tmp_path / "broken.toml").write_text("scenario = ")
+    (tmp_path / "unknown.toml").write_text('scenario = "code"\nmodle = 1\n[model]\nname = "m"\n')
+    for arguments, word in (
+        (("generate", "nothing.toml"), "cannot read"),
+        (("generate", "broken.toml"), "broken.toml"),
+        (("generate", "unknown.toml"), "modle"),
+        (("generate", "config.toml", "--concurrency", "0"), "at least 1"),
+        (("generate", "config.toml", "--fork", "new"), "not a run"),
+        (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
+        (("plan", "config.toml", "--scale", "planet=3"), "no level"),
+        (("plan", "config.toml", "--rate", "0"), "--rate"),
+        (("status", "."), "not a run"),
+        (("runs", "nowhere"), "not a folder"),
+    ):
+        done = camel(*arguments, cwd=tmp_path)
+        assert done.returncode == 2, arguments
+        assert word in done.stderr, done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_configurations_plan(config: Path, tmp_path: Path):
+    path = tmp_path / config.name
+    path.write_text(config.read_text().replace("# acknowledge", "acknowledge"))
+    done = camel("plan", str(path), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    items = {"trial": 8, "code": 50_000, "math": 50_000, "ai_society": 25_000, "misalignment": 25_000}
+    assert json.loads(done.stdout)["items"] == items.get(config.stem, 20_000)
+
+
+def test_the_commands_of_the_docs(tmp_path: Path):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    page = (ROOT / "docs" / "generate.md").read_text()
+    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ camel ")]
+    assert len(lines) >= 8
+    with spawn(SimulatorSettings(length=Constant(5))) as endpoint:
+        for line in lines:
+            arguments = shlex.split(line, comments=True)[1:]
+            if "--local" in arguments:
+                continue
+            done = camel(*arguments, cwd=tmp_path, OPENAI_BASE_URL=endpoint.base_url)
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

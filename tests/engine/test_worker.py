@@ -1,0 +1,409 @@
+"""The worker with a stage of our own: exactly once, no barrier, never beyond the window, and nothing taken twice."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import json
+import os
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt, ReplayMismatch, Unfinished
+from camel.storage.journal import JournalBroken
+from camel.storage.run import Marker, RunFolder, Settings
+
+
+def write(path: Path, records: Sequence[Any]) -> Written:
+    data = json.dumps(list(records)).encode()
+    path.write_bytes(data)
+    return Written(len(records), hashlib.sha256(data).hexdigest(), {})
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+class Bench:
+    """A run of a stage whose steps are counted, over as many starts as it takes."""
+
+    def __init__(self, root: Path, count: int = 20, *, shard_size: int = 4, steps: int = 3) -> None:
+        self.folder = RunFolder(root / "run")
+        self.folder.create(Settings("f", {}, "0"))
+        self.steps = steps
+        self.taken: Counter[tuple[int, int]] = Counter()
+        self.running = self.most = 0
+        self.before: Callable[[int, int], Awaitable[None]] = self.nothing
+        self.stage = Stage(name="talk", count=count, work=self.work, write=write, shard_size=shard_size)
+
+    async def nothing(self, index: int, step: int) -> None:
+        await asyncio.sleep(0)
+
+    def check(self, index: int, step: int) -> bytes:
+        return b"%d %d" % (index, step)
+
+    async def work(self, index: int, steps: Steps) -> list[Any]:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            said = [
+                (await steps.once(self.check(index, step), lambda step=step: self.make(index, step))).decode()
+                for step in range(self.steps)
+            ]
+        finally:
+            self.running -= 1
+        return [index, said]
+
+    async def make(self, index: int, step: int) -> bytes:
+        self.taken[index, step] += 1
+        await self.before(index, step)
+        return b"said %d %d" % (index, step)
+
+    async def run(self, *, concurrency: int = 5, halt: Halt | None = None, **kwargs: Any) -> bool:
+        return await asyncio.wait_for(
+            run_stage(
+                self.stage,
+                self.folder,
+                concurrency=concurrency,
+                fingerprint="f",
+                halt=halt or Halt(),
+                **kwargs,
+            ),
+            30,
+        )
+
+    def data(self) -> list[Any]:
+        """What the markers name, in order."""
+        markers = [self.folder.marker("talk", shard) for shard in sorted(self.folder.committed("talk"))]
+        return [
+            row for marker in markers for row in json.loads((self.folder.root / marker.file).read_bytes())
+        ]
+
+    def expected(self) -> list[Any]:
+        return [
+            [index, [f"said {index} {step}" for step in range(self.steps)]]
+            for index in range(self.stage.count)
+        ]
+
+    def files(self, part: str) -> list[Path]:
+        return [path for path in (self.folder.root / part).rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "width"), [(0, 4, 3), (1, 4, 3), (20, 4, 1), (21, 4, 5), (9, 100, 50)]
+)
+async def test_every_item_exactly_once_and_in_order(tmp_path: Path, count: int, size: int, width: int):
+    bench = Bench(tmp_path, count, shard_size=size)
+    told: list[int] = []
+    assert await bench.run(concurrency=width, committed=told.append)
+    assert bench.data() == bench.expected()
+    assert sorted(told) == list(range(bench.stage.shards))
+    assert set(bench.taken.values()) <= {1}
+    assert bench.most <= width
+    assert bench.files("journal") == []
+    assert len(bench.files("data")) == bench.stage.shards
+    assert await bench.run(), "a finished stage is finished"
+    assert set(bench.taken.values()) <= {1}
+
+
+async def test_records_are_in_the_order_of_their_indices_not_of_their_ends(tmp_path: Path):
+    bench = Bench(tmp_path, 8, shard_size=8, steps=1)
+
+    async def later_first(index: int, step: int) -> None:
+        await asyncio.sleep((8 - index) * 0.005)
+
+    bench.before = later_first
+    assert await bench.run(concurrency=8)
+    assert bench.data() == bench.expected()
+
+
+async def test_a_slow_item_holds_up_no_other_shard(tmp_path: Path):
+    bench = Bench(tmp_path, 40, shard_size=4)
+    release = asyncio.Event()
+    told: list[int] = []
+
+    async def one_is_slow(index: int, step: int) -> None:
+        if index == 1:
+            await release.wait()
+
+    def note(shard: int) -> None:
+        told.append(shard)
+        if len(told) == 9:
+            release.set()
+
+    bench.before = one_is_slow
+    assert await bench.run(concurrency=3, committed=note)
+    assert told[-1] == 0
+    assert bench.data() == bench.expected()
+
+
+async def test_the_window_is_filled_across_shards(tmp_path: Path):
+    bench = Bench(tmp_path, 24, shard_size=2)
+    together = asyncio.Barrier(12)
+
+    async def meet(index: int, step: int) -> None:
+        if index < 12:
+            await together.wait()
+
+    bench.before = meet
+    assert await bench.run(concurrency=12)
+    assert bench.most == 12
+
+
+async def test_halt_ends_what_is_in_flight_and_takes_nothing_new(tmp_path: Path):
+    bench = Bench(tmp_path, 40)
+    halt = Halt()
+
+    async def stop_at_the_tenth(index: int, step: int) -> None:
+        if bench.taken.total() == 10:
+            halt.set("enough")
+        await asyncio.sleep(0.01)
+
+    bench.before = stop_at_the_tenth
+    assert not await bench.run(halt=halt)
+    assert bench.taken.total() == 10, "a step was begun after the halt"
+    halt.set("too late")
+    assert halt.reason == "enough"
+    bench.before = bench.nothing
+    assert await bench.run()
+    assert bench.taken.total() == 120
+    assert set(bench.taken.values()) == {1}, "a step in flight at the halt was not journaled"
+    assert bench.data() == bench.expected()
+
+
+async def test_halted_before_it_begins(tmp_path: Path):
+    bench = Bench(tmp_path)
+    halt = Halt()
+    halt.set("no")
+    assert not await bench.run(halt=halt)
+    assert not bench.taken
+
+
+async def test_an_exception_cancels_the_rest_and_leaves_a_run_to_resume(tmp_path: Path):
+    bench = Bench(tmp_path)
+    cancelled: list[int] = []
+
+    async def fail(index: int, step: int) -> None:
+        try:
+            await asyncio.sleep(0.02 if (index, step) == (2, 1) else 0.01 if step == 0 else 30)
+        except asyncio.CancelledError:
+            cancelled.append(index)
+            raise
+        if (index, step) == (2, 1):
+            raise RuntimeError("a bug")
+
+    bench.before = fail
+    with pytest.raises(RuntimeError, match="a bug"):
+        await bench.run()
+    assert sorted(cancelled) == [0, 1, 3, 4]
+    assert bench.running == 0
+    once = dict(bench.taken)
+    bench.before = bench.nothing
+    assert await bench.run()
+    assert bench.data() == bench.expected()
+    repeated = {key for key, times in bench.taken.items() if times > 1}
+    assert repeated == {(index, 1) for index in range(5)}, "all in flight, and no more, are taken again"
+    assert once[0, 0] == bench.taken[0, 0] == 1
+
+
+async def test_cancelled_from_outside_keeps_what_was_journaled(tmp_path: Path):
+    bench = Bench(tmp_path)
+
+    async def slow(index: int, step: int) -> None:
+        if step == 2:
+            await asyncio.sleep(30)
+
+    bench.before = slow
+    task = asyncio.create_task(bench.run())
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    bench.before = bench.nothing
+    assert await bench.run()
+    assert {key for key, times in bench.taken.items() if times > 1} == {(index, 2) for index in range(5)}
+
+
+async def test_replay_of_another_question_stops_the_run(tmp_path: Path):
+    bench = Bench(tmp_path)
+    halt = Halt()
+
+    async def stop(index: int, step: int) -> None:
+        halt.set("pause")
+
+    bench.before = stop
+    await bench.run(halt=halt)
+    taken = bench.taken.total()
+    bench.check = lambda index, step: b"something else"  # type: ignore[method-assign]
+    bench.before = bench.nothing
+    with pytest.raises(ReplayMismatch, match="item 0 of stage talk asks something else at step 0"):
+        await bench.run(concurrency=1)
+    assert bench.taken.total() == taken, "paid before it was noticed"
+    assert bench.folder.committed("talk") == set()
+
+
+@pytest.mark.parametrize(("lengths", "paid"), [({"a": 5, "b": 3}, 1), ({"a": 3, "b": 5}, 3)])
+async def test_two_ways_an_item_went_are_not_mixed(tmp_path: Path, lengths: dict[str, int], paid: int):
+    """A paused worker wakes up and goes on beside the one that replaced it; the third finds both their journals."""
+    bench = Bench(tmp_path, 1)
+    for attempt, length in lengths.items():
+        log = bench.folder.open_journal("talk", 0, attempt)
+        told = ""
+        for step in range(length):
+            answer = f"{told} {attempt}{step}"
+            await log.append(msgspec.msgpack.encode((0, step, told.encode(), answer.encode())))
+            told = answer
+        await log.close()
+
+    async def work(index: int, steps: Steps) -> str:
+        told = b""
+        for step in range(6):
+
+            async def go_on(told: bytes = told, step: int = step) -> bytes:
+                bench.taken[index, step] += 1
+                return b"%s c%d" % (told, step)
+
+            told = await steps.once(told, go_on)
+        return told.decode()
+
+    bench.stage = Stage(name="talk", count=1, work=work, write=write)
+    assert await bench.run()
+    own, new = 6 - paid, range(6 - paid, 6)
+    assert bench.data() == ["".join(f" a{n}" for n in range(own)) + "".join(f" c{n}" for n in new)]
+    assert bench.taken.total() == paid
+
+
+async def test_an_unfinished_item_leaves_its_shard_open_and_lets_go_of_it(tmp_path: Path):
+    bench = Bench(tmp_path, 400)
+    files = open_files()
+    most = 0
+
+    async def fail_one_in_each(index: int, step: int) -> None:
+        nonlocal most
+        most = max(most, open_files() - files)
+        if index % 4 == 1 and step == 1:
+            raise Unfinished("the endpoint is ill")
+
+    bench.before = fail_one_in_each
+    assert not await bench.run()
+    assert bench.folder.committed("talk") == set()
+    assert most < 30, "shards that cannot be finished now are held open"
+    bench.before = bench.nothing
+    assert await bench.run()
+    assert bench.data() == bench.expected()
+    assert {key for key, times in bench.taken.items() if times > 1} == {(n, 1) for n in range(1, 400, 4)}
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, unfinished: bool):
+    async def work(index: int, steps: Steps) -> str:
+        await asyncio.sleep(0)
+        if unfinished and index % 4 == 3:
+            raise Unfinished("no")
+        return "x" * 10_000
+
+    peaks: list[int] = []
+    for count in (100, 2_000):
+        bench = Bench(tmp_path / str(count), 1)
+        bench.stage = Stage(name="talk", count=count, work=work, write=write, shard_size=4)
+        tracemalloc.start()
+        assert await bench.run() is not unfinished
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 1_000_000
+
+
+async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path):
+    bench = Bench(tmp_path, 60, shard_size=1, steps=1)
+    uncommitted = 0
+
+    def slow(path: Path, records: Sequence[Any]) -> Written:
+        nonlocal uncommitted
+        uncommitted = max(uncommitted, len(bench.taken) - len(bench.folder.committed("talk")))
+        time.sleep(0.005)
+        return write(path, records)
+
+    bench.stage = Stage(name="talk", count=60, work=bench.work, write=slow, shard_size=1)
+    assert await bench.run(concurrency=3)
+    assert uncommitted <= 6
+
+
+async def test_who_comes_second_removes_its_own_file(tmp_path: Path):
+    bench = Bench(tmp_path, 4)
+    theirs = bench.folder.data_path("talk", 0, "theirs", ".parquet")
+    write(theirs, bench.expected())
+
+    async def overtaken(index: int, step: int) -> None:
+        file = str(theirs.relative_to(bench.folder.root))
+        bench.folder.commit(Marker("talk", 0, file, 4, "", "f"))
+
+    bench.before = overtaken
+    assert await bench.run()
+    assert bench.files("data") == [theirs]
+    assert bench.files("journal") == []
+    assert bench.folder.marker("talk", 0).file.endswith("000000-theirs.parquet")
+
+
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+async def test_disk_full_is_one_plain_error_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+):
+    bench = Bench(tmp_path, 40)
+    real: Any = getattr(os, call)
+    left = 12
+
+    def full(*args: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, full)
+        with pytest.raises(JournalBroken, match="No space left on device"):
+            await bench.run()
+    taken = bench.taken.copy()
+    assert await bench.run()
+    assert bench.data() == bench.expected()
+    repeats = bench.taken.total() - 120
+    assert repeats <= 5 + sum(times - 1 for times in taken.values())
+
+
+async def test_disk_full_at_the_commit_leaves_no_half_file(tmp_path: Path):
+    bench = Bench(tmp_path, 8)
+
+    def full(path: Path, records: Sequence[Any]) -> Written:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    whole, bench.stage = bench.stage, Stage(name="talk", count=8, work=bench.work, write=full, shard_size=4)
+    with pytest.raises(OSError, match="No space"):
+        await bench.run()
+    assert bench.files("data") == []
+    bench.stage = whole
+    assert await bench.run()
+    assert bench.data() == bench.expected()
+    assert set(bench.taken.values()) == {1}
+
+
+async def test_what_a_crash_after_the_marker_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    bench = Bench(tmp_path, 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "drop_journals", lambda *args: None)
+        patch.setattr(RunFolder, "sweep", lambda *args: None)
+        assert await bench.run()
+    assert bench.files("journal")
+    assert await bench.run()
+    assert bench.files("journal") == []
+    assert bench.data() == bench.expected()

@@ -1,0 +1,129 @@
+"""Translation: markers kept, damage seen and mended, nothing paid twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
+from camel.core.message import Message
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.generation.translate import Translation, damage, translate
+from camel.models.simulator import SimulatorSettings, spawn
+from camel.scenarios import Translate, load
+from camel.storage.run import Marker, RunFolder, Settings
+from camel.storage.table import write_shard
+
+TRANSLATE = load("translation").end
+assert isinstance(TRANSLATE, Translate)
+ASK = "Instruction: Explain how the bot reads its prices.\nInput: None"
+
+
+@pytest.mark.parametrize(
+    ("translated", "language", "wrong"),
+    [
+        ("Instruction: Erkläre, wie der Bot seine Preise liest.\nInput: None", "de", ""),
+        ("Instruction: Объясни, как бот читает свои цены.\nInput: None", "ru", ""),
+        ("Anweisung: Erkläre, wie der Bot seine Preise liest.\nEingabe: Keine", "de", "marker"),
+        ("Input: None\nInstruction: Erkläre, wie der Bot seine Preise liest.", "de", "marker"),
+        ("Instruction: \nInput: None", "de", "length|empty"),
+        (ASK, "de", "not translated"),
+        (ASK, "ru", "not in the language"),
+        ("Instruction: " + "sehr " * 200 + "\nInput: None", "de", "length"),
+    ],
+)
+def test_damage_is_seen(translated: str, language: str, wrong: str):
+    found = damage(ASK, translated, language, TRANSLATE)
+    assert bool(found) == bool(wrong)
+    assert any(word in found for word in wrong.split("|"))
+
+
+def a_run(folder: Path, conversations: int) -> Run:
+    run = RunFolder(folder)
+    run.create(Settings("f", {}, "0"))
+    records = [
+        Transcript(
+            f"{i:03d}",
+            Task("t"),
+            messages=[
+                Message(0, "user", "Trader", ASK),
+                Message(
+                    1,
+                    "assistant",
+                    "Programmer",
+                    f"Solution: It polls the exchange every {i} seconds.\nNext request.",
+                ),
+                Message(2, "user", "Trader", "<CAMEL_TASK_DONE>"),
+            ],
+            stop=Stop("done", "done"),
+        )
+        for i in range(conversations)
+    ]
+    path = run.data_path("conversations", 0, "a", ".parquet")
+    written = write_shard(path, records)
+    assert run.commit(
+        Marker("conversations", 0, str(path.relative_to(folder)), written.rows, written.sha256, "f")
+    )
+    return Run(folder)
+
+
+async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
+    good = "Instruction: Erkläre, wie der Bot seine Preise liest.\nInput: None"
+    model = ScriptedModel(
+        [ASK, "Nein.", good, "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request."]
+    )
+    done = await translate(a_run(tmp_path, 1), "de", model)
+    assert done.damaged == 0
+    assert "not translated" in model.heard[1][-1].content
+    assert "marker" in model.heard[2][-1].content
+    (record,) = Run(tmp_path, stage="translated-de")
+    assert [m.content for m in record.messages] == [
+        good,
+        "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request.",
+        "<CAMEL_TASK_DONE>",
+    ]
+    assert record.facts == {"language": "de"}
+    assert record.messages[0].move.instruction
+    assert record.messages[0].usage.calls == 3
+
+
+async def test_what_cannot_be_mended_is_kept_and_labelled(tmp_path: Path):
+    done = await translate(a_run(tmp_path, 1), "de", ScriptedModel(lambda request: "Nein."))
+    assert done.damaged == 2
+    (record,) = Run(tmp_path, stage="translated-de")
+    assert record.labels == ["damaged-translation"]
+
+
+def test_an_unknown_language_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="known are ar, zh"):
+        Translation(a_run(tmp_path, 1), "xx", ScriptedModel([]))
+
+
+def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
+    run = a_run(tmp_path, 30)
+    with spawn(SimulatorSettings()) as endpoint:
+
+        async def both() -> None:
+            async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
+                for language in ("ar", "fr"):
+                    assert (await translate(run, language, model)).damaged == 0
+
+        asyncio.run(both())
+        paid = endpoint.ledger().requests
+        assert paid == 2 * 2 * 30
+        asyncio.run(both())
+        assert endpoint.ledger().requests == paid
+    for language in ("ar", "fr"):
+        records = list(Run(tmp_path, stage=f"translated-{language}"))
+        assert [record.id for record in records] == [f"{i:03d}" for i in range(30)]
+
+
+def test_a_run_as_tables(tmp_path: Path):
+    run = a_run(tmp_path, 5)
+    assert len(run) == 5
+    assert run.sql("select stop.reason, count(*) from run group by 1").fetchall() == [("done", 5)]
+    assert list(run.to_pandas(["id"])["id"]) == [f"{i:03d}" for i in range(5)]
+    assert run.to_arrow().num_rows == 5
