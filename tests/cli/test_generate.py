@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shlex
 import signal
@@ -38,7 +39,7 @@ def slow_endpoint() -> Iterator[SimulatorProcess]:
 
 @pytest.fixture
 def slower_endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=Constant(9), latency=Constant(0.2))) as process:
+    with spawn(SimulatorSettings(length=Constant(9), latency=Constant(0.1))) as process:
         yield process
 
 
@@ -181,11 +182,14 @@ def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: Simulat
         [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as process:
         wait_for(slower_endpoint, 25)
+        # Held in the middle of it, however slow the machine is.
+        process.send_signal(signal.SIGSTOP)
         assert status(tmp_path)["state"] == "working"
         second = camel("generate", "config.toml", cwd=tmp_path)
         assert second.returncode == 2
         assert "another process is working" in second.stderr
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "stopping: " in output
@@ -218,6 +222,36 @@ def test_ctrl_c_twice_leaves_at_once(tmp_path: Path):
         assert time.monotonic() - started < 5
         assert process.returncode == 130
         assert "resume  camel generate config.toml" in output
+
+
+def test_the_panel_on_a_terminal(slow_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slow_endpoint)
+    parent, child = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    with subprocess.Popen(
+        [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=child, stdin=child, env=environment
+    ) as process:
+        os.close(child)
+        output = b""
+        while chunk := _read(parent):
+            output += chunk
+    os.close(parent)
+    assert process.returncode == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode()).replace("\r", "")
+    last = text[text.rindex("╭") :]
+    for expected in ("ai_society · simulated · complete", "8 / 8", "86 ·", "in flight", "done", "8 (100%)"):
+        assert expected in last
+    assert "in work" in text
+    assert "resume  camel generate config.toml" in text
+    assert output.rstrip().endswith(b"complete: 8 conversations in run")
+    assert b"\x1b[?25h" in output, "the cursor is given back"
+
+
+def _read(parent: int) -> bytes:
+    try:
+        return os.read(parent, 65536)
+    except OSError:  # how a pseudo-terminal says that the other side is closed
+        return b""
 
 
 def test_kill_and_resume(slow_endpoint: SimulatorProcess, tmp_path: Path):
@@ -268,7 +302,11 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert now["forked_from"] == "run"
     assert now["usage"]["calls"] == endpoint.ledger().requests - before
     assert len(chats(tmp_path, "forked")) == 12
-    assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).returncode == 2
+    # The same again goes on with it, and a folder that holds something else is left alone.
+    before = endpoint.ledger().requests
+    assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).returncode == 0
+    assert endpoint.ledger().requests == before
+    assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).returncode == 2
     write(tmp_path, endpoint, more="seed = 7")
     done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
     assert "forked from run: begins afresh\n" in done.stdout

@@ -24,6 +24,7 @@ import stat
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ import msgspec
 
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Unfinished
+from camel.engine.worker import CommitFailed, Halt, Unfinished
 from camel.storage import journal
 from camel.storage.journal import JournalBroken
 from camel.storage.run import RunFolder, Settings
@@ -56,10 +57,36 @@ class Outcome(NamedTuple):
     """Steps that were in flight when a start ended."""
 
 
+@dataclass
+class Disk:
+    """What would outlast a power cut."""
+
+    synced: dict[int, int] = field(default_factory=dict)
+    """Bytes of each file, by inode."""
+    named: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Entries of each folder."""
+
+    @staticmethod
+    def settled(root: Path) -> Disk:
+        """A disk on which everything is where it seems to be."""
+        disk = Disk()
+        for path in (root, *root.rglob("*")):
+            if path.is_dir():
+                disk.note_names(path)
+            else:
+                disk.synced[path.stat().st_ino] = path.stat().st_size
+        return disk
+
+    def note_names(self, folder: Path) -> None:
+        self.named[folder.stat().st_ino] = {entry.name: entry.inode() for entry in os.scandir(folder)}
+
+
 class Machine:
     """A clock, and a disk that remembers what was synced."""
 
-    def __init__(self, chance: random.Random, root: Path, *, kind: str, at: int, halt: Halt) -> None:
+    def __init__(
+        self, chance: random.Random, root: Path, disk: Disk | None, *, kind: str, at: int, halt: Halt
+    ) -> None:
         self.chance, self.root, self.kind, self.at, self.halt = chance, root, kind, at, halt
         self.now = 0.0
         self.moment = 0
@@ -67,13 +94,7 @@ class Machine:
         self.left: Path | None = None
         """What a crash left of the disk."""
         self.loop: asyncio.AbstractEventLoop | None = None
-        self._synced: dict[int, int] = {}
-        self._named: dict[int, dict[str, int]] = {}
-        for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
-            self._note_names(folder)
-        for path in root.rglob("*"):
-            if path.is_file():
-                self._synced[path.stat().st_ino] = path.stat().st_size
+        self.disk = disk or Disk.settled(root)
 
     def pass_moment(self) -> None:
         """Something happens; perhaps it is the last thing that does."""
@@ -85,7 +106,10 @@ class Machine:
             self.halt.set("halted")
         elif self.kind in ("kill", "power") and self.loop is not None:
             self.left = self.root.with_name(f"{self.root.name}+")
-            self._survive(self.root, self.left)
+            survives = Disk()
+            self._survive(self.root, self.left, survives)
+            # A killed process leaves what it wrote in the system's memory, synced or not; a power cut leaves the disk.
+            self.disk = survives if self.kind == "kill" else Disk.settled(self.left)
             self.loop.stop()
 
     @property
@@ -93,26 +117,28 @@ class Machine:
         """Whether what happens now happens only in the harness, which has to end its tasks."""
         return self.left is not None
 
-    def _survive(self, source: Path, target: Path) -> None:
-        """Copy what outlives the crash."""
+    def _survive(self, source: Path, target: Path, disk: Disk) -> None:
+        """Copy what outlives the crash, and what is known of it."""
         target.mkdir()
-        durable = self._named.get(source.stat().st_ino, {})
+        durable = self.disk.named.get(source.stat().st_ino, {})
+        named = disk.named[target.stat().st_ino] = {}
         for path in sorted(source.iterdir()):
             inode = path.stat().st_ino
-            if self.kind == "power" and durable.get(path.name) != inode and self.chance.random() < 0.5:
+            is_named = durable.get(path.name) == inode
+            if self.kind == "power" and not is_named and self.chance.random() < 0.5:
                 continue
+            copy = target / path.name
             if path.is_dir():
-                self._survive(path, target / path.name)
-                continue
-            data = path.read_bytes()
-            if self.kind == "power":
-                end = self.chance.randint(min(self._synced.get(inode, 0), len(data)), len(data))
-                data = data[:end] + bytes(len(data) - end if self.chance.random() < 0.3 else 0)
-            (target / path.name).write_bytes(data)
-
-    def _note_names(self, folder: Path) -> None:
-        names = {entry.name: entry.inode() for entry in os.scandir(folder)}
-        self._named[folder.stat().st_ino] = names
+                self._survive(path, copy, disk)
+            else:
+                data, synced = path.read_bytes(), self.disk.synced.get(inode, 0)
+                if self.kind == "power":
+                    end = self.chance.randint(min(synced, len(data)), len(data))
+                    data = data[:end] + bytes(len(data) - end if self.chance.random() < 0.3 else 0)
+                copy.write_bytes(data)
+                disk.synced[copy.stat().st_ino] = synced
+            if is_named:
+                named[path.name] = copy.stat().st_ino
 
     @contextlib.contextmanager
     def mounted(self) -> Generator[None]:
@@ -138,16 +164,16 @@ class Machine:
             refuse()
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
-                self._note_names(Path(f"/proc/self/fd/{descriptor}"))
+                self.disk.note_names(Path(f"/proc/self/fd/{descriptor}"))
             else:
-                self._synced[status.st_ino] = status.st_size
+                self.disk.synced[status.st_ino] = status.st_size
             self.pass_moment()
 
         def unlink(path: Any, **kwargs: Any) -> None:
             self.pass_moment()
             status = os.stat(path)  # noqa: PTH116
             if status.st_nlink == 1:
-                self._synced.pop(status.st_ino, None)
+                self.disk.synced.pop(status.st_ino, None)
             real["unlink"](path, **kwargs)
 
         def plain(name: str) -> Callable[..., Any]:
@@ -240,6 +266,7 @@ class Simulation:
         """Steps that were in flight when a start ended."""
         self.allowed = 0
         self.ends: Counter[str] = Counter()
+        self.disk: Disk | None = None
 
     def run(self) -> Outcome:
         """Start until the stage is complete, and look at what is there."""
@@ -307,7 +334,9 @@ class _Start:
     def __init__(self, simulation: Simulation, kind: str) -> None:
         self.all, self.kind, self.chance = simulation, kind, simulation.chance
         self.halt = Halt()
-        self.machine = Machine(self.chance, simulation.root, kind=kind, at=self._moment(), halt=self.halt)
+        self.machine = Machine(
+            self.chance, simulation.root, simulation.disk, kind=kind, at=self._moment(), halt=self.halt
+        )
         self.folder = RunFolder(simulation.root)
         self.in_flight: set[Key] = set()
         self.open = 0
@@ -346,7 +375,7 @@ class _Start:
                 if not self.machine.dead:
                     raise
                 end = self.kind
-            except (JournalBroken, OSError):
+            except (JournalBroken, CommitFailed, OSError):
                 if self.kind != "full" or not self.machine.struck:
                     raise
                 end = "full"
@@ -354,6 +383,7 @@ class _Start:
                 self._bury(loop)
         self.all.ends[end] += 1
         self._account()
+        self.all.disk = self.machine.disk
         if self.machine.left is not None:
             shutil.rmtree(self.all.root)
             self.all.root = self.machine.left

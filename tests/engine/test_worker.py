@@ -19,7 +19,7 @@ import pytest
 
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, ReplayMismatch, Unfinished
+from camel.engine.worker import CommitFailed, Halt, ReplayMismatch, Unfinished
 from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, Settings
 
@@ -234,7 +234,8 @@ async def test_cancelled_from_outside_keeps_what_was_journaled(tmp_path: Path):
     assert {key for key, times in bench.taken.items() if times > 1} == {(index, 2) for index in range(5)}
 
 
-async def test_replay_of_another_question_stops_the_run(tmp_path: Path):
+@pytest.mark.parametrize("journals", [1, 2])
+async def test_replay_of_another_question_stops_the_run(tmp_path: Path, journals: int):
     bench = Bench(tmp_path)
     halt = Halt()
 
@@ -244,6 +245,8 @@ async def test_replay_of_another_question_stops_the_run(tmp_path: Path):
     bench.before = stop
     await bench.run(halt=halt)
     taken = bench.taken.total()
+    for path in bench.files("journal") * (journals - 1):
+        path.with_name(f"{path.name}0").write_bytes(path.read_bytes())
     bench.check = lambda index, step: b"something else"  # type: ignore[method-assign]
     bench.before = bench.nothing
     with pytest.raises(ReplayMismatch, match="item 0 of stage talk asks something else at step 0"):
@@ -320,7 +323,7 @@ async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, un
         assert await bench.run() is not unfinished
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < peaks[0] + 1_000_000
+    assert peaks[1] < peaks[0] + 5_000_000, "all records together are 15 MB"
 
 
 async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path):
@@ -388,7 +391,7 @@ async def test_disk_full_at_the_commit_leaves_no_half_file(tmp_path: Path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     whole, bench.stage = bench.stage, Stage(name="talk", count=8, work=bench.work, write=full, shard_size=4)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(CommitFailed, match="No space"):
         await bench.run()
     assert bench.files("data") == []
     bench.stage = whole

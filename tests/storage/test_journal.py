@@ -250,6 +250,31 @@ def test_disk_full(tmp_path: Path, seed: int, refuse: str, at: int, group: int):
     assert len(kept) <= len(durable) + group, "something was written after the journal broke"
 
 
+async def test_nothing_is_written_after_a_hole_even_if_the_disk_recovers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    log = Journal(tmp_path / "log")
+    await log.append(b"before")
+    size = log.path.stat().st_size
+    write = os.write
+
+    def half(descriptor: int, data: memoryview) -> int:
+        monkeypatch.setattr(os, "write", write)
+        write(descriptor, data[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", half)
+    first = asyncio.create_task(log.append(b"first"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second = asyncio.create_task(log.append(b"second"))  # waits while the first is being written
+    ends = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(end) for end in ends] == [JournalBroken, JournalBroken]
+    await log.close()
+    assert log.path.stat().st_size == size + 5
+    assert list(read(log.path)) == [b"before"]
+
+
 async def test_whatever_breaks_the_writer_reaches_those_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -15,8 +15,8 @@ from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
-from camel.cli.translate import translate
 from camel.cli.status import runs, status
+from camel.cli.translate import translate
 
 app = typer.Typer(
     name="camel",

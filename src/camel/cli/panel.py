@@ -69,7 +69,7 @@ class _Quiet:
 
     def note(self, text: str) -> None:
         """Say something on a line of its own."""
-        self.console.print(Text(visible(text)), soft_wrap=True)
+        say(self.console, text)
 
 
 class LivePanel(_Quiet):
@@ -141,6 +141,25 @@ def choose_view(console: Console, as_json: bool) -> View:
     return LivePanel(console) if console.is_terminal else Lines(console)
 
 
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is: no markup, no control characters, no wrapping."""
+    console.print(Text(visible(text), style), soft_wrap=True)
+
+
+def table(console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """A table on a terminal; elsewhere plain columns, which no width cuts off."""
+    if console.is_terminal:
+        drawn = Table(*head)
+        for row in rows:
+            drawn.add_row(*(Text(visible(cell)) for cell in row))
+        console.print(drawn)
+        return
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        say(console, "  ".join(cells).rstrip())
+
+
 # --- words -------------------------------------------------------------------------------------------------------
 
 
@@ -170,13 +189,13 @@ def current(now: Snapshot) -> StageState | None:
 
 
 def spent(now: Snapshot) -> str:
-    """What has been used: money where its price is known, else tokens."""
-    return money(now.money) if now.money is not None else f"{short(now.usage.total)} tokens"
+    """What has been used: money where it costs any and the price is known, else tokens."""
+    return money(now.money) if now.money else f"{short(now.usage.total)} tokens"
 
 
 def expected(now: Snapshot) -> str:
     """What the whole run is expected to use."""
-    if now.expected_money is not None:
+    if now.expected_money:
         return f"about {money(now.expected_money)}"
     return "" if now.expected is None else f"about {short(now.expected.total)} tokens"
 
@@ -269,7 +288,9 @@ def _figures(now: Snapshot) -> Table:
         grid.add_column(style="dim" if column % 2 == 0 else "", no_wrap=True)
     usage = now.usage
     troubles = sum(now.errors.values())
-    trouble = Text(f"{now.retries:,} retries · {now.rate_limited:,} × 429 · {troubles:,} errors")
+    # The client retries a 429 by itself and tells only how often it tried; those it gave up are known by name.
+    limited = f" ({now.rate_limited:,} × 429)" if now.rate_limited else ""
+    trouble = Text(f"{now.retries:,} retries · {troubles:,} errors{limited}")
     trouble.stylize("yellow" if troubles or now.rate_limited else "")
     rate = "" if now.calls_per_second is None else f" · {short(now.calls_per_second)}/s"
     speed = "" if now.tokens_per_second is None else f" · {short(now.tokens_per_second)}/s"

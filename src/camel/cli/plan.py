@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.generation.config import GenerateConfig
+    from camel.generation.config import GenerateConfig, Guess
     from camel.generation.plan import Plan
 
 MONTH = 30 * 24.0
@@ -45,6 +45,7 @@ def plan(
 
 def dry_run(console: Console, config: GenerateConfig, as_json: bool) -> None:
     """Show the plan and one prompt of each kind."""
+    from camel.cli.panel import say
     from camel.scenarios import sample
 
     prompts = sample(config.loaded_scenario())
@@ -52,8 +53,8 @@ def dry_run(console: Console, config: GenerateConfig, as_json: bool) -> None:
     if as_json:
         return
     for prompt in prompts:
-        _print(console, f"\n── {prompt.title}", "bold")
-        _print(console, prompt.text)
+        say(console, f"\n── {prompt.title}", "bold")
+        say(console, prompt.text)
 
 
 def summary(plan: Plan) -> str:
@@ -67,7 +68,7 @@ def summary(plan: Plan) -> str:
         f"about {short(need.likely.calls)} calls",
         f"{short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])})",
     ]
-    if cost is not None:
+    if cost is not None and cost.high:
         parts.append(f"{money(cost.likely)} ({money(cost.low)} to {money(cost.high)})")
     return ", ".join(parts)
 
@@ -102,10 +103,9 @@ def _show(
 
 
 def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import short
-    from camel.cli.scenarios import _table as table  # pyright: ignore[reportPrivateUsage]
+    from camel.cli.panel import say, short, table
 
-    _print(console, f"{made.scenario}: {made.shape}", "bold")
+    say(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
         (
             stage.name,
@@ -123,48 +123,46 @@ def _stages(console: Console, made: Plan) -> None:
 
 
 def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import money, short
+    from camel.cli.panel import money, say, short
 
     need = made.need
 
     def between(name: str, unit: str = "") -> str:
-        low, likely, high = sorted(getattr(case, name) for case in need)
-        if name == "cached":
-            low, likely, high = (getattr(case, name) for case in need)
+        low, likely, high = (getattr(case, name) for case in need)
         return f"{short(likely)}{unit}   ({short(low)} to {short(high)})"
 
-    _print(console, f"calls       {between('calls')}")
-    _print(console, f"prompt      {between('prompt', ' tokens')}")
+    say(console, f"calls       {between('calls')}")
+    say(console, f"prompt      {between('prompt', ' tokens')}")
     share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
-    _print(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
-    _print(console, f"completion  {between('completion', ' tokens')}")
+    say(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
+    say(console, f"completion  {between('completion', ' tokens')}")
     cost = made.money
     if cost is None:
-        _print(
+        say(
             console,
             "money       unknown: the model has no price in the catalogue; give it one as model.price",
         )
     else:
-        _print(console, f"money       {money(cost.likely)}   ({money(cost.low)} to {money(cost.high)})")
-    _print(console, f"storage     {between('bytes', 'B')} in {made.shards:,} shards")
+        say(console, f"money       {money(cost.likely)}   ({money(cost.low)} to {money(cost.high)})")
+    say(console, f"storage     {between('bytes', 'B')} in {made.shards:,} shards")
 
 
 def _times(console: Console, made: Plan, config: GenerateConfig, rate: float, own: bool) -> None:
-    from camel.cli.panel import duration, short
+    from camel.cli.panel import duration, say, short
     from camel.generation.plan import WORKER, hours, workers
 
     low, likely, high = (duration(3600 * hours(case, rate)) for case in made.need)
     seconds = config.plan.seconds_per_call
     count = workers(rate, seconds)
     why = f" ({config.run.concurrency} in flight)" if own else ""
-    _print(
+    say(
         console,
         f"time        {likely} at {rate:,.4g} calls/s{why}   ({low} to {high}); "
         f"{count:,} worker{'s' if count > 1 else ''} of {WORKER} at {seconds:g} s a call",
     )
     if hours(made.need.likely, rate) > MONTH:
         needed = made.need.likely.calls / (MONTH * 3600)
-        _print(
+        say(
             console,
             f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open, "
             f"{workers(needed, seconds):,} workers of {WORKER}",
@@ -173,25 +171,36 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: float, ow
 
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
     """Say what the figures rest on."""
+    from camel.cli.panel import say
+    from camel.generation.campaign import CONVERSATIONS
+
     measured = [stage for stage in made.stages if stage.measured]
     if measured:
         names = ", ".join(f"{stage.measured:,} of {stage.name}" for stage in measured)
-        _print(console, f"measured    on {names} in {config.folder}", "dim")
+        say(console, f"measured    on {names} in {config.folder}", "dim")
     if len(measured) < len(made.stages):
         assumed = config.plan
-        _print(
+        talk = (
+            f"{_guess(assumed.messages)} messages a conversation, {_guess(assumed.message_tokens)} tokens each, "
+            f"{_guess(assumed.cached)} of their prompts cached"
+        )
+        each = (
+            talk
+            if made.stages[-1].name == CONVERSATIONS
+            else f"{_guess(assumed.answer_tokens)} tokens an answer"
+        )
+        say(
             console,
-            f"assumed     {_guess(assumed.messages)} messages a conversation, {_guess(assumed.message_tokens)} tokens each, "
-            f"{_guess(assumed.answer_tokens)} an answer, {_guess(assumed.item_tokens)} a list entry, "
-            f"{_guess(assumed.cached)} of a prompt cached; [plan] in the configuration says otherwise",
+            f"assumed     {each}, {_guess(assumed.item_tokens)} tokens a list entry: [plan] in the configuration says otherwise",
             "dim",
         )
 
 
-def _guess(value: Any) -> str:
-    if isinstance(value, tuple):
-        low, likely, high = value  # pyright: ignore[reportUnknownVariableType]
-        return f"{likely:g} ({min(low, high):g}–{max(low, high):g})"
+def _guess(value: Guess) -> str:
+    from camel.generation.config import Figure
+
+    if isinstance(value, Figure):
+        return f"{value.likely:g} ({min(value):g}–{max(value):g})"
     return f"{value:g}"
 
 
@@ -206,14 +215,6 @@ def _counts(scale: list[str]) -> dict[str, int]:
         except ValueError:
             raise InputError(f"--scale takes LEVEL=N, such as task=100, not {text!r}") from None
     return counts
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
-    from rich.text import Text
-
-    from camel.cli.screen import visible
-
-    console.print(Text(visible(text), style), soft_wrap=True)
 
 
 def _write_json(console: Console, value: dict[str, Any]) -> None:

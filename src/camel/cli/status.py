@@ -15,10 +15,8 @@ def status(
     """Show how far a run is, what it used, and how to go on with it."""
     import msgspec
     from rich.console import Console
-    from rich.text import Text
 
-    from camel.cli.panel import line, panel
-    from camel.cli.screen import visible
+    from camel.cli.panel import line, panel, say
     from camel.generation.status import read_status
 
     now = read_status(run)
@@ -27,26 +25,23 @@ def status(
         typer.echo(msgspec.json.encode(now.to_dict()).decode())
         return
 
-    def say(text: str) -> None:
-        console.print(Text(visible(text)), soft_wrap=True)
-
     if console.is_terminal:
         console.print(panel(now, min(96, console.width)))
     else:
-        say(f"{now.scenario} · {now.model} · {now.state}{f': {now.why}' if now.why else ''}")
+        say(console, f"{now.scenario} · {now.model} · {now.state}{f': {now.why}' if now.why else ''}")
         for stage in now.stages:
             failed = f", {stage.failed:,} failed" if stage.failed else ""
-            say(f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}")
-        say(line(now))
+            say(console, f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}")
+        say(console, line(now))
         if now.stops:
-            say("ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
-    say(f"run     {now.run}{' (a process is working on it)' if now.state == 'working' else ''}")
+            say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
+    say(console, f"run     {now.run}{' (a process is working on it)' if now.state == 'working' else ''}")
     if now.forked_from:
-        say(f"forked  from {now.forked_from}")
+        say(console, f"forked  from {now.forked_from}")
     if now.log:
-        say(f"log     {now.log}")
+        say(console, f"log     {now.log}")
     if now.resume and now.state in ("stopped", "new"):
-        say(f"resume  {now.resume}")
+        say(console, f"resume  {now.resume}")
 
 
 def runs(
@@ -57,8 +52,7 @@ def runs(
     import msgspec
     from rich.console import Console
 
-    from camel.cli.panel import current, spent
-    from camel.cli.scenarios import _table as table  # pyright: ignore[reportPrivateUsage]
+    from camel.cli.panel import current, spent, table
     from camel.core.errors import InputError
     from camel.generation.status import find_runs, read_status
 

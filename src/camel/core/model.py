@@ -16,7 +16,7 @@ from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.message import FinishReason, Sampling, Usage
 
-Expects = Literal["task", "instruction", "solution"]
+Expects = Literal["task", "instruction", "solution", "list"]
 """The shape of reply a seat is meant to give, for endpoints that can be held to one."""
 
 

@@ -27,6 +27,10 @@ class ReplayMismatch(CamelError):
     """A step asked something else than when it was journaled: the item's function is not deterministic."""
 
 
+class CommitFailed(CamelError):
+    """A finished shard could not be written, e.g. because the disk is full; its journal holds what it was made from."""
+
+
 class Unfinished(CamelError):
     """An item cannot be finished now; its shard stays open, and what it has journaled is kept for the next attempt."""
 
@@ -79,10 +83,20 @@ class _Shard:
 
     async def commit(self, fingerprint: str) -> None:
         """Write the records, then the marker; only then are the journals dropped."""
+        try:
+            await asyncio.to_thread(self._commit, fingerprint)
+        except OSError as error:
+            raise CommitFailed(
+                f"shard {self.number} of stage {self.stage.name} cannot be written: {error}"
+            ) from error
+        await self.journal.close()
+        await asyncio.to_thread(self.folder.drop_journals, self.stage.name, self.number)
+
+    def _commit(self, fingerprint: str) -> None:
         records = [self.records[index] for index in sorted(self.records)]
         path = self.folder.data_path(self.stage.name, self.number, self.attempt, self.stage.suffix)
         try:
-            written = await asyncio.to_thread(self.stage.write, path, records)
+            written = self.stage.write(path, records)
         except OSError:
             path.unlink(missing_ok=True)  # on a full disk, half a file is in the way
             raise
@@ -90,10 +104,8 @@ class _Shard:
         marker = Marker(
             self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals
         )
-        if not await asyncio.to_thread(self.folder.commit, marker):
+        if not self.folder.commit(marker):
             path.unlink(missing_ok=True)
-        await self.journal.close()
-        await asyncio.to_thread(self.folder.drop_journals, self.stage.name, self.number)
 
 
 class _Steps:
@@ -109,9 +121,9 @@ class _Steps:
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         step, self._next = self._next, self._next + 1
         kept = self._shard.kept.pop((self._index, step), ())
-        self._forked = self._forked or len(kept) > 1
         for entry in kept:
             if entry.check == check:
+                self._forked = self._forked or len(kept) > 1
                 return entry.result
         if kept and not self._forked:
             raise ReplayMismatch(

@@ -23,11 +23,14 @@ _MAKES_LISTS = ("scenario", "model.name", "model.guided", "sampling", "seed")
 
 
 def fork_run(config: GenerateConfig, source: Path) -> list[str]:
-    """Make the run that `config` describes out of the one at `source`; returns the stages that it takes over."""
-    old = RunFolder(source)
+    """Make the run that `config` describes out of the one at `source`; returns the stages that it takes over.
+
+    Where that was done before, it is left as it is.
+    """
+    old, new = RunFolder(source), RunFolder(config.folder)
     settings = old.settings()
-    if RunFolder(config.folder).exists:
-        raise InputError(f"{config.folder} holds a run already: fork into a new folder")
+    if new.exists and new.settings().forked_from != str(source):
+        raise InputError(f"{config.folder} holds another run: fork into a new folder")
     scenario = config.loaded_scenario()
     new = open_run(config, scenario, forked_from=str(source))
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))

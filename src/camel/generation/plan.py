@@ -214,21 +214,22 @@ def _stage(
     total = Need()
     for shard in shards:
         total = total.plus(shard.need)
-    mean, off = total.times(1 / rows), _uncertainty(shards)
     done = min(rows, items) if kept else 0
+    mean, off = total.times(1 / rows), _uncertainty(shards, (items - done) * len(shards) / rows)
     base = total if kept else Need()
     need = Range(*(base.plus(mean.times((items - done) * factor)) for factor in (1 - off, 1.0, 1 + off)))
     return StagePlan(name, items, -(-items // shard_size), need, rows, done)
 
 
-def _uncertainty(shards: Sequence[Committed]) -> float:
-    """How far the mean of what is to come may be from the mean so far, as a share: about two standard errors."""
+def _uncertainty(shards: Sequence[Committed], left: float) -> float:
+    """How far the mean of `left` more such shards may be from the mean so far, as a share: two standard errors."""
     means = [(s.need.prompt + s.need.completion) / s.rows for s in shards if s.rows]
     if len(means) < 2 or not sum(means):
         return ONE_SHARD
     share = stdev(means) / (sum(means) / len(means))
-    # Few shards say little about their own spread.
-    return min(0.9, max(AT_LEAST, 2 * share / sqrt(len(means)) * (1 + 3 / len(means))))
+    # Both means are of a sample; and few shards say little about their own spread.
+    error = share * sqrt(1 / len(means) + 1 / max(1.0, left)) * (1 + 3 / len(means))
+    return min(0.9, max(AT_LEAST, 2 * error))
 
 
 class _Guesses:

@@ -44,16 +44,30 @@ _GBNF_SOLUTION = r"""root     ::= "Solution: " sentence ([ \n] sentence){0,3} "\
 
 _GBNF_TASK = r"""root     ::= sentence (" " sentence){0,2}""" + _PROSE
 
+# Lines of a few words each; how many are kept is for whoever asked.
+_GBNF_LIST = (
+    r"""root     ::= item ("\n" item){1,24}
+item     ::= "- " opener word{0,9}"""
+    + _PROSE
+)
+
 # The bound on lines ends a model that loops before its token limit cuts the closing words off.
 _REGEX_INSTRUCTION = r"(Instruction: [^\n]+\nInput: [^\n]+(\n[^\n]*){0,60})|(<CAMEL_TASK_DONE>)"
 _REGEX_SOLUTION = r"Solution: [^\n]+(\n[^\n]*){0,120}\nNext request\."
 _REGEX_TASK = r"[^\n]+"
+_REGEX_LIST = r"[^\n]+(\n[^\n]+){0,200}"
 
-_GBNF: dict[Expects, str] = {"task": _GBNF_TASK, "instruction": _GBNF_INSTRUCTION, "solution": _GBNF_SOLUTION}
+_GBNF: dict[Expects, str] = {
+    "task": _GBNF_TASK,
+    "instruction": _GBNF_INSTRUCTION,
+    "solution": _GBNF_SOLUTION,
+    "list": _GBNF_LIST,
+}
 _REGEX: dict[Expects, str] = {
     "task": _REGEX_TASK,
     "instruction": _REGEX_INSTRUCTION,
     "solution": _REGEX_SOLUTION,
+    "list": _REGEX_LIST,
 }
 
 

@@ -67,7 +67,7 @@ async def ask_list(
         text = fill_count(prompt, wanted) if isinstance(prompt, str) else prompt(wanted)
         history = History()
         history.add("user", f"{text}{_more(distinct.items, wanted)}{'' if is_new else _again(calls)}")
-        reply = await model.reply(Request(history, sampling, session, LISTER))
+        reply = await model.reply(Request(history, sampling, session, LISTER, "list"))
         calls += 1
         items = parse_list(reply.content, names=names)
         if reply.choices[0].finish == "length":

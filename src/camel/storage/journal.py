@@ -128,7 +128,12 @@ def make_folder(folder: Path) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Make a file that is there, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from camel.core.errors import InputError
-from camel.storage.journal import Journal, make_folder, read, sync_folder
+from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync
 
 SCHEMA = 1
 T = TypeVar("T")
@@ -67,7 +67,13 @@ class RunFolder:
     def create(self, settings: Settings) -> None:
         """Make a new run; an existing one is never overwritten."""
         data = msgspec.json.format(msgspec.json.encode(settings), indent=2)
-        if not _create(self.root / "run.json", data):
+        try:
+            made = _create(self.root / "run.json", data)
+            with contextlib.suppress(PermissionError):  # a folder in which one may write and not list
+                sync(self.root.parent)
+        except OSError as error:
+            raise InputError(f"cannot make a run in {self.root}: {error.strerror}") from None
+        if not made:
             raise InputError(f"{self.root} holds a run already")
 
     def settings(self) -> Settings:
@@ -121,8 +127,13 @@ class RunFolder:
         return Journal(self.root / "journal" / stage / f"{shard:06d}-{attempt}")
 
     def replay(self, stage: str, shard: int) -> Generator[bytes]:
-        """Everything that earlier attempts at a shard have journaled."""
+        """Everything that earlier attempts at a shard have journaled.
+
+        Made durable first: what a killed process wrote and did not sync can be read, and would be gone after a power
+        cut, when the steps that followed from it are not.
+        """
         for path in self._journals(stage, shard):
+            _settle(path)
             yield from read(path)
 
     def drop_journals(self, stage: str, shard: int) -> None:
@@ -133,6 +144,12 @@ class RunFolder:
 
     def sweep(self, stage: str) -> None:
         """Remove what a crash left behind of committed shards: their journals, and files that no marker names."""
+        # Whoever made the last names here may have been killed before they were durable.
+        _settle(self.root)
+        for part in (self.root / name for name in ("journal", "data", "committed")):
+            for made in (part, part / stage):
+                if made.exists():
+                    _settle(made)
         for shard, paths in self._by_shard("journal", stage).items():
             if self._marker_path(stage, shard).exists():
                 _remove(paths)
@@ -162,6 +179,13 @@ def new_attempt() -> str:
     return secrets.token_hex(6)
 
 
+def _settle(path: Path) -> None:
+    try:
+        sync(path)
+    except OSError as error:
+        raise JournalBroken(f"{path}: {error.strerror}") from None
+
+
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
@@ -189,9 +213,10 @@ def _create(path: Path, data: bytes) -> bool:
             os.fsync(file.fileno())
         # A link, unlike a rename, fails when the name is taken.
         os.link(temporary, path)
+        made = True
     except FileExistsError:
-        return False
+        made = False
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
-    return True
+    sync(path.parent)  # also when it is somebody else's: ours is given up because of it
+    return made

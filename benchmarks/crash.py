@@ -1,0 +1,411 @@
+"""What a run loses when its process is killed or its disk is full, by the account of the endpoint.
+
+    python -m benchmarks.crash                              # 2,000 conversations, 200 kills, 20 times a full disk
+    python -m benchmarks.crash --conversations 60 --kills 8 --full 4
+    python -m benchmarks.crash --simulate 10000             # the same on a simulated machine; --seed N replays one
+
+A run of the paper's AI Society goes undisturbed first. Then the same run is made by a process that is killed with
+SIGKILL at random moments (one in ten from within a commit, between two of its system calls) or finds its disk full,
+and is started again by the same command until it is complete. The endpoint's ledger knows each call by its body, so
+that after every death each call is known to be durable (it is in a journal, or its shard has a marker) or in flight.
+
+The run fails unless: every conversation is there exactly once; no durable call was sent again; calls sent again are at
+most those in flight at a death; and the SHA-256 of the chat export is that of the undisturbed run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import hashlib
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel import ChatModel
+from camel.core.errors import CamelError
+from camel.generation.campaign import Campaign
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.models.simulator import LedgerRow, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.storage import exporters, journal
+from camel.storage.reader import Run
+
+ROOT = Path(__file__).parent.parent
+CONCURRENCY = 64
+LATENCY = LogNormal(median=0.01, p99=0.05)
+STORAGE_FAILED = 4
+"""Exit status of a generator that could not write."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--conversations", type=int, default=2_000)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--full", type=int, default=20, help="times the disk is full")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--simulate", type=int, default=0, metavar="SEEDS")
+    parser.add_argument("--child", metavar="CONFIG.json", help=argparse.SUPPRESS)
+    parser.add_argument("--strike", default="", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        return _child(Path(args.child), args.strike)
+    if args.simulate:
+        return simulate(args.simulate, args.seed)
+    with tempfile.TemporaryDirectory() as root:
+        return crash(Path(root), args.conversations, args.kills, args.full, args.seed)
+
+
+# --- the simulated machine ---------------------------------------------------------------------------------------
+
+
+def simulate(count: int, first: int) -> int:
+    """Run seeds of the simulation that the tests run."""
+    sys.path.insert(0, str(ROOT / "tests" / "engine"))
+    from simulation import simulate as simulate_one  # type: ignore[import-not-found]
+
+    started = time.perf_counter()
+    ends: Counter[str] = Counter()
+    steps = repeats = allowed = 0
+    for seed in range(first, first + count):
+        try:
+            outcome = simulate_one(seed)
+        except BaseException:
+            print(f"seed {seed} failed; replay it: python -m benchmarks.crash --simulate 1 --seed {seed}")
+            raise
+        ends += outcome.ends
+        steps, repeats, allowed = (
+            steps + outcome.steps,
+            repeats + outcome.repeats,
+            allowed + outcome.allowed,
+        )
+    print(f"{count:,} seeds from {first} in {time.perf_counter() - started:.0f} s: no violation")
+    print(f"{steps:,} steps; {repeats:,} repeated, {allowed:,} were in flight at an end")
+    print("starts ended: " + ", ".join(f"{kind} {times:,}" for kind, times in ends.most_common()))
+    return 0
+
+
+# --- the generator, as a process ---------------------------------------------------------------------------------
+
+
+def _child(path: Path, strike: str) -> int:
+    """Generate; `strike` is what befalls this process at which of its system calls, e.g. `full:17`."""
+    config = msgspec.json.decode(path.read_bytes(), type=GenerateConfig)
+    if strike:
+        kind, _, at = strike.partition(":")
+        _Strike(kind, int(at)).install()
+    try:
+        return asyncio.run(_generate(config))
+    except CamelError as error:
+        print(error, file=sys.stderr)
+        return STORAGE_FAILED
+
+
+async def _generate(config: GenerateConfig) -> int:
+    async with ChatModel(config.model.name, base_url=config.model.base_url, api_key="") as model:
+        outcome = await Campaign(config, model).run()
+    return 0 if outcome.complete else 3
+
+
+_STRUCK = {"full": ("write", "fdatasync", "fsync", "link"), "commit": ("fsync", "link", "unlink")}
+
+
+class _Strike:
+    """Kills this process, or fills its disk, at the n-th of the system calls by which things are made durable."""
+
+    def __init__(self, kind: str, at: int) -> None:
+        self.kind, self.left = kind, at
+
+    def install(self) -> None:
+        for name in _STRUCK[self.kind]:
+            setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                if self.kind == "commit":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if name == "write" and self.left == -1:  # the last block still has room for half of it
+                    return real(args[0], memoryview(args[1])[: max(1, len(args[1]) // 2)])
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*args, **kwargs)
+
+        return call
+
+
+# --- the deaths --------------------------------------------------------------------------------------------------
+
+Call = tuple[str, int]
+"""A session (an item) and the number of a call in it."""
+
+
+class Death(NamedTuple):
+    """How a start of the generator ended."""
+
+    kind: str
+    sent: int
+    """Calls that it sent and that were billed."""
+    in_flight: int
+    """Those of them that are not durable."""
+    resent_durable: int
+    """Those of them that were durable when it started: must be none."""
+
+
+@dataclass
+class Witness:
+    """The endpoint's ledger, read as it grows."""
+
+    path: Path
+    endpoint: SimulatorProcess
+    calls: dict[str, Call] = field(default_factory=dict)
+    """From a body's hash to the call, learnt from the undisturbed run."""
+    lengths: Counter[str] = field(default_factory=Counter)
+    """Calls of each session."""
+    _read: int = 0
+
+    def new_rows(self) -> list[LedgerRow]:
+        """What was billed since the last look, once the endpoint has noticed that nobody is there any more."""
+        quiet, before = 0, -1
+        while quiet < 3:
+            counters = self.endpoint.ledger()
+            quiet = quiet + 1 if counters.in_flight == 0 and counters.requests == before else 0
+            before = counters.requests
+            time.sleep(0.005)
+        self.endpoint.flush()
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        self._read += len(data)
+        rows = msgspec.json.Decoder(LedgerRow).decode_lines(data)
+        return [row for row in rows if row.billed]
+
+    def learn(self) -> None:
+        """Number the calls of each session, from a run in which each was sent once."""
+        for row in sorted(self.new_rows(), key=lambda row: row.seq):
+            assert row.hash not in self.calls, "two calls of the undisturbed run have the same body"
+            self.calls[row.hash] = row.session, self.lengths[row.session]
+            self.lengths[row.session] += 1
+
+    def forget(self) -> None:
+        """Begin anew, for another run of the same calls."""
+        self.endpoint.reset()
+        self._read = 0
+
+
+class Crashes:
+    """A run that is killed over and over."""
+
+    def __init__(self, config: GenerateConfig, witness: Witness, chance: random.Random) -> None:
+        self.config, self.witness, self.chance = config, witness, chance
+        self.file = Path(f"{config.out}.json")
+        self.file.write_bytes(msgspec.json.encode(config))
+        self.scenario = config.loaded_scenario()
+        self.deaths: list[Death] = []
+        self.sent: Counter[Call] = Counter()
+        self.durable: set[Call] = set()
+
+    def start(self, strike: str = "") -> subprocess.Popen[bytes]:
+        """Start, or go on: it is the same command."""
+        command = [sys.executable, "-m", "benchmarks.crash", "--child", str(self.file)]
+        if strike:
+            command += ["--strike", strike]
+        return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+
+    def suffer(self, kinds: list[str]) -> None:
+        """Let the run meet each of `kinds`, spread over its whole length."""
+        total = sum(self.witness.lengths.values())
+        for number, kind in enumerate(kinds):
+            share = 2 * (total - len(self.durable)) / (len(kinds) - number + 1)
+            if kind == "kill":
+                child = self.start()
+                self._kill(child, self.chance.randint(0, max(1, int(share))))
+            else:
+                child = self.start(f"{kind}:{self.chance.randint(0, 40 if kind == 'full' else 12)}")
+            _, errors = child.communicate()
+            expected = STORAGE_FAILED if kind == "full" else -signal.SIGKILL
+            if child.returncode not in (expected, 0) or (kind == "full" and errors.count(b"\n") > 1):
+                raise AssertionError(f"{kind}: status {child.returncode}\n{errors.decode()}")
+            self._account(kind if child.returncode else "complete")
+            if child.returncode == 0:
+                return
+
+    def finish(self) -> None:
+        """Go on to the end."""
+        child = self.start()
+        _, errors = child.communicate()
+        if child.returncode:
+            raise AssertionError(f"status {child.returncode}\n{errors.decode()}")
+        self._account("complete")
+
+    def _kill(self, child: subprocess.Popen[bytes], calls: int) -> None:
+        """Kill it once it has sent about so many calls; before the first, at a random moment of its start."""
+        if calls == 0:
+            time.sleep(self.chance.uniform(0, 1.0))
+        end = self.witness.endpoint.ledger().requests + calls
+        while child.poll() is None and self.witness.endpoint.ledger().requests < end:
+            time.sleep(0.002)
+        time.sleep(self.chance.uniform(0, 0.02))
+        child.kill()
+
+    def _account(self, kind: str) -> None:
+        """Look at what is durable and what was sent."""
+        sent = [self.witness.calls[row.hash] for row in self.witness.new_rows()]
+        resent = sum(call in self.durable for call in sent)
+        self.durable = self._durable()
+        in_flight = sum(call not in self.durable for call in sent)
+        self.deaths.append(Death(kind, len(sent), in_flight, resent))
+        self.sent.update(sent)
+
+    def _durable(self) -> set[Call]:
+        """Every call that is in a journal or whose shard is committed."""
+        root, found = Path(self.config.out), set[Call]()
+        if not (root / "run.json").exists():
+            return found
+        for name, count, size in self.stages():
+            for marker in (root / "committed" / name).glob("[0-9]*.json"):
+                start = int(marker.stem) * size
+                for index in range(start, min(count, start + size)):
+                    session = self._session(name, index)
+                    found |= {(session, call) for call in range(self.witness.lengths[session])}
+            for path in (root / "journal" / name).glob("*-*"):
+                entries: Iterator[Any] = map(msgspec.msgpack.decode, journal.read(path))
+                found |= {(self._session(name, entry[0]), entry[1]) for entry in entries}
+        return found
+
+    def stages(self) -> list[tuple[str, int, int]]:
+        lists = [(level.name, self.scenario.lists(level.name), 256) for level in self.scenario.asked]
+        return [*lists, ("conversations", self.scenario.count, self.config.shard_size)]
+
+    def _session(self, stage: str, index: int) -> str:
+        return self.scenario.id(index) if stage == "conversations" else f"{stage}-{index}"
+
+
+def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> int:
+    """Run undisturbed, then disturbed, and compare."""
+    started = time.perf_counter()
+    chance = random.Random(seed)
+    ledger = root / "ledger.jsonl"
+    settings = SimulatorSettings(latency=LATENCY, ledger_path=str(ledger))
+    with spawn(settings) as endpoint:
+        witness = Witness(ledger, endpoint)
+        calm = Crashes(_config(root / "calm", endpoint.base_url, conversations), witness, chance)
+        child = calm.start()
+        if child.wait():
+            raise AssertionError(f"the undisturbed run ended with status {child.returncode}")
+        witness.learn()
+        undisturbed = time.perf_counter() - started
+        witness.forget()
+        run = Crashes(_config(root / "run", endpoint.base_url, conversations), witness, chance)
+        # `random.sample` keeps them in no order, so that every kind meets every part of the run.
+        in_commit = -(-kills // 10)
+        kinds = ["kill"] * (kills - in_commit) + ["commit"] * in_commit + ["full"] * full
+        run.suffer(chance.sample(kinds, len(kinds)))
+        if not run.deaths or run.deaths[-1].kind != "complete":
+            run.finish()
+    return _report(
+        run,
+        _export(root / "calm"),
+        _export(root / "run"),
+        undisturbed,
+        time.perf_counter() - started,
+        len(kinds),
+    )
+
+
+def _config(out: Path, url: str, conversations: int) -> GenerateConfig:
+    tasks = next(n for n in range(10, 0, -1) if conversations % n == 0)
+    pairs = conversations // tasks
+    users = next(n for n in range(math.isqrt(pairs), 0, -1) if pairs % n == 0)
+    return GenerateConfig(
+        scenario="ai_society",
+        model=ModelSection("simulated", base_url=url),
+        out=str(out),
+        counts={"assistant_role": pairs // users, "user_role": users, "task": tasks},
+        shard_size=max(4, conversations // 100),
+        run=RunSection(concurrency=min(CONCURRENCY, max(8, conversations // 5))),
+    )
+
+
+class Export(NamedTuple):
+    """A run as its readers get it."""
+
+    sha256: str
+    ids: Counter[str]
+
+
+def _export(root: Path) -> Export:
+    run = Run(root)
+    path = Path(f"{root}.jsonl")
+    exporters.chat(run, path)
+    rows = map(json.loads, path.read_text("utf-8").splitlines())
+    return Export(hashlib.sha256(path.read_bytes()).hexdigest(), Counter(row["id"] for row in rows))
+
+
+def _report(
+    run: Crashes, calm: Export, export: Export, undisturbed: float, seconds: float, wanted: int
+) -> int:
+    deaths = [death for death in run.deaths if death.kind != "complete"]
+    print(f"{run.scenario.count:,} conversations, {sum(run.witness.lengths.values()):,} calls, ", end="")
+    print(f"{run.config.run.concurrency} in flight, shards of {run.config.shard_size}\n")
+    print(
+        "| starts ended by | times | calls sent | in flight at the end, sum | most |\n|---|---|---|---|---|"
+    )
+    labels = {
+        "kill": "SIGKILL",
+        "commit": "SIGKILL in a commit",
+        "full": "disk full",
+        "complete": "completion",
+    }
+    for kind, label in labels.items():
+        of_kind = [death for death in run.deaths if death.kind == kind]
+        flights = [death.in_flight for death in of_kind]
+        sent = sum(death.sent for death in of_kind)
+        print(f"| {label} | {len(of_kind)} | {sent:,} | {sum(flights):,} | {max(flights, default=0)} |")
+    repeats = sum(times - 1 for times in run.sent.values())
+    allowed = sum(death.in_flight for death in deaths)
+    resent = sum(death.resent_durable for death in run.deaths)
+    limit = run.config.run.concurrency
+    missing = len(run.witness.calls) - len(run.sent)
+    garbage = [
+        path
+        for part in ("journal", "data")
+        for path in (Path(run.config.out) / part).rglob("*")
+        if path.is_file()
+    ]
+    shards = sum(-(-count // size) for _, count, size in run.stages())
+    checks = {
+        f"{len(deaths)} of {wanted} deaths met": len(deaths) == wanted,
+        f"every conversation exactly once ({len(export.ids):,} ids)": export.ids == calm.ids
+        and set(export.ids.values()) == {1},
+        f"every call was sent ({missing} were not)": missing == 0,
+        f"durable calls sent again: {resent}": resent == 0,
+        f"calls sent again: {repeats}, in flight at the deaths: {allowed}": repeats <= allowed,
+        f"in flight at one death at most the window of {limit}": all(d.in_flight <= limit for d in deaths),
+        f"chat export {export.sha256[:16]}… equals the undisturbed run's": export.sha256 == calm.sha256,
+        "nothing is left but a file for each shard": len(garbage) == shards,
+    }
+    print()
+    for check, holds in checks.items():
+        print(f"{'ok  ' if holds else 'FAIL'}  {check}")
+    print(f"\nundisturbed {undisturbed:.1f} s; everything {seconds:.0f} s")
+    return 0 if all(checks.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""The meter: what it counts, and when it stops a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from camel import Choice, InputError, Reply, Request, Usage
+from camel.core.errors import (
+    DeadlineExceeded,
+    ModelError,
+    NotAuthorised,
+    QuotaExhausted,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+)
+from camel.core.history import History
+from camel.engine.worker import Halt, Halted
+from camel.generation.config import Budget
+from camel.generation.meter import PATIENCE, Meter, MeteredModel
+from camel.models.catalogue import Entry
+
+PRICE = Entry(input=1.0, output=2.0, cached=0.1)
+
+
+def reply(prompt: int = 100, completion: int = 10, cached: int = 0, attempts: int = 1) -> Reply:
+    return Reply((Choice("hello"),), Usage(prompt, completion, cached, 1), attempts=attempts)
+
+
+def spend(meter: Meter, answer: Reply) -> None:
+    meter.begin()
+    meter.end(answer, None)
+
+
+def test_it_counts_all_starts():
+    meter = Meter(Budget(), PRICE, Halt())
+    meter.before = Usage(1_000_000, 0, 500_000, 7)
+    spend(meter, reply(500_000, 100_000, attempts=3))
+    assert meter.usage == Usage(500_000, 100_000, 0, 1)
+    assert meter.money == pytest.approx(0.5 + 0.05 + 0.5 + 0.2)
+    assert meter.retries == 2
+    assert meter.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (Budget(calls=3), "3 calls"),
+        (Budget(tokens=330), "330 tokens"),
+        (Budget(money=0.00036), "$0.00"),
+        (Budget(hours=1e-9), "hours"),
+    ],
+)
+def test_a_limit_stops_new_calls(budget: Budget, words: str):
+    halt = Halt()
+    meter = Meter(budget, PRICE, halt)
+    while not meter.over_budget():
+        spend(meter, reply())
+    with pytest.raises(Halted, match="budget"):
+        meter.begin()
+    assert words in halt.reason
+    assert meter.usage.calls <= 3
+    assert meter.in_flight == 0
+
+
+def test_calls_in_flight_count_towards_the_limit_of_calls():
+    meter = Meter(Budget(calls=2), None, Halt())
+    meter.begin()
+    meter.begin()
+    with pytest.raises(Halted):
+        meter.begin()
+    assert meter.in_flight == 2
+
+
+def test_earlier_starts_count():
+    meter = Meter(Budget(tokens=100), None, Halt())
+    meter.before = Usage(90, 10, 0, 1)
+    with pytest.raises(Halted):
+        meter.begin()
+
+
+def test_money_needs_a_price():
+    with pytest.raises(InputError, match=r"model\.price"):
+        Meter(Budget(money=1), None, Halt())
+
+
+@pytest.mark.parametrize("error", [NotAuthorised("no"), QuotaExhausted("no credit")])
+def test_what_waiting_does_not_mend_halts_at_once(error: ModelError):
+    halt = Halt()
+    meter = Meter(Budget(), None, halt)
+    meter.begin()
+    meter.end(None, error)
+    assert type(error).__name__ in halt.reason
+    with pytest.raises(Halted):
+        meter.begin()
+
+
+@pytest.mark.parametrize("error", [ServerFailed("down"), DeadlineExceeded("late"), RateLimited("slow down")])
+def test_an_endpoint_that_is_down_halts_in_the_end(error: ModelError):
+    halt = Halt()
+    meter = Meter(Budget(), None, halt)
+    for _ in range(PATIENCE - 1):
+        meter.begin()
+        meter.end(None, error)
+    assert not halt.reason
+    spend(meter, reply())  # one that works, and patience begins anew
+    for _ in range(PATIENCE):
+        assert not halt.reason
+        meter.begin()
+        meter.end(None, error)
+    assert f"{PATIENCE} calls in a row" in halt.reason
+    assert meter.rate_limited == (2 * PATIENCE - 1 if isinstance(error, RateLimited) else 0)
+
+
+def test_requests_that_are_rejected_do_not_halt():
+    halt = Halt()
+    meter = Meter(Budget(), None, halt)
+    for _ in range(3 * PATIENCE):
+        meter.begin()
+        meter.end(None, RequestRejected("bad words"))
+    assert not halt.reason
+    assert meter.errors == {"RequestRejected": 3 * PATIENCE}
+
+
+class _Fails:
+    async def reply(self, request: Request) -> Reply:
+        raise ServerFailed("down", attempts=6)
+
+
+async def test_a_metered_model_passes_errors_on():
+    meter = Meter(Budget(), None, Halt())
+    with pytest.raises(ServerFailed):
+        await MeteredModel(_Fails(), meter).reply(Request(History()))
+    assert meter.in_flight == 0
+    assert meter.retries == 5
+    assert meter.errors == {"ServerFailed": 1}

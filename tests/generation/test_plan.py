@@ -1,0 +1,206 @@
+"""The estimate: exact where it is arithmetic, honest where it guesses, close once it has measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from camel import ChatModel, InputError
+from camel.generation.campaign import Campaign
+from camel.generation.config import (
+    Assumptions,
+    Budget,
+    Figure,
+    GenerateConfig,
+    ModelSection,
+    RunSection,
+    read_config,
+)
+from camel.generation.plan import Committed, Need, Plan, committed_in, hours, make_plan, workers
+from camel.generation.status import read_status
+from camel.models.catalogue import Entry
+from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.storage.run import RunFolder
+
+PRICE = Entry(input=0.4, output=1.6)
+
+
+def config(scenario: str = "ai_society", **fields: object) -> GenerateConfig:
+    return GenerateConfig(scenario=scenario, model=ModelSection("simulated", price=PRICE), **fields)  # type: ignore[arg-type]
+
+
+class Finished:
+    """A whole run on the simulated endpoint, its configuration and what the endpoint says it cost."""
+
+    def __init__(self, config: GenerateConfig, endpoint: SimulatorProcess) -> None:
+        ledger = endpoint.ledger()
+        self.config, self.billed = config, ledger.billed
+        self.tokens = ledger.prompt_tokens + ledger.completion_tokens
+        self.money = (0.4 * ledger.prompt_tokens + 1.6 * ledger.completion_tokens) / 1e6
+        self.committed = committed_in(RunFolder(config.folder), config)
+
+    def plan_after(self, shards: int) -> Plan:
+        """The estimate as it was when so many shards of conversations were committed."""
+        seen = {**self.committed, "conversations": self.committed["conversations"][:shards]}
+        return make_plan(self.config, committed=seen)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    import asyncio
+
+    settings = config(
+        counts={"assistant_role": 8, "user_role": 5, "task": 10},
+        out=str(tmp_path_factory.mktemp("plan") / "run"),
+        shard_size=10,
+        run=RunSection(concurrency=32),
+    )
+
+    async def generate(url: str) -> None:
+        async with ChatModel("simulated", base_url=url, api_key="") as model:
+            assert (await Campaign(settings, model).run()).complete
+
+    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=16))) as endpoint:
+        asyncio.run(generate(endpoint.base_url))
+        yield Finished(settings, endpoint)
+
+
+def total(need: Need) -> float:
+    return need.prompt + need.completion
+
+
+def test_a_finished_run_is_known_exactly(finished: Finished):
+    plan = make_plan(finished.config, committed=finished.committed)
+    assert {round(need.calls) for need in plan.need} == {finished.billed}
+    assert {round(total(need)) for need in plan.need} == {finished.tokens}
+    assert plan.money is not None
+    assert plan.money.likely == pytest.approx(finished.money)
+    status = read_status(finished.config.folder)
+    assert status.usage.total == finished.tokens
+
+
+@pytest.mark.parametrize("shards", [2, 4, 8, 20])
+def test_the_estimate_is_close_once_five_per_cent_are_measured(finished: Finished, shards: int):
+    plan = finished.plan_after(shards)
+    low, likely, high = (total(need) for need in plan.need)
+    assert abs(likely / finished.tokens - 1) <= 0.15
+    assert low <= finished.tokens <= high
+    assert plan.money is not None
+    assert abs(plan.money.likely / finished.money - 1) <= 0.15
+
+
+def test_the_range_narrows(finished: Finished):
+    widths = [
+        (need.high.prompt - need.low.prompt) / need.likely.prompt
+        for shards in (1, 8, 30, 40)
+        for need in [finished.plan_after(shards).need]
+    ]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] == 0
+
+
+def test_before_any_call_the_range_holds_the_truth(finished: Finished):
+    plan = make_plan(finished.config)
+    assert all(not stage.measured for stage in plan.stages)
+    low, likely, high = (total(need) for need in plan.need)
+    assert low < likely < high
+    settings = msgspec.structs.replace(
+        finished.config, plan=Assumptions(messages=Figure(4, 8, 16), cached=0.0)
+    )
+    low, _, high = (total(need) for need in make_plan(settings).need)
+    assert low <= finished.tokens <= high
+
+
+def test_the_arithmetic_is_right_where_the_assumptions_are(finished: Finished):
+    rows = finished.committed["conversations"]
+    calls = sum(row.need.calls for row in rows) / 400
+    completion = sum(row.need.completion for row in rows) / 400
+    assumed = Assumptions(
+        messages=calls - 1,
+        message_tokens=(completion - 70) / (calls - 1),
+        item_tokens=9.0,
+        cached=0.0,
+        spread=0.4,
+    )
+    plan = make_plan(msgspec.structs.replace(finished.config, plan=assumed))
+    assert plan.need.likely.calls == pytest.approx(finished.billed, rel=0.02)
+    assert total(plan.need.likely) == pytest.approx(finished.tokens, rel=0.15)
+
+
+def test_a_run_serves_as_a_sample_for_another_size(finished: Finished):
+    plan = make_plan(finished.config, counts={"assistant_role": 16}, committed=finished.committed)
+    stages = {stage.name: stage for stage in plan.stages}
+    assert stages["conversations"].done == 0
+    assert stages["conversations"].measured == 400
+    assert stages["assistant_role"].measured == 0, "a list of another length says nothing"
+    assert stages["task"].measured == 40
+    assert total(plan.need.likely) == pytest.approx(2 * finished.tokens, rel=0.02)
+
+
+def test_a_run_of_another_model_says_nothing(finished: Finished):
+    other = msgspec.structs.replace(finished.config, model=ModelSection("gpt-4.1"))
+    assert committed_in(RunFolder(finished.config.folder), other) == {}
+
+
+def test_three_hundred_million_take_no_longer():
+    started = time.process_time()
+    plan = make_plan(config(), counts={"assistant_role": 5_000, "user_role": 6_000})
+    assert time.process_time() - started < 0.5
+    assert plan.items == 300_000_000
+    assert plan.stages[-1].shards == 585_938
+    assert plan.stages[-2].items == 30_000_000
+    # 12 billion calls in 30 days is 4,630 a second: 91 workers of 256 at 5 s a call.
+    calls = Need(calls=12e9)
+    assert hours(calls, 4630) == pytest.approx(720, rel=0.001)
+    assert workers(4630, 5) == 91
+
+
+@pytest.mark.parametrize(
+    ("scenario", "items", "calls"),
+    [("math", 50_000, 50_000), ("physics", 20_000, 20_000), ("code", 50_000, 50_000 * 21)],
+)
+def test_the_papers_sizes(scenario: str, items: int, calls: int):
+    plan = make_plan(config(scenario))
+    assert plan.items == items
+    assert plan.stages[-1].need.likely.calls == calls
+
+
+def test_without_a_price_money_is_unknown():
+    plan = make_plan(GenerateConfig(scenario="math", model=ModelSection("mystery")))
+    assert plan.money is None
+    assert plan.to_dict()["money"] is None
+
+
+def test_one_shard_is_not_trusted_far():
+    shard = Committed(100, Need(2_000, 1e6, 1e5))
+    plan = make_plan(config(), committed={"conversations": [shard]})
+    low, likely, high = (stage.prompt for stage in plan.stages[-1].need)
+    assert likely == pytest.approx(25_000 * 1e4)
+    assert low == pytest.approx(likely * 0.75, rel=0.01)
+    assert high == pytest.approx(likely * 1.25, rel=0.01)
+
+
+def test_assumptions_are_read_from_the_configuration(tmp_path: Path):
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'scenario = "ai_society"\n[model]\nname = "m"\n[plan]\nmessages = [12, 18, 30]\nmessage_tokens = 120\n'
+    )
+    read = read_config(path)
+    assert read.plan.messages == Figure(12, 18, 30)
+    assert make_plan(read).stages[-1].need.likely.calls == 25_000 * 19
+    scenario = read.loaded_scenario()
+    assert read.decisive(scenario) == msgspec.structs.replace(read, plan=Assumptions()).decisive(scenario)
+    for bad in ("messages = 0", "message_tokens = [1, 2]", 'cached = "much"', "unknown = 1"):
+        path.write_text(f'scenario = "ai_society"\n[model]\nname = "m"\n[plan]\n{bad}\n')
+        with pytest.raises(InputError):
+            read_config(path)
+
+
+def test_budgets_are_checked():
+    for bad in ({"money": 0}, {"calls": -1}, {"tokens": True}):
+        with pytest.raises(InputError):
+            Budget(**bad)  # type: ignore[arg-type]

@@ -1,0 +1,102 @@
+"""Every shipped scenario, tiny, with the real small model: lists, conversations, records, exports that load."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from camel import ChatModel, LocalServer, Run, local_model
+from camel.generation.campaign import Campaign
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.translate import translate
+from camel.models.local import LOCAL_SAMPLING
+from camel.scenarios import load
+from camel.storage.exporters import FORMATS, Release
+
+pytestmark = pytest.mark.real_model
+
+SCENARIOS = ["ai_society", "code", "math", "physics", "chemistry", "biology", "misalignment"]
+CANARY = Release(acknowledge=True, canary="camel-canary-00000000-0000-4000-8000-000000000000")
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ChatModel]:
+    with local_model(LocalServer(parallel=4)) as chat:
+        yield chat
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_tiny_run_of_each_scenario(
+    name: str, model: ChatModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    scenario = load(name)
+    config = GenerateConfig(
+        scenario=name,
+        model=ModelSection(model.name, guided="llama.cpp"),
+        out=str(tmp_path / "run"),
+        counts={level.name: 2 if place == 0 else 1 for place, level in enumerate(scenario.levels)},
+        sampling=LOCAL_SAMPLING,
+        seed=11,
+        acknowledge=("misalignment",),
+        run=RunSection(concurrency=4),
+    )
+
+    async def generate() -> Campaign:
+        async with model:
+            campaign = Campaign(config, model)
+            outcome = await campaign.run()
+            assert outcome.complete, outcome
+            return campaign
+
+    campaign = asyncio.run(generate())
+    records = list(Run(tmp_path / "run"))
+    assert [record.id for record in records] == ["001_001_001", "002_001_001"]
+    assert all(record.stop and record.messages for record in records)
+    assert all(record.labels == list(scenario.labels) for record in records)
+    assert all(record.fingerprint == campaign.fingerprint for record in records)
+    # Every record is what the schema says, through JSON and back.
+    assert [msgspec.convert(msgspec.to_builtins(record), type(record)) for record in records] == records
+    FORMATS["dataset"].write(records, tmp_path / "dataset", release=CANARY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the library's own, on import and on reading
+        import datasets
+
+        loaded = datasets.load_dataset(str(tmp_path / "dataset"), split="train")
+    assert loaded.num_rows == 2
+    for format in ("chat", "instruction", "messages", "sharegpt"):
+        written = FORMATS[format].write(records, tmp_path / f"{format}.jsonl", release=CANARY)
+        assert written.conversations <= 2
+        lines = (tmp_path / f"{format}.jsonl").read_text().splitlines()
+        assert len(lines) == written.rows
+        assert all(msgspec.json.decode(line) for line in lines)
+        if "misalignment" in scenario.labels:
+            assert all("misalignment" in line and CANARY.canary in line for line in lines)
+
+
+def test_a_translation_ends_whatever_the_model_says(model: ChatModel, tmp_path: Path):
+    """The tiny model cannot translate: what it damages is asked for again, kept and labelled, and the stage ends."""
+    config = GenerateConfig(
+        scenario="math",
+        model=ModelSection(model.name),
+        out=str(tmp_path / "run"),
+        counts={"topic": 1, "subtopic": 1, "problem": 1},
+        sampling=LOCAL_SAMPLING,
+        seed=3,
+    )
+
+    async def both() -> int:
+        async with model:
+            assert (await Campaign(config, model).run()).complete
+            return (await translate(Run(tmp_path / "run"), "de", model)).damaged
+
+    damaged = asyncio.run(both())
+    (record,) = Run(tmp_path / "run", stage="translated-de")
+    assert len(record.messages) == 2
+    assert bool(damaged) == ("damaged-translation" in record.labels)
