@@ -85,6 +85,8 @@ class Translation:
         for marker in run.markers:
             self._starts.append(self._starts[-1] + marker.rows)
         self._shard = lru_cache(maxsize=4)(self._read)
+        self.calls = 0
+        """Calls that its messages took, those of earlier starts that were replayed included."""
         self.damaged = 0
         """Messages that no try could mend; they are kept, and their conversations labelled `damaged-translation`."""
 
@@ -139,6 +141,7 @@ class Translation:
                 break
             history.add("assistant", content)
             history.add("user", f"That cannot be used: {wrong}. {AGAIN}")
+        self.calls += attempts
         self.damaged += bool(wrong)
         said = msgspec.structs.replace(
             message, content=content, model=reply.model, usage=usage, finish=reply.choices[0].finish
