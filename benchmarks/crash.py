@@ -42,7 +42,9 @@ from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import LedgerRow, LogNormal, SimulatorProcess, SimulatorSettings, spawn
 from camel.storage import exporters, journal
+from camel.storage.journal import Journal
 from camel.storage.reader import Run
+from camel.storage.run import RunFolder
 
 ROOT = Path(__file__).parent.parent
 CONCURRENCY = 64
@@ -130,14 +132,25 @@ class _Strike:
 
     def __init__(self, kind: str, at: int) -> None:
         self.kind, self.left = kind, at
+        self.begun = False
+        """Counts only once there is something to lose: a reply on its way to the journal, or a shard being committed."""
 
     def install(self) -> None:
+        begin = {"full": (Journal, "append"), "commit": (RunFolder, "data_path")}
+        owner, name = begin[self.kind]
+        real = getattr(owner, name)
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.begun = True
+            return real(*args, **kwargs)
+
+        setattr(owner, name, noted)
         for name in _STRUCK[self.kind]:
             setattr(os, name, self._wrapped(name, getattr(os, name)))
 
     def _wrapped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
+            self.left -= self.begun
             if self.left < 0:
                 if self.kind == "commit":
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -236,7 +249,7 @@ class Crashes:
                 child = self.start()
                 self._kill(child, self.chance.randint(0, max(1, int(share))))
             else:
-                child = self.start(f"{kind}:{self.chance.randint(0, 40 if kind == 'full' else 12)}")
+                child = self.start(f"{kind}:{self.chance.randint(0, 100 if kind == 'full' else 10)}")
             _, errors = child.communicate()
             expected = STORAGE_FAILED if kind == "full" else -signal.SIGKILL
             if child.returncode not in (expected, 0) or (kind == "full" and errors.count(b"\n") > 1):

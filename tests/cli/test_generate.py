@@ -125,6 +125,7 @@ def test_from_nothing_to_an_export(endpoint: SimulatorProcess, tmp_path: Path):
     assert endpoint.ledger().requests == ledger.requests
 
 
+@pytest.mark.slow
 def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
@@ -176,6 +177,7 @@ def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path)
     assert all(row["labels"] == ["misalignment"] and row["canary"] for row in rows)
 
 
+@pytest.mark.slow
 def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, slower_endpoint)
     with subprocess.Popen(
@@ -206,6 +208,7 @@ def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: Simulat
     assert len(chats(tmp_path)) == 8
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_leaves_at_once(tmp_path: Path):
     with spawn(SimulatorSettings(latency=Constant(30))) as endpoint:
         write(tmp_path, endpoint)
@@ -224,6 +227,7 @@ def test_ctrl_c_twice_leaves_at_once(tmp_path: Path):
         assert "resume  camel generate config.toml" in output
 
 
+@pytest.mark.slow
 def test_the_panel_on_a_terminal(slow_endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, slow_endpoint)
     parent, child = pty.openpty()
@@ -254,6 +258,7 @@ def _read(parent: int) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_kill_and_resume(slow_endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, slow_endpoint, more="shard_size = 3")
     for requests in (10, 40, 70):
@@ -289,6 +294,7 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
@@ -314,6 +320,7 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert listed.count(" complete ") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "word"),
     [("calls = 30", "30 calls"), ("tokens = 20_000", "20,000 tokens"), ("money = 0.01", "$0.01")],
@@ -350,6 +357,7 @@ def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_down_leaves_a_run_that_resumes(tmp_path: Path, endpoint: SimulatorProcess):
     path = write(tmp_path, endpoint, run="deadline = 0.3")
     path.write_text(path.read_text().replace(endpoint.base_url, "http://127.0.0.1:9/v1"))
@@ -424,6 +432,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_configurations_plan(config: Path, tmp_path: Path):
     path = tmp_path / config.name
@@ -434,6 +443,7 @@ def test_shipped_configurations_plan(config: Path, tmp_path: Path):
     assert json.loads(done.stdout)["items"] == items.get(config.stem, 20_000)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_docs(tmp_path: Path):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     page = (ROOT / "docs" / "generate.md").read_text()
