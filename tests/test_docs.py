@@ -29,7 +29,9 @@ def blocks(language: str, *, real: bool) -> list[object]:
         pytest.param(body, id=f"{page.name}-{number}")
         for page in PAGES
         for number, (kind, info, body) in enumerate(FENCE.findall(page.read_text()))
-        if kind == language and ("real-model" in info or "--local" in body) == real
+        if kind == language
+        and "needs-run" not in info
+        and ("real-model" in info or "--local" in body) == real
     ]
 
 
@@ -61,10 +63,16 @@ def test_python_block(body: str, tmp_path: Path, environment: dict[str, str]):
 
 @pytest.mark.parametrize("body", [b for b in blocks("sh", real=False) if commands(b.values[0])])
 def test_shell_block(body: str, tmp_path: Path, environment: dict[str, str]):
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for folder in ("examples", "configs"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     for command in commands(body):
         program = [sys.executable, "-m", "camel"] if command[0] == "camel" else [sys.executable]
         assert run([*program, *command[1:]], tmp_path, environment)
+    if "camel generate" in body:
+        for page in PAGES:
+            for kind, info, code in FENCE.findall(page.read_text()):
+                if kind == "python" and "needs-run" in info:
+                    assert run([sys.executable, "-c", code], tmp_path, environment)
 
 
 @pytest.mark.real_model
