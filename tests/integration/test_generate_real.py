@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import camel.scenarios
 from camel import ChatModel, LocalServer, Run, local_model
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
@@ -30,15 +32,25 @@ def model() -> Iterator[ChatModel]:
         yield chat
 
 
+def _shortened(name: str, folder: Path) -> Path:
+    """A copy of a shipped scenario whose conversations end after six messages, to keep CI short."""
+    copy = folder / name
+    shutil.copytree(Path(camel.scenarios.__file__).parent / name, copy)
+    declaration = (copy / "scenario.toml").read_text()
+    (copy / "scenario.toml").write_text(declaration.replace("[role_play]", "[role_play]\nmax_messages = 6"))
+    return copy
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_tiny_run_of_each_scenario(
     name: str, model: ChatModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    scenario = load(name)
+    folder = _shortened(name, tmp_path)
+    scenario = load(str(folder))
     config = GenerateConfig(
-        scenario=name,
+        scenario=str(folder),
         model=ModelSection(model.name, guided="llama.cpp"),
         out=str(tmp_path / "run"),
         counts={level.name: 2 if place == 0 else 1 for place, level in enumerate(scenario.levels)},

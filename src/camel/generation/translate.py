@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError, ModelError, ServerFailed
-from camel.core.history import History
+from camel.core.history import History, estimate_tokens
 from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
@@ -131,9 +131,13 @@ class Translation:
             return msgspec.structs.replace(message, usage=Usage(), latency=0.0), True
         history = History()
         history.add("user", self.translate.asked(message.content, self.language))
+        sampling = self._sampling
+        if sampling.max_tokens is None:
+            # A model that runs on must not be paid for a book: other scripts take a few times the tokens, not more.
+            sampling = msgspec.structs.replace(sampling, max_tokens=4 * estimate_tokens(message.content) + 50)
         usage, attempts = Usage(), 0
         while True:
-            request = Request(history, self._sampling, f"{identity}-{self.language}", TRANSLATOR)
+            request = Request(history, sampling, f"{identity}-{self.language}", TRANSLATOR)
             reply = await model.reply(request)
             usage, attempts, content = usage + reply.usage, attempts + 1, reply.content.strip()
             wrong = damage(message.content, content, self.language, self.translate)
