@@ -33,6 +33,7 @@ def export(
     """Write what a run has committed, in the order of its items, in another format."""
     from camel.core.errors import InputError
     from camel.storage.exporters import FORMATS, RESTRICTED, Release
+    from camel.storage.reader import Run
     from camel.storage.run import RunFolder
 
     if format not in FORMATS:
@@ -43,7 +44,7 @@ def export(
     stage = _last_stage(folder)
     acknowledged = bool(acknowledge)
     release = Release(acknowledged, _canary(folder) if acknowledged else "")
-    written = FORMATS[format].write(_transcripts(folder, stage), out, release=release)
+    written = FORMATS[format].write(Run(run, stage), out, release=release)
     typer.echo(f"{written.conversations:,} {stage} as {written.rows:,} rows in {written.path}")
 
 
@@ -123,13 +124,6 @@ def _last_stage(folder: RunFolder) -> str:
         if folder.committed(stage):
             return stage
     raise InputError(f"{folder.root} has nothing to export yet: no shard of conversations is committed")
-
-
-def _transcripts(folder: RunFolder, stage: str) -> Iterator[Transcript]:
-    from camel.storage.table import stream_shard
-
-    for shard in sorted(folder.committed(stage)):
-        yield from stream_shard(folder.root / folder.marker(stage, shard).file)
 
 
 def _canary(folder: RunFolder) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from camel.models.chat import ChatModel
 
 HALTED, INTERRUPTED = 3, 130
-LOCAL_MAX_TOKENS, LOCAL_CONCURRENCY = 160, 2
+LOCAL_CONCURRENCY = 2
 LOG_EVERY = 30.0
 """Seconds between two lines of progress in the run's log."""
 
@@ -222,13 +222,12 @@ def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out:
     from msgspec.structs import replace
 
     if local:
-        from camel.core.message import Sampling
         from camel.generation.config import ModelSection
-        from camel.models.local import ALIAS
+        from camel.models.local import ALIAS, LOCAL_SAMPLING
 
-        sampling = config.sampling or Sampling(temperature=0.8)
+        sampling = config.sampling or LOCAL_SAMPLING
         if sampling.max_tokens is None:
-            sampling = replace(sampling, max_tokens=LOCAL_MAX_TOKENS)
+            sampling = replace(sampling, max_tokens=LOCAL_SAMPLING.max_tokens)
         config = replace(
             config,
             model=ModelSection(ALIAS, guided="llama.cpp"),

@@ -25,13 +25,14 @@ def scenarios(context: typer.Context) -> None:
     """List the scenarios that datasets are made from, and make your own."""
     if context.invoked_subcommand is not None:
         return
+    from camel.cli.panel import table
     from camel.scenarios import load, shipped
 
     rows: list[tuple[str, ...]] = []
     for name in shipped():
         scenario = load(name)
         rows.append((name, scenario.title, scenario.shape, ", ".join(scenario.labels)))
-    _table(_console(), ("name", "title", "shape", "labels"), rows)
+    table(_console(), ("name", "title", "shape", "labels"), rows)
 
 
 @app.command()
@@ -95,7 +96,9 @@ def show(
         for level in scenario.levels
     ]
     if rows:
-        _table(console, ("level", "count", "lists", "depends on"), rows)
+        from camel.cli.panel import table
+
+        table(console, ("level", "count", "lists", "depends on"), rows)
     _samples(console, scenario)
 
 
@@ -115,27 +118,6 @@ def _console() -> Console:
 
 
 def _print(console: Console, text: str, style: str = "") -> None:
-    from rich.text import Text
+    from camel.cli.panel import say
 
-    from camel.cli.screen import visible
-
-    console.print(Text(visible(text), style), soft_wrap=True)
-
-
-def _table(console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """A table on a terminal; elsewhere plain columns, which no width cuts off."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from camel.cli.screen import visible
-
-    if console.is_terminal:
-        table = Table(*head)
-        for row in rows:
-            table.add_row(*(Text(visible(cell)) for cell in row))
-        console.print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        _print(console, "  ".join(cells).rstrip())
+    say(console, text, style)
