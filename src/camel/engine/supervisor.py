@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from camel.engine.fence import Fence
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt, Window, run_worker
 from camel.storage.run import RunFolder
@@ -42,6 +44,8 @@ async def run_stage(
     attempt: int = 0,
 ) -> bool:
     """Finish a stage, or as much of it as can be done before `halt`; True when every shard is committed."""
+    if left := Fence(folder).left():
+        await asyncio.sleep(left)
     folder.sweep(stage.name)
     done = folder.committed(stage.name)
     pending = iter(shard for shard in range(stage.shards) if shard not in done)
