@@ -41,6 +41,7 @@ from camel.core.errors import CamelError
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import LedgerRow, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.scenarios import Scenario
 from camel.storage import exporters, journal
 from camel.storage.journal import Journal
 from camel.storage.reader import Run
@@ -192,8 +193,8 @@ class Witness:
     """Calls of each session."""
     _read: int = 0
 
-    def new_rows(self) -> list[LedgerRow]:
-        """What was billed since the last look, once the endpoint has noticed that nobody is there any more."""
+    def rows(self) -> list[LedgerRow]:
+        """What was asked since the last look, once the endpoint has noticed that nobody is there any more."""
         quiet, before = 0, -1
         while quiet < 3:
             counters = self.endpoint.ledger()
@@ -205,12 +206,15 @@ class Witness:
             file.seek(self._read)
             data = file.read()
         self._read += len(data)
-        rows = msgspec.json.Decoder(LedgerRow).decode_lines(data)
-        return [row for row in rows if row.billed]
+        return msgspec.json.Decoder(LedgerRow).decode_lines(data)
 
-    def learn(self) -> None:
+    def new_rows(self) -> list[LedgerRow]:
+        """What was billed since the last look."""
+        return [row for row in self.rows() if row.billed]
+
+    def learn(self, rows: list[LedgerRow]) -> None:
         """Number the calls of each session, from a run in which each was sent once."""
-        for row in sorted(self.new_rows(), key=lambda row: row.seq):
+        for row in sorted(rows, key=lambda row: row.seq):
             assert row.hash not in self.calls, "two calls of the undisturbed run have the same body"
             self.calls[row.hash] = row.session, self.lengths[row.session]
             self.lengths[row.session] += 1
@@ -294,19 +298,21 @@ class Crashes:
             for marker in (root / "committed" / name).glob("[0-9]*.json"):
                 start = int(marker.stem) * size
                 for index in range(start, min(count, start + size)):
-                    session = self._session(name, index)
+                    session = session_of(self.scenario, name, index)
                     found |= {(session, call) for call in range(self.witness.lengths[session])}
             for path in (root / "journal" / name).glob("*-*"):
                 entries: Iterator[Any] = map(msgspec.msgpack.decode, journal.read(path))
-                found |= {(self._session(name, entry[0]), entry[1]) for entry in entries}
+                found |= {(session_of(self.scenario, name, entry[0]), entry[1]) for entry in entries}
         return found
 
     def stages(self) -> list[tuple[str, int, int]]:
         lists = [(level.name, self.scenario.lists(level.name), 256) for level in self.scenario.asked]
         return [*lists, ("conversations", self.scenario.count, self.config.shard_size)]
 
-    def _session(self, stage: str, index: int) -> str:
-        return self.scenario.id(index) if stage == "conversations" else f"{stage}-{index}"
+
+def session_of(scenario: Scenario, stage: str, index: int) -> str:
+    """What an item's calls have in common in the endpoint's ledger."""
+    return scenario.id(index) if stage == "conversations" else f"{stage}-{index}"
 
 
 def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> int:
@@ -317,14 +323,14 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> i
     settings = SimulatorSettings(latency=LATENCY, ledger_path=str(ledger))
     with spawn(settings) as endpoint:
         witness = Witness(ledger, endpoint)
-        calm = Crashes(_config(root / "calm", endpoint.base_url, conversations), witness, chance)
+        calm = Crashes(config_of(root / "calm", endpoint.base_url, conversations), witness, chance)
         child = calm.start()
         if child.wait():
             raise AssertionError(f"the undisturbed run ended with status {child.returncode}")
-        witness.learn()
+        witness.learn(witness.new_rows())
         undisturbed = time.perf_counter() - started
         witness.forget()
-        run = Crashes(_config(root / "run", endpoint.base_url, conversations), witness, chance)
+        run = Crashes(config_of(root / "run", endpoint.base_url, conversations), witness, chance)
         # `random.sample` keeps them in no order, so that every kind meets every part of the run.
         in_commit = -(-kills // 10)
         kinds = ["kill"] * (kills - in_commit) + ["commit"] * in_commit + ["full"] * full
@@ -333,15 +339,15 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> i
             run.finish()
     return _report(
         run,
-        _export(root / "calm"),
-        _export(root / "run"),
+        export_of(root / "calm"),
+        export_of(root / "run"),
         undisturbed,
         time.perf_counter() - started,
         len(kinds),
     )
 
 
-def _config(out: Path, url: str, conversations: int) -> GenerateConfig:
+def config_of(out: Path, url: str, conversations: int) -> GenerateConfig:
     tasks = next(n for n in range(10, 0, -1) if conversations % n == 0)
     pairs = conversations // tasks
     users = next(n for n in range(math.isqrt(pairs), 0, -1) if pairs % n == 0)
@@ -362,7 +368,7 @@ class Export(NamedTuple):
     ids: Counter[str]
 
 
-def _export(root: Path) -> Export:
+def export_of(root: Path) -> Export:
     run = Run(root)
     path = Path(f"{root}.jsonl")
     exporters.chat(run, path)
