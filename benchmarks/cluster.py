@@ -113,7 +113,6 @@ class RayCluster:
             "RAY_health_check_timeout_ms": "2000",
             "RAY_health_check_failure_threshold": "3",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
-            "RAY_enable_metrics_collection": os.environ.get("RAY_enable_metrics_collection", "1"),
         }
         self.nodes: dict[int, Node] = {}
         self.wanted = nodes
