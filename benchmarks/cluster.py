@@ -115,6 +115,7 @@ class RayCluster:
             "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
         }
         self.nodes: dict[int, Node] = {}
+        self._metrics: dict[int, int] = {}
         self.wanted = nodes
         self.head: Node | None = None
 
@@ -180,6 +181,10 @@ class RayCluster:
             os.kill(pid, signal.SIGKILL)
         return pid
 
+    def metrics_ports(self) -> list[str]:
+        """Where each node exports its metrics, as host:port."""
+        return [f"{self._net}.{last + 1}:{port}" for last, port in self._metrics.items()]
+
     def alive(self) -> int:
         """How many nodes the head knows, itself included."""
         code = (
@@ -209,7 +214,7 @@ class RayCluster:
             f"--object-store-memory={OBJECT_STORE}",
             # Ports that nodes on one machine would fight over.
             f"--dashboard-agent-listen-port={_free_port()}",
-            f"--metrics-export-port={_free_port()}",
+            f"--metrics-export-port={self._metrics.setdefault(last, _free_port())}",
             f"--runtime-env-agent-port={_free_port()}",
             *options,
         ]

@@ -3,6 +3,8 @@
 The witness is the stage's own count of steps that were taken, as the endpoint's ledger would have them.
 """
 
+# ruff: noqa: ASYNC110 - what is waited for is the world, not an event
+
 from __future__ import annotations
 
 import asyncio
@@ -197,7 +199,9 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
     await team.stage(during=cut)
     assert team.tasks["a"].result() == Left("out", "the lease of this worker has run out")
     assert bench.data() == bench.expected()
-    assert all(times == 1 for times in bench.taken.values()), "its calls ended and were journaled, so none is repeated"
+    assert all(times == 1 for times in bench.taken.values()), (
+        "its calls ended and were journaled, so none is repeated"
+    )
     await team.close()
 
 
