@@ -132,8 +132,8 @@ echo "$(basename "$0") $*" >>"$CALLS"
 case "$*" in
 *"show hostnames"*) printf 'n1\\nn2\\nn3\\n' ;;
 *hostname*) echo 10.0.0.1 10.0.0.2 ;;
-*"ray start"*) cat "$RAY_AUTH_TOKEN_PATH" >>"$CALLS.tokens"; echo >>"$CALLS.tokens"; exec sleep 30 ;;
-*"camel generate"*) exit "$STATUS" ;;
+*"ray start"*) echo "$(cat "$RAY_AUTH_TOKEN_PATH")" >>"$CALLS.tokens"; exec sleep 30 ;;
+*"camel generate"*) sleep 0.5; exit "$STATUS" ;;
 esac
 """
 
