@@ -115,6 +115,10 @@ class Strike:
     in_flight: set[Call] = field(default_factory=set)
     """Calls that they had sent and whose answers they had not journaled."""
 
+    def told(self) -> dict[str, Any]:
+        """For whoever looks into a run that failed."""
+        return {name: sorted(v) if isinstance(v, set) else v for name, v in vars(self).items()}
+
     def hits(self, row: LedgerRow) -> bool:
         return row.time <= self.until and row.client in self.ports
 

@@ -43,7 +43,7 @@ import msgspec
 
 from benchmarks import cluster
 from benchmarks.accounts import Account, Strike, Tail, account, is_alive, ports_of
-from benchmarks.crash import ROOT, Witness, config_of, export_of, session_of
+from benchmarks.crash import ROOT, Witness, _config, _export, session_of
 from camel.generation.config import GenerateConfig, RunSection
 from camel.models.simulator import Burst, LogNormal, SimulatorProcess, SimulatorSettings, spawn
 
@@ -218,6 +218,9 @@ class Chaos:
         phase.account = account(rows, witness.calls, tail, phase.strikes, limit)
         phase.twice = tail.twice.total()
         phase.seconds = rows[-1].time - rows[0].time if rows else 0.0
+        phase.out.with_suffix(".strikes.json").write_bytes(
+            msgspec.json.encode([strike.told() for strike in phase.strikes])
+        )
         self._check(phase, calm)
 
     def start_again(self) -> None:
@@ -316,7 +319,7 @@ class Chaos:
 
     def _check(self, phase: Phase, calm: Phase | None) -> None:
         own, checks = phase.account, phase.checks
-        export = export_of(phase.out)
+        export = _export(phase.out)
         if calm is None:
             self.export = export
         in_flight = sum(len(strike.in_flight) for strike in phase.strikes)
@@ -398,7 +401,7 @@ class Chaos:
             yield endpoint, Witness(ledger, endpoint)
 
     def _config(self, name: str, endpoint: SimulatorProcess) -> GenerateConfig:
-        config = config_of(self.root / name, endpoint.base_url, self.scale.conversations)
+        config = _config(self.root / name, endpoint.base_url, self.scale.conversations)
         return msgspec.structs.replace(config, run=RunSection(concurrency=self.scale.window))
 
 

@@ -212,9 +212,9 @@ class Witness:
         """What was billed since the last look."""
         return [row for row in self.rows() if row.billed]
 
-    def learn(self, rows: list[LedgerRow]) -> None:
+    def learn(self, rows: list[LedgerRow] | None = None) -> None:
         """Number the calls of each session, from a run in which each was sent once."""
-        for row in sorted(rows, key=lambda row: row.seq):
+        for row in sorted(self.new_rows() if rows is None else rows, key=lambda row: row.seq):
             assert row.hash not in self.calls, "two calls of the undisturbed run have the same body"
             self.calls[row.hash] = row.session, self.lengths[row.session]
             self.lengths[row.session] += 1
@@ -323,14 +323,14 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> i
     settings = SimulatorSettings(latency=LATENCY, ledger_path=str(ledger))
     with spawn(settings) as endpoint:
         witness = Witness(ledger, endpoint)
-        calm = Crashes(config_of(root / "calm", endpoint.base_url, conversations), witness, chance)
+        calm = Crashes(_config(root / "calm", endpoint.base_url, conversations), witness, chance)
         child = calm.start()
         if child.wait():
             raise AssertionError(f"the undisturbed run ended with status {child.returncode}")
-        witness.learn(witness.new_rows())
+        witness.learn()
         undisturbed = time.perf_counter() - started
         witness.forget()
-        run = Crashes(config_of(root / "run", endpoint.base_url, conversations), witness, chance)
+        run = Crashes(_config(root / "run", endpoint.base_url, conversations), witness, chance)
         # `random.sample` keeps them in no order, so that every kind meets every part of the run.
         in_commit = -(-kills // 10)
         kinds = ["kill"] * (kills - in_commit) + ["commit"] * in_commit + ["full"] * full
@@ -339,15 +339,15 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> i
             run.finish()
     return _report(
         run,
-        export_of(root / "calm"),
-        export_of(root / "run"),
+        _export(root / "calm"),
+        _export(root / "run"),
         undisturbed,
         time.perf_counter() - started,
         len(kinds),
     )
 
 
-def config_of(out: Path, url: str, conversations: int) -> GenerateConfig:
+def _config(out: Path, url: str, conversations: int) -> GenerateConfig:
     tasks = next(n for n in range(10, 0, -1) if conversations % n == 0)
     pairs = conversations // tasks
     users = next(n for n in range(math.isqrt(pairs), 0, -1) if pairs % n == 0)
@@ -368,7 +368,7 @@ class Export(NamedTuple):
     ids: Counter[str]
 
 
-def export_of(root: Path) -> Export:
+def _export(root: Path) -> Export:
     run = Run(root)
     path = Path(f"{root}.jsonl")
     exporters.chat(run, path)
