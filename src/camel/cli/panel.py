@@ -288,7 +288,6 @@ def _figures(now: Snapshot) -> Table:
         grid.add_column(style="dim" if column % 2 == 0 else "", no_wrap=True)
     usage = now.usage
     troubles = sum(now.errors.values())
-    # The client retries a 429 by itself and tells only how often it tried; those it gave up are known by name.
     limited = f" ({now.rate_limited:,} × 429)" if now.rate_limited else ""
     trouble = Text(f"{now.retries:,} retries · {troubles:,} errors{limited}")
     trouble.stylize("yellow" if troubles or now.rate_limited else "")
