@@ -262,17 +262,7 @@ def _model(config: GenerateConfig, local: bool, view: View) -> Generator[ChatMod
         with local_model(server, guided="llama.cpp", say=view.note) as model:
             yield model
         return
-    from camel.models.chat import ChatModel
-
-    section = config.model
-    yield ChatModel(
-        section.name,
-        base_url=section.base_url or None,
-        context_tokens=section.context_tokens,
-        guided=section.guided,
-        deadline=config.run.deadline,
-        attempt_timeout=min(300.0, config.run.deadline),
-    )
+    yield config.chat_model()
 
 
 def _resume(config: Path, local: bool, concurrency: int | None, out: str) -> str:
