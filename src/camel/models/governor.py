@@ -21,7 +21,7 @@ STEEPNESS = 0.4
 SLOW, SLOW_SECONDS = 4.0, 1.0
 """A round of calls is too slow when it takes that many times the endpoint's usual time, and longer than that."""
 STORM = 3
-"""Refusals with no success between them after which nothing is sent until the endpoint's `Retry-After` is over."""
+"""Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over."""
 LONGEST_PAUSE = 60.0
 EXPIRED = 0.25
 """Part of a share that may still be used for a while when it was not renewed in time; after that, nothing."""
@@ -188,8 +188,8 @@ class Governor:
         """A call came back as one too many: 429, or 503."""
         self.calls += 1
         self.refused_calls += 1
-        self._in_a_row += 1
         if epoch == self._epoch:  # those sent before the last cut say nothing new
+            self._in_a_row += 1
             self._cut(now)
         # Not for calls that come one at a time: each of them waits by itself.
         if self._in_a_row >= STORM and (self._top or 0) > 1:
