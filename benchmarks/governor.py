@@ -37,8 +37,8 @@ WANTED = 200
 """Calls that would be in flight if the endpoint took them, in all."""
 BIN = 0.5
 GOAL_GOODPUT, GOAL_REFUSED, GOAL_SECONDS = 0.9, 0.01, 30.0
-LEAST_GOODPUT = 0.8
-"""Below this a run in CI fails: a neighbour on two cores takes a tenth of everything."""
+LEAST_GOODPUT, MOST_REFUSED = 0.8, 0.04
+"""Beyond these a short run fails: neighbours disturb it, and the two changes weigh more in a third of the calls."""
 
 
 def main() -> int:
@@ -273,7 +273,7 @@ def _report(measured: Measured, short: bool) -> int:
     print(
         f"goals: goodput {GOAL_GOODPUT:.0%} (fails below {least:.0%}), 429s at most {GOAL_REFUSED:.0%}, adapted within {GOAL_SECONDS:g} s"
     )
-    return 0 if good and refused <= GOAL_REFUSED else 1
+    return 0 if good and refused <= (MOST_REFUSED if short else GOAL_REFUSED) else 1
 
 
 def _plot(bins: list[int]) -> str:

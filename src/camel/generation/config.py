@@ -23,7 +23,7 @@ from camel.models.pool import PoolSettings
 from camel.scenarios import Scenario, load
 
 START = 32
-"""Calls in flight at each endpoint when a run begins; doubled with each round until the endpoint refuses one."""
+"""Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

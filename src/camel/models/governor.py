@@ -14,8 +14,8 @@ import msgspec
 
 from camel.core.errors import InputError
 
-CUT = 0.7
-"""What is left of the limit after a refusal."""
+CUT, DEEPER = 0.8, 0.6
+"""What is left of the limit after a refusal, and after one that follows the last cut closely."""
 STEEPNESS = 0.4
 """Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call."""
 SLOW, SLOW_SECONDS = 4.0, 1.0
@@ -33,7 +33,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ceiling: float | None = None
     """Calls in flight at most."""
     start: float | None = None
-    """Calls in flight at first, doubled with each round until the first refusal; `None` begins at the ceiling."""
+    """Calls in flight at first, half as many more with each round until the first refusal; `None` begins at the
+    ceiling."""
     rpm: float | None = None
     """Requests per minute."""
     tpm: float | None = None
@@ -98,7 +99,7 @@ class Governor:
         self._share: Share | None = None
         self._share_at = 0.0
         self._top: float | None = None
-        """Where the last cut was; none before the first, while the limit doubles with each round."""
+        """Where the last cut was; none before the first, while the limit grows by half with each round."""
         self._age = self._rise = 0.0
         self._grown_at = now
         self._epoch = 0
@@ -184,15 +185,17 @@ class Governor:
         self._judge_latency(now, epoch, latency)
         self.in_flight -= 1
 
-    def refused(self, now: float, epoch: int, retry_after: float | None = None) -> None:
+    def refused(
+        self, now: float, epoch: int, retry_after: float | None = None, *, others_wait: bool = True
+    ) -> None:
         """A call came back as one too many: 429, or 503."""
         self.calls += 1
         self.refused_calls += 1
         if epoch == self._epoch:  # those sent before the last cut say nothing new
             self._in_a_row += 1
             self._cut(now)
-        # Not for calls that come one at a time: each of them waits by itself.
-        if self._in_a_row >= STORM and (self._top or 0) > 1:
+        # The call itself waits by itself; this is for those who would come in its place.
+        if self._in_a_row >= STORM and others_wait:
             asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
             self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
         self.in_flight -= 1
@@ -230,7 +233,9 @@ class Governor:
         passed, self._grown_at = now - self._grown_at, now
         if self.in_flight < 0.8 * self.limit - 1 or self.limit >= self.ceiling:
             return  # a limit that is not reached teaches nothing
-        most = self.limit + 1  # by each call: twice in a round at the utmost
+        most = (
+            self.limit + 0.5
+        )  # by each call: by half in a round at the utmost, because calls come back in bunches
         if self._top is not None:
             unit = max(1.0, self._latency)
             self._age += min(passed, unit) / unit
@@ -239,10 +244,11 @@ class Governor:
 
     def _cut(self, now: float) -> None:
         at = float(min(self.limit, self.in_flight))
-        if self._served_since_cut or self._top is None:
+        again = self._top is not None and (self._age < 0.5 or not self._served_since_cut)
+        if self._top is None or not again:
             # In a storm of refusals only the first says where the limit is.
             self._top = max(1.0, at - 1)
-        self.limit = max(1.0, at * CUT)
+        self.limit = max(1.0, at * (DEEPER if again else CUT))
         self._rise = max(0.0, (self._top - self.limit) / STEEPNESS) ** (1 / 3)
         self._age, self._grown_at = 0.0, now
         self._epoch += 1

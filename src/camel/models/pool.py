@@ -327,7 +327,8 @@ class Pool:
         with self._lock:
             if overloaded:
                 asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
-                replica.governor.refused(now, slot.epoch, asked)
+                others = bool(replica.queue or self._stranded or self._fresh)
+                replica.governor.refused(now, slot.epoch, asked, others_wait=others)
             else:
                 replica.governor.failed()
             if session is not None:

@@ -21,6 +21,8 @@ RENEWED = 5.0
 """Seconds for which a share holds."""
 TALKING = 2.5
 """Seconds after which a worker that said nothing is taken to have what it was last given."""
+TURN = 5
+"""Ticks for which the same workers come first: what one gives up reaches the next a tick later, or when a call ends."""
 SILENT = 2 * RENEWED + 1
 """Seconds after which it has stopped calling, and its part is free."""
 
@@ -67,7 +69,7 @@ def _ceilings(total: int, reports: Mapping[str, Report], tick: int) -> dict[str,
     workers = sorted(reports)
     if not workers:
         return {}
-    turn = tick % len(workers)
+    turn = tick // TURN % len(workers)
     workers = workers[turn:] + workers[:turn]
     wanted = {
         w: math.ceil(reports[w].get("in_flight", 0.0) + reports[w].get("waiting", 0.0)) for w in workers
@@ -155,7 +157,10 @@ class Grants:
         spare = account.granted - account.used
         wanted = max(self.piece, self.left / (2 * max(1, workers, len(self.open))))
         if spare < wanted / 2:
-            account.granted += min(self.left, max(0.0, wanted - max(0.0, spare)))
+            more = max(0.0, wanted - max(0.0, spare))
+            if self.piece:  # no crumbs, which nobody could use
+                more = math.ceil(more / self.piece) * self.piece
+            account.granted += min(self.left, more)
         return account.granted
 
     def back(self, worker: str, used: float) -> None:
