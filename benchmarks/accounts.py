@@ -28,7 +28,7 @@ from camel.models.simulator import LedgerRow
 LOOK_EVERY = 0.1
 MAGIC, FRAME = b"camel journal 1\n", struct.Struct("<II")
 """How a journal looks, said again here: a witness does not borrow the eyes of whom it watches."""
-ANSWERED = ("served", "client_gone", "stopped")
+ANSWERED = ("served", "client_gone")
 """Outcomes that are no fault of the endpoint's: whoever asks again after one of these must have lost the answer."""
 
 

@@ -12,6 +12,7 @@ same conversations are made again, each time in a new folder, while
 - `cluster`: drivers, raylets, heads and coordinators are killed and workers are stopped for 30 s, spread over the run's
   length. After a driver's, a coordinator's or a head's death the same command is given again;
 - `endpoint`: the endpoint answers one request in six with a fault, and with 429 for 5 s of every 30;
+- `replica`: there are two endpoints, and first one, then the other is gone for 10 s;
 
 and each phase fails unless: every conversation is there exactly once; no call that was in a journal was sent again; each
 other repeat follows a fault of the endpoint or was in flight in a process that was struck; what was woken up sends
@@ -32,20 +33,19 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from benchmarks import cluster
 from benchmarks.accounts import Account, Strike, Tail, account, is_alive, ports_of
-from benchmarks.crash import ROOT, Witness, _config, _export, session_of
-from camel.generation.config import GenerateConfig, RunSection
-from camel.models.simulator import Burst, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from benchmarks.crash import ROOT, Call, Witness, _config, _export, session_of
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.models.simulator import Burst, LogNormal, SimulatorSettings, spawn
 
 NODES = 3
 LATENCY = LogNormal(median=0.1, p99=1.0)
@@ -54,7 +54,7 @@ KILL_EVERY = 5.0
 LEAST_RATE, MOST_ATTEMPTS = 0.5, 1.25
 FAULTS = {"500": 0.05, "503": 0.05, "hang": 0.02, "truncate": 0.02, "drip": 0.01, "lost": 0.01}
 BURST = Burst(period=30, length=5)
-DEADLINE = 20.0
+DEADLINE = 8.0
 """Seconds for a call under faults, so that hangs do not dominate."""
 PATIENCE = 60.0
 """Seconds until a process that must end has ended."""
@@ -72,6 +72,8 @@ class Scale(NamedTuple):
     """Of the phase `cluster`."""
     stopped: float
     """Seconds for which a worker stands still; longer than its lease."""
+    gone: float
+    """Seconds for which an endpoint is away."""
 
     @property
     def window(self) -> int:
@@ -79,9 +81,9 @@ class Scale(NamedTuple):
 
 
 FULL = Scale(
-    10_000, 12, 180.0, 60, {"driver": 20, "raylet": 10, "head": 5, "stop": 10, "coordinator": 2}, 30.0
+    10_000, 12, 180.0, 60, {"driver": 20, "raylet": 10, "head": 5, "stop": 10, "coordinator": 2}, 30.0, 10.0
 )
-SHORT = Scale(500, 12, 20.0, 3, {"driver": 1, "raylet": 1, "head": 1, "stop": 1}, 15.0)
+SHORT = Scale(500, 12, 20.0, 3, {"driver": 1, "raylet": 1, "head": 1, "stop": 1}, 15.0, 5.0)
 
 
 def main() -> int:
@@ -93,7 +95,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seeds", type=int, help="how many, from --seed on; 5, or 1 with --short")
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--phases", default="workers,cluster,endpoint", help="which of them, with commas")
+    parser.add_argument(
+        "--phases", default="workers,cluster,endpoint,replica", help="which of them, with commas"
+    )
     args = parser.parse_args()
     scale = SHORT if args.short else FULL
     if args.conversations:
@@ -148,6 +152,9 @@ class Chaos:
         self.root, self.scale = root, scale
         self.started = time.monotonic()
         self.phases: list[Phase] = []
+        self.calls: dict[str, Call] = {}
+        """What the undisturbed run asked, by the bodies' hashes."""
+        self._ledgers = 0
 
     def go(self, seeds: range, wanted: list[str]) -> list[str]:
         """Run everything; returns what does not hold."""
@@ -158,70 +165,66 @@ class Chaos:
         )
         with cluster.start(nodes=NODES) as self.ray:
             self._say("the cluster is up")
-            with self._endpoint(self._settings()) as (endpoint, witness):
-                calm = Phase("undisturbed", 0, self._config("calm", endpoint))
-                self._run(calm, endpoint, witness, Nothing(), None)
+            with self._endpoint(self._settings()) as endpoint:
+                calm = self._phase("undisturbed", 0, endpoint)
+                self._run(calm, [endpoint], Nothing())
                 for seed in seeds:
-                    chance = random.Random(seed)
-                    if "workers" in wanted:
-                        workers = Phase("workers", seed, self._config(f"workers-{seed}", endpoint))
-                        self._run(workers, endpoint, witness, Kills(self, chance), calm)
-                    if "cluster" in wanted:
-                        hurt = Phase("cluster", seed, self._config(f"cluster-{seed}", endpoint))
-                        self._run(hurt, endpoint, witness, Mixture(self, chance), calm)
-            if "endpoint" in wanted:
-                for seed in seeds:
-                    self._faults(seed, witness, calm)
+                    for name, plan in (("workers", Kills), ("cluster", Mixture)):
+                        if name in wanted:
+                            phase = self._phase(name, seed, endpoint)
+                            self._run(phase, [endpoint], plan(self, random.Random(seed)))
+            for seed in seeds:
+                if "endpoint" in wanted:
+                    settings = msgspec.structs.replace(
+                        self._settings(), seed=seed, faults=FAULTS, burst=BURST
+                    )
+                    with self._endpoint(settings) as endpoint:
+                        phase = self._phase("endpoint", seed, endpoint, deadline=DEADLINE)
+                        self._run(phase, [endpoint], Nothing())
+                if "replica" in wanted:
+                    with self._endpoint(self._settings()) as one, self._endpoint(self._settings()) as other:
+                        phase = self._phase("replica", seed, one, other)
+                        self._run(phase, [one, other], Gone(self, random.Random(seed)))
         return self._report()
-
-    def _faults(self, seed: int, learnt: Witness, calm: Phase) -> None:
-        settings = msgspec.structs.replace(self._settings(), faults=FAULTS, burst=BURST, retry_after=1)
-        with self._endpoint(settings) as (endpoint, witness):
-            witness.calls, witness.lengths = learnt.calls, learnt.lengths
-            config = self._config(f"endpoint-{seed}", endpoint)
-            run = msgspec.structs.replace(config.run, deadline=DEADLINE)
-            phase = Phase("endpoint", seed, msgspec.structs.replace(config, run=run))
-            self._run(phase, endpoint, witness, Nothing(), calm)
 
     # --- one phase ---------------------------------------------------------------------------------------------------
 
-    def _run(
-        self, phase: Phase, endpoint: SimulatorProcess, witness: Witness, plan: Plan, calm: Phase | None
-    ) -> None:
+    def _run(self, phase: Phase, endpoints: list[Endpoint], plan: Plan) -> None:
         self.phases.append(phase)
-        witness.forget()
-        scenario = phase.config.loaded_scenario()
+        for endpoint in endpoints:
+            endpoint.witness.forget()
+        self.ports = [endpoint.port for endpoint in endpoints]
         file = phase.out.with_suffix(".toml")
         file.write_text(_toml(phase.config))
-        self.port = urlsplit(endpoint.url).port
+        scenario = phase.config.loaded_scenario()
         with Tail(phase.out / "journal", partial(session_of, scenario)) as tail:
-            self.phase, self.tail, self.witness = phase, tail, witness
-            driver = self.driver = Driver(file, self.ray)
+            self.phase, self.tail, self.endpoints = phase, tail, endpoints
+            self.driver = Driver(file, self.ray)
             phase.starts = 1
             plan.begin()
-            while (code := driver.process.poll()) != 0:
-                if code is not None:
-                    phase.unasked.append(driver.last())
-                    if len(phase.unasked) > 5:
-                        break
+            while (code := self.driver.process.poll()) != 0 and len(phase.unasked) <= 5:
+                if code is None:
+                    plan.step()
+                    time.sleep(0.02)
+                else:
+                    phase.unasked.append(self.driver.last())
                     self.start_again()
-                    driver = self.driver
-                plan.step()
-                driver = self.driver
-                time.sleep(0.02)
             plan.end()
-            rows = sorted(witness.rows(), key=lambda row: row.time)
+            self._reap()
+            rows = [row for endpoint in endpoints for row in endpoint.witness.rows()]
             tail.scan()
-        if calm is None:
-            witness.learn(rows)
+        if not self.calls:
+            endpoints[0].witness.learn(rows)
+            self.calls = endpoints[0].witness.calls
         limit = phase.config.run.deadline / 2
-        phase.account = account(rows, witness.calls, tail, phase.strikes, limit)
+        phase.account = account(rows, self.calls, tail, phase.strikes, limit)
         phase.twice = tail.twice.total()
-        phase.seconds = rows[-1].time - rows[0].time if rows else 0.0
+        times = [row.time for row in rows]
+        phase.seconds = max(times, default=0.0) - min(times, default=0.0)
         phase.out.with_suffix(".strikes.json").write_bytes(
             msgspec.json.encode([strike.told() for strike in phase.strikes])
         )
-        self._check(phase, calm)
+        self._check(phase)
 
     def start_again(self) -> None:
         """Give the same command again."""
@@ -313,14 +316,14 @@ class Chaos:
 
     def _note_ports(self, strike: Strike) -> None:
         for pid in strike.victims:
-            strike.ports |= ports_of(pid, [self.port])
+            strike.ports |= ports_of(pid, self.ports)
 
     # --- what is looked at -------------------------------------------------------------------------------------------
 
-    def _check(self, phase: Phase, calm: Phase | None) -> None:
-        own, checks = phase.account, phase.checks
+    def _check(self, phase: Phase) -> None:
+        own, checks, calm = phase.account, phase.checks, self.phases[0]
         export = _export(phase.out)
-        if calm is None:
+        if phase is calm:
             self.export = export
         in_flight = sum(len(strike.in_flight) for strike in phase.strikes)
         survives = not phase.unasked
@@ -333,9 +336,7 @@ class Chaos:
         checks[f"chat export {export.sha256[:16]} equals the undisturbed run's"] = (
             export.sha256 == self.export.sha256
         )
-        checks["every call was made, and no other"] = (
-            own.calls == len(self.witness.calls) and own.unknown == 0
-        )
+        checks["every call was made, and no other"] = own.calls == len(self.calls) and own.unknown == 0
         checks[f"calls in a journal sent again: {own.sent_durable}"] = own.sent_durable == 0
         checks[f"calls lost and sent again: {own.lost}, in flight at the strikes: {in_flight}"] = (
             own.lost <= in_flight
@@ -345,7 +346,7 @@ class Chaos:
         window = phase.config.run.concurrency
         most = max((len(strike.in_flight) for strike in phase.strikes), default=0)
         checks[f"in flight at one strike: at most {most} of {window}"] = most <= window
-        if phase.name == "workers" and calm:
+        if phase.name == "workers":
             kills, ratio = len(phase.strikes), phase.rate / calm.rate
             checks[f"{kills} workers killed"] = kills >= self.scale.least_kills
             checks[f"{ratio:.2f} of the undisturbed rate"] = ratio >= LEAST_RATE
@@ -395,14 +396,47 @@ class Chaos:
         return SimulatorSettings(latency=LATENCY, length=length)
 
     @contextlib.contextmanager
-    def _endpoint(self, settings: SimulatorSettings) -> Any:
-        ledger = self.root / f"ledger-{len(self.phases)}.jsonl"
-        with spawn(msgspec.structs.replace(settings, ledger_path=str(ledger))) as endpoint:
-            yield endpoint, Witness(ledger, endpoint)
+    def _endpoint(self, settings: SimulatorSettings) -> Generator[Endpoint]:
+        self._ledgers += 1
+        ledger = self.root / f"ledger-{self._ledgers}.jsonl"
+        endpoint = Endpoint(msgspec.structs.replace(settings, ledger_path=str(ledger)))
+        endpoint.start()
+        try:
+            yield endpoint
+        finally:
+            endpoint.stop()
 
-    def _config(self, name: str, endpoint: SimulatorProcess) -> GenerateConfig:
-        config = _config(self.root / name, endpoint.base_url, self.scale.conversations)
-        return msgspec.structs.replace(config, run=RunSection(concurrency=self.scale.window))
+    def _phase(self, name: str, seed: int, *endpoints: Endpoint, deadline: float = 600.0) -> Phase:
+        config = _config(self.root / f"{name}-{seed}", "", self.scale.conversations)
+        urls = tuple(endpoint.process.base_url for endpoint in endpoints)
+        return Phase(
+            name,
+            seed,
+            msgspec.structs.replace(
+                config,
+                model=ModelSection("simulated", base_url=urls if len(urls) > 1 else urls[0]),
+                run=RunSection(concurrency=self.scale.window, deadline=deadline),
+            ),
+        )
+
+
+class Endpoint:
+    """A simulated endpoint that can go and come back at the same address, with one ledger."""
+
+    def __init__(self, settings: SimulatorSettings) -> None:
+        assert settings.ledger_path is not None
+        self._settings, self._ledger = settings, Path(settings.ledger_path)
+        self._stack = contextlib.ExitStack()
+        self.port = 0
+
+    def start(self) -> None:
+        self.process = self._stack.enter_context(spawn(self._settings, port=self.port))
+        if not self.port:
+            self.witness = Witness(self._ledger, self.process)
+            self.port = int(self.process.url.rpartition(":")[2])
+
+    def stop(self) -> None:
+        self._stack.close()
 
 
 class Driver:
@@ -476,7 +510,7 @@ class Mixture(Plan):
     def _plan_next(self) -> None:
         """The next strike comes after a random number of calls, on average as many as leave room for the rest."""
         done = len(self._chaos.tail.durable)
-        share = 2 * (len(self._chaos.witness.calls) - done) / (len(self._left) + 1)
+        share = 2 * (len(self._chaos.calls) - done) / (len(self._left) + 1)
         self._at = done + self._chance.randint(1, max(2, int(share)))
 
     def step(self) -> None:
@@ -520,6 +554,38 @@ class Mixture(Plan):
         self._chaos.phase.checks["everybody woken up has left"] = not self._sleeping
         if self._left:
             self._chaos.phase.checks[f"disturbances left over: {', '.join(self._left)}"] = False
+
+
+class Gone(Plan):
+    """One endpoint after the other is gone for a while."""
+
+    def __init__(self, chaos: Chaos, chance: random.Random) -> None:
+        self._chaos, self._order = chaos, chance.sample(range(2), 2)
+        self._gone: Endpoint | None = None
+        self._back = 0.0
+
+    def step(self) -> None:
+        chaos = self._chaos
+        if self._gone is not None:
+            if time.monotonic() >= self._back:
+                self._gone.start()
+                self._gone = None
+        elif self._order and len(chaos.tail.durable) > len(chaos.calls) * (
+            0.6 - 0.3 * len(self._order) + 0.3
+        ):
+            self._gone = chaos.endpoints[self._order.pop()]
+            strike = Strike("replica", time.time(), [])
+            for pid in chaos.ray.workers():
+                strike.ports |= ports_of(pid, [self._gone.port])
+            self._gone.stop()
+            strike.until = chaos.tail.scan()
+            chaos.phase.strikes.append(strike)
+            self._back = time.monotonic() + chaos.scale.gone
+
+    def end(self) -> None:
+        self._chaos.phase.checks["both endpoints were gone once"] = not self._order
+        if self._gone is not None:
+            self._gone.start()
 
 
 def _kill(pid: int) -> None:
