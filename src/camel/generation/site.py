@@ -6,6 +6,7 @@ how *far* the run is comes from the markers, and from the living for items in sh
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections import Counter
@@ -24,6 +25,7 @@ from camel.generation.config import Budget, GenerateConfig
 from camel.generation.meter import Grant
 from camel.models.catalogue import Entry
 from camel.models.chat import ChatModel
+from camel.models.traced import flush
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
@@ -130,6 +132,7 @@ class CampaignSite:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._model.aclose()
+        await asyncio.to_thread(flush)
 
     def _stage_named(self, name: str) -> Stage:
         return next(stage for stage in self._campaign.stages if stage.name == name)
