@@ -339,5 +339,10 @@ def test_figures_are_at_the_prometheus_endpoint(scene: Scene, nodes: cluster.Ray
     assert wanted <= names, sorted(names)
     dashboard = msgspec.json.decode((ROOT / "deploy" / "grafana.json").read_bytes())
     used = set(re.findall(r"ray_camel_\w+", msgspec.json.encode(dashboard).decode()))
-    optional = {"ray_camel_errors_total", "ray_camel_retries_total", "ray_camel_rate_limited_total"}
+    optional = {
+        "ray_camel_cached_total",
+        "ray_camel_errors_total",
+        "ray_camel_retries_total",
+        "ray_camel_rate_limited_total",
+    }
     assert used - optional <= names, "the dashboard asks for what nobody exports"

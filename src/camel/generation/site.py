@@ -28,6 +28,8 @@ from camel.models.chat import ChatModel
 from camel.models.traced import flush
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
+BUDGET = "budget."
+"""Begins the names of what a worker is granted of the budget, in its share."""
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 """Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
 
@@ -127,7 +129,8 @@ class CampaignSite:
 
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""
-        self._campaign.meter.grant = Grant(**share) if share else None
+        budget = _under(BUDGET, share)
+        self._campaign.meter.grant = Grant(**budget) if budget else None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -229,7 +232,12 @@ class Grants:
                         halt = f"the budget of {name} is used up"
                 elif used >= mine.get(name, 0.0) / 2:
                     mine[name] = mine.get(name, 0.0) + piece
-        return {worker: self._granted[worker] for worker in live if worker in self._granted}, halt
+        shares = {
+            worker: {f"{BUDGET}{name}": granted for name, granted in self._granted[worker].items()}
+            for worker in live
+            if worker in self._granted
+        }
+        return shares, halt
 
     def _used(self, name: str, report: Report) -> float:
         usage = Usage(**{name: int(report.counters.get(name, 0)) for name in USED})

@@ -57,6 +57,10 @@ class CoordinatorActor:
         """A worker is dead."""
         self._coordinator.lost(worker)
 
+    async def shun(self, worker: str) -> None:
+        """A worker cannot be reached."""
+        self._coordinator.shun(worker)
+
     async def look(self, seen: int, expected: int) -> Totals:
         """How everything stands."""
         totals = self._coordinator.look(seen, expected)
