@@ -223,6 +223,7 @@ class Grants:
             for worker in live:
                 report = reports.get(worker, Report())
                 used, mine = self._used(name, report), self._granted.setdefault(worker, {})
+                mine.setdefault(name, 0.0)  # who comes when all is given away has nothing, and not no limit
                 free = limit - sum(granted.get(name, 0.0) for granted in self._granted.values())
                 piece = free / (2 * max(1, len(live)))
                 if name == "calls":
@@ -230,8 +231,8 @@ class Grants:
                 if free <= (0 if name == "calls" else limit * 1e-4):
                     if report.gauges.get("starved"):
                         halt = f"the budget of {name} is used up"
-                elif used >= mine.get(name, 0.0) / 2:
-                    mine[name] = mine.get(name, 0.0) + piece
+                elif used >= mine[name] / 2:
+                    mine[name] += piece
         shares = {
             worker: {f"{BUDGET}{name}": granted for name, granted in self._granted[worker].items()}
             for worker in live
