@@ -71,6 +71,14 @@ class History(RuleBasedStateMachine):
         self.leases.lost(self.name(worker))
         self.leave(worker)
 
+    @rule(worker=WORKERS)
+    def cannot_be_reached(self, worker: str) -> None:
+        """It may be alive, and goes on until its own clock says that its time is over."""
+        name = self.name(worker)
+        self.leases.shun(name)
+        assert not self.leases.beat(name, self.now)
+        assert self.leases.lease(name, self.now) is None
+
     @rule()
     def look(self) -> None:
         for name in self.leases.expired(self.now):

@@ -360,7 +360,9 @@ async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_p
     team.tasks["a"] = asyncio.create_task(worker.live())
     while len(beats) < 9:
         await asyncio.sleep(0.01)
-    assert [beat.open for beat in beats[:6]] == [0, 6, 6, 6, 6, 6], "it has nothing in flight, and may have six"
+    assert [beat.open for beat in beats[:6]] == [0, 6, 6, 6, 6, 6], (
+        "it has nothing in flight, and may have six"
+    )
     assert windows[5] == 0
     assert windows[7] == 3
     await team.close()

@@ -84,6 +84,10 @@ class Coordinator:
         self._leases.lost(worker)
         self._gone(worker)
 
+    def shun(self, worker: str) -> None:
+        """A worker cannot be reached, and may be alive: what it holds is free once its lease has run out."""
+        self._leases.shun(worker)
+
     def look(self, seen: int, expected: int) -> Totals:
         """How everything stands.
 
@@ -139,7 +143,8 @@ class Coordinator:
             # What is committed is committed, whoever says so.
             self._committed += [shard for shard in beat.committed if self._leases.finish(shard)]
         if not self._leases.beat(worker, now):
-            self._gone(worker)
+            if worker not in self._leases.live:
+                self._gone(worker)
             return Orders(out=True)
         if beat.halted:
             self.halt(beat.halted)

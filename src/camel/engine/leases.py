@@ -114,6 +114,10 @@ class Leases:
         self._returned.extend(shards)
         return shards
 
+    def shun(self, worker: str) -> None:
+        """A worker may be alive where nobody reaches it: it is out, and keeps what it holds until its time is over."""
+        self._out.add(worker)
+
     def expired(self, now: float) -> list[str]:
         """The workers that have been silent for too long; they are out from now on."""
         silent = [worker for worker, deadline in self._deadline.items() if now > deadline]

@@ -34,6 +34,7 @@ from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import RecordedModel
+from camel.models.traced import traced
 from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.journal import sync_folder
 from camel.storage.run import RunFolder, Settings
@@ -128,7 +129,7 @@ class Campaign:
         self._endpoint = model
         self.stages = self._stages()
         self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
-        self._model = MeteredModel(model, self.meter)
+        self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from camel.core.errors import InputError
 from camel.engine.stage import Stage
@@ -37,8 +37,8 @@ class Cluster:
         self._stack.enter_context(connected(self._address, workers=self._workers))
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+    def __exit__(self, *exc: Any) -> None:
+        self._stack.__exit__(*exc)
 
     async def run_stage(
         self,

@@ -6,6 +6,7 @@ how *far* the run is comes from the markers, and from the living for items in sh
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections import Counter
@@ -23,8 +24,11 @@ from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_
 from camel.generation.config import Budget, GenerateConfig
 from camel.generation.meter import Grant
 from camel.models.catalogue import Entry
+from camel.models.traced import flush
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
+BUDGET = "budget."
+"""Begins the names of what a worker is granted of the budget, in its share."""
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 """Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
 
@@ -111,11 +115,13 @@ class CampaignSite:
 
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""
-        self._campaign.meter.grant = Grant(**share) if share else None
+        budget = _under(BUDGET, share)
+        self._campaign.meter.grant = Grant(**budget) if budget else None
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._model.aclose()
+        await asyncio.to_thread(flush)
 
     def _stage_named(self, name: str) -> Stage:
         return next(stage for stage in self._campaign.stages if stage.name == name)
@@ -203,6 +209,7 @@ class Grants:
             for worker in live:
                 report = reports.get(worker, Report())
                 used, mine = self._used(name, report), self._granted.setdefault(worker, {})
+                mine.setdefault(name, 0.0)  # who comes when all is given away has nothing, and not no limit
                 free = limit - sum(granted.get(name, 0.0) for granted in self._granted.values())
                 piece = free / (2 * max(1, len(live)))
                 if name == "calls":
@@ -210,9 +217,14 @@ class Grants:
                 if free <= (0 if name == "calls" else limit * 1e-4):
                     if report.gauges.get("starved"):
                         halt = f"the budget of {name} is used up"
-                elif used >= mine.get(name, 0.0) / 2:
-                    mine[name] = mine.get(name, 0.0) + piece
-        return {worker: self._granted[worker] for worker in live if worker in self._granted}, halt
+                elif used >= mine[name] / 2:
+                    mine[name] += piece
+        shares = {
+            worker: {f"{BUDGET}{name}": granted for name, granted in self._granted[worker].items()}
+            for worker in live
+            if worker in self._granted
+        }
+        return shares, halt
 
     def _used(self, name: str, report: Report) -> float:
         usage = Usage(**{name: int(report.counters.get(name, 0)) for name in USED})

@@ -8,6 +8,7 @@ memory alone.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterable
 from importlib import import_module
@@ -57,6 +58,10 @@ class CoordinatorActor:
         """A worker is dead."""
         self._coordinator.lost(worker)
 
+    async def shun(self, worker: str) -> None:
+        """A worker cannot be reached."""
+        self._coordinator.shun(worker)
+
     async def look(self, seen: int, expected: int) -> Totals:
         """How everything stands."""
         totals = self._coordinator.look(seen, expected)
@@ -92,6 +97,9 @@ class WorkerActor:
             )
         for name, value in environment.items():
             os.environ.setdefault(name, value)
+        # Ray brings a great many objects that never go: the collector need not look at them again and again.
+        gc.collect()
+        gc.freeze()
         return asyncio.run(_live(job, _RemoteDesk(coordinator)))
 
 

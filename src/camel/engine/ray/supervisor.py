@@ -99,6 +99,7 @@ class RaySupervisor:
         self._turn, self._seen = 0, 0
         self._totals: Totals | None = None
         self._error: Exception | None = None
+        self._patience = GRACE
         self._halting = ""
         self._halted = False
         self._closing = threading.Event()
@@ -127,7 +128,7 @@ class RaySupervisor:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._closing.set()
         self._thread.join()
-        end = time.monotonic() + (GRACE if kind is None else 0.0)
+        end = time.monotonic() + (self._patience if kind is None else 0.0)
         with contextlib.suppress(RayError):
             ray.get(self._coordinator.close.remote(), timeout=GRACE)
             while self._running and time.monotonic() < end:
@@ -135,9 +136,9 @@ class RaySupervisor:
                 for call in ended:
                     del self._running[call]
                 ray.get(self._coordinator.look.remote(0, 1), timeout=GRACE)
-        for worker in self._running.values():
-            ray.kill(worker.actor)
-        ray.kill(self._coordinator)
+        for actor in (*(worker.actor for worker in self._running.values()), self._coordinator):
+            with contextlib.suppress(Exception):  # a cluster that is gone has nothing to kill
+                ray.kill(actor)
         if not self._running:
             self._fence.lift()
 
@@ -160,8 +161,14 @@ class RaySupervisor:
             turn = Turn(self._turn, stage.name, attempt, fingerprint)
             with self._lock:
                 self._begin = turn, stage.shards, sorted(done)
-            while not self._step(halt, committed):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
-                await asyncio.sleep(LOOK_EVERY / 2)
+            try:
+                while not self._step(halt, committed):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
+                    await asyncio.sleep(LOOK_EVERY / 2)
+            except asyncio.CancelledError:
+                self._patience = (
+                    0.0  # who does not wait for calls in flight does not wait for workers to say goodbye
+                )
+                raise
             await asyncio.to_thread(folder.sweep, stage.name)
         return len(folder.committed(stage.name)) == stage.shards
 
@@ -236,8 +243,7 @@ class RaySupervisor:
         now = time.monotonic()
         if now - self._scaled > SCALE_EVERY or not self._wanted:
             self._scaled = now
-            cpus = ray.cluster_resources().get("CPU", 0.0)
-            self._wanted = min(self._concurrency, self._workers or max(1, int(cpus / max(self._cpus, 0.01))))
+            self._wanted = min(self._concurrency, self._workers or self._room())
         while len(self._running) < self._wanted and now >= self._pause_until and not self._halted:
             self._started += 1
             name = f"w{self._started}-{secrets.token_hex(3)}"
@@ -245,10 +251,19 @@ class RaySupervisor:
             # The environment is an argument of a call, and not of the actor's creation: the cluster keeps those.
             call = actor.run.remote(Job(name, self._factory), self._coordinator, self._environment)
             self._running[call] = _Worker(name, actor, now)
-        for call in list(self._running)[self._wanted :]:
-            # A node has gone: those that wait for a place that will not come back.
-            if self._running[call].name not in self._met:
-                ray.kill(self._running.pop(call).actor)
+
+    def _room(self) -> int:
+        """Workers for which there are CPUs, the present ones included.
+
+        What others use is left to them: asking for it as well would have an autoscaler add nodes without end.
+        """
+        placed = [worker for worker in self._running.values() if worker.name in self._met]
+        if len(placed) < len(self._running):
+            return len(
+                self._running
+            )  # of those that are on their way it is not known whether they have a place
+        free = ray.available_resources().get("CPU", 0.0)
+        return max(1, len(placed) + int(free / max(self._cpus, 0.01)))
 
     def _replace(self) -> None:
         """Wait a moment for workers to end, and see to those that did."""
@@ -262,16 +277,15 @@ class RaySupervisor:
 
     def _bury(self, worker: _Worker, left: Left | None, error: Exception | None) -> None:
         why = left.why if left else _line(error)
-        if left is None and _may_live(error):
-            # Its node is out of reach, and it may be alive: its lease has to run out first.
-            pass
-        else:
-            self._call("lost", worker.name)
-        if left is not None and left.how == "failed":
-            self._error = self._error or WorkerFailed(why)
-            self._halting = self._halting or why
-        elif isinstance(error, RayTaskError):
-            self._error = self._error or error
+        if left is None:
+            with contextlib.suppress(Exception):
+                ray.kill(worker.actor)
+        # A worker on a node that is out of reach may be alive: its lease has to run out first.
+        self._call("shun" if _may_live(error) else "lost", worker.name)
+        if (left is not None and left.how == "failed") or isinstance(error, RayTaskError):
+            failure = WorkerFailed(why if left else f"a worker met a bug: {why}; see the logs of Ray")
+            failure.__cause__ = error
+            self._error = self._error or failure
             self._halting = self._halting or why
         elif worker.name not in self._met:
             self._early += 1
