@@ -267,7 +267,9 @@ def test_no_key_is_anywhere(wreck: Wreck):
     assert sum(searched.values()) > 2**20, "the logs are not as loud as they should be"
     assert any("raylet" in name for name in searched)
     assert any(name.startswith("gcs_server") for name in searched)
-    assert any(name.startswith("worker-") and size for name, size in searched.items())
+    workers = [path.read_text(errors="replace") for path in wreck.nodes.root.rglob("worker-*.err")]
+    assert any("DEBUG:asyncio:" in text for text in workers), "no debug log of a worker"
+    assert any("Segmentation fault" in text or "SIGSEGV" in text for text in workers), "no report of a crash"
 
 
 def test_the_key_is_shown_as_such_where_an_endpoint_repeats_it(wreck: Wreck):
