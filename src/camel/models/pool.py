@@ -150,7 +150,8 @@ class _Room:
         self.most: float = math.inf if given is None else given
         self._learns = given is None
         self._expected = self._cached = self._calls = 0
-        self._cuts = self._rest = 0
+        self._cuts = self._rest = self._good = 0
+        self._patience = 1
         self._before: float = self.most
         self._reported = False
 
@@ -176,14 +177,18 @@ class _Room:
             self._rest -= 1
         elif warmth > WARM:
             self._cuts = 0
-            self.most += open_now >= self.most
+            self._good += open_now >= self.most
+            if self._good >= self._patience:
+                self.most, self._good = self.most + 1, 0
         elif warmth < COLD and self._reported:
             if self._cuts == 6 or open_now <= 1:
                 # Ever fewer conversations did not help, so it is not their number.
                 self.most, self._cuts, self._rest = self._before, 0, 50
                 return
             if not self._cuts:
-                self._before = self.most
+                # One conversation too many can cost the cache of all: the more often, the rarer it is tried.
+                self._before, self._patience = self.most, min(64, 2 * self._patience)
+            self._good = 0
             self.most = max(1, int(open_now * (0.5 if self._cuts else 0.75)))
             self._cuts += 1
 
@@ -470,6 +475,8 @@ class Pool:
         if name:
             if session is None:
                 session = _Session(name, replica)
+            session.busy += 1
+            session.used_at = now
             if session.open:
                 self._sessions.move_to_end(name)
             else:
@@ -478,8 +485,6 @@ class Pool:
                 replica.open += 1
                 self._sessions[name] = session
                 self._sweep(now)
-            session.busy += 1
-            session.used_at = now
         if replica.until:
             replica.probing = True
         return Slot(replica, session, now, guess, replica.governor.begin(guess))
