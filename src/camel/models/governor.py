@@ -112,11 +112,6 @@ class Governor:
     # --- asking ---------------------------------------------------------------------------------------------------
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether `tokens` of the calls are worth estimating."""
-        return self._tokens is not None
-
-    @property
     def shared(self) -> bool:
         """Whether a coordinator has given it a share."""
         return self._share is not None
@@ -138,7 +133,7 @@ class Governor:
         """Seconds until a call may be sent: 0 is now, infinity is when another call has ended."""
         if self.in_flight >= self.limit or (self._share and self.in_flight >= self.allowed(now)):
             return math.inf
-        wait = max(0.0, self.paused_until - now)
+        wait = self.paused_until - now if self.paused_until > now else 0.0
         if self._requests:
             wait = max(wait, self._requests.wait(1, now))
         if self._tokens:

@@ -251,6 +251,7 @@ class Pool:
         """Calls of started conversations while no replica is healthy."""
         self._fresh: deque[_Waiter] = deque()
         """First calls of conversations: they wait until no other call does."""
+        self._counts_tokens = self.settings.rates.tpm is not None
         self._shared = False
         """Whether a coordinator says how much may be used."""
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
@@ -266,7 +267,8 @@ class Pool:
         """A slot for an attempt, if there is one now."""
         now = self._clock()
         with self._lock:
-            name, guess = request.session, self._guess(request, body)
+            name = request.session
+            guess = self._guess(request, body) if self._counts_tokens else 0.0
             session = self._sessions.get(name) or self._ended.get(name) if name else None
             if session is None:
                 if self._fresh or self._stranded:
@@ -320,7 +322,8 @@ class Pool:
                     if expected := session.prompts.get(speaker, 0):
                         replica.room.note(min(expected, usage.prompt), usage.cached, replica.open)
                     session.prompts[speaker] = usage.prompt
-            self._pump((replica,))
+            if replica.queue or self._fresh or self._stranded:
+                self._pump((replica,))
 
     def failed(self, slot: Slot, error: ModelError, *, hung: bool = False) -> None:
         """The attempt failed; `hung` if there was no answer in all the time that one may take."""
@@ -403,6 +406,7 @@ class Pool:
                 share = shares.get(replica.url)
                 if share is not None or not replica.governor.shared:
                     replica.governor.allow(share or _NOTHING, now)
+            self._counts_tokens = self._counts_tokens or any(share.tpm for share in shares.values())
             self._pump(self._replicas)
 
     @property
@@ -428,7 +432,8 @@ class Pool:
     # --- where to -------------------------------------------------------------------------------------------------
 
     def _guess(self, request: Request, body: bytes) -> float:
-        if not self._replicas or not self._replicas[0].governor.counts_tokens:
+        """The tokens of a call, before anybody has counted them."""
+        if not self._counts_tokens:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
 
