@@ -233,8 +233,8 @@ class Governor:
         if self.in_flight < 0.8 * self.limit - 1 or self.limit >= self.ceiling:
             return  # a limit that is not reached teaches nothing
         # By each call, and not by time alone: calls come back in bunches, and what is sent in their place is a bunch
-        # too. So at most half as many more in a round, and a tenth where nobody has been yet.
-        most = self.limit + (0.5 if self._top is None or self.limit < self._top else 0.1)
+        # too. So at most half as many more in a round, and a fifth where nobody has been yet.
+        most = self.limit + (0.5 if self._top is None or self.limit < self._top else 0.2)
         if self._top is not None:
             unit = max(1.0, self._latency)
             self._age += min(passed / unit, 0.25)
