@@ -73,7 +73,9 @@ class Phase:
     def adapted(self) -> float | None:
         """Seconds until a second's goodput is at least nine tenths of what is possible."""
         for at in range(len(self.served) - 1):
-            if sum(self.served[at : at + 2]) >= 0.9 * sum(self.oracle[at : at + 2]):
+            # Not while the oracle itself is still starting.
+            possible = max(sum(self.oracle[at : at + 2]), 0.3 * 2 * BIN * self.capacity / LATENCY)
+            if sum(self.served[at : at + 2]) >= 0.9 * possible:
                 return at * BIN
         return None
 
