@@ -56,7 +56,7 @@ def main() -> int:
         rates = Rates() if args.oracle else Rates(ceiling=args.wanted, start=8)
         asyncio.run(_child(args.child, args.wanted, args.shared, rates))
         return 0
-    lengths = (3.0, 4.0, 11.0) if args.short else (20.0, 20.0, 30.0)
+    lengths = (6.0, 4.0, 11.0) if args.short else (20.0, 20.0, 30.0)
     clients = [args.clients] if args.clients else [1] if args.short else [1, 4]
     return max(_report(measure(number, lengths), args.short) for number in clients)
 
