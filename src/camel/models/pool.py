@@ -150,7 +150,8 @@ class _Room:
         self.most: float = math.inf if given is None else given
         self._learns = given is None
         self._expected = self._cached = self._calls = 0
-        self._cuts = self._rest = 0
+        self._cuts = self._rest = self._good = 0
+        self._patience = 1
         self._before: float = self.most
         self._reported = False
 
@@ -176,14 +177,18 @@ class _Room:
             self._rest -= 1
         elif warmth > WARM:
             self._cuts = 0
-            self.most += open_now >= self.most
+            self._good += open_now >= self.most
+            if self._good >= self._patience:
+                self.most, self._good = self.most + 1, 0
         elif warmth < COLD and self._reported:
             if self._cuts == 6 or open_now <= 1:
                 # Ever fewer conversations did not help, so it is not their number.
                 self.most, self._cuts, self._rest = self._before, 0, 50
                 return
             if not self._cuts:
-                self._before = self.most
+                # One conversation too many can cost the cache of all: the more often, the rarer it is tried.
+                self._before, self._patience = self.most, min(64, 2 * self._patience)
+            self._good = 0
             self.most = max(1, int(open_now * (0.5 if self._cuts else 0.75)))
             self._cuts += 1
 
@@ -246,6 +251,7 @@ class Pool:
         """Calls of started conversations while no replica is healthy."""
         self._fresh: deque[_Waiter] = deque()
         """First calls of conversations: they wait until no other call does."""
+        self._counts_tokens = self.settings.rates.tpm is not None
         self._shared = False
         """Whether a coordinator says how much may be used."""
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
@@ -261,7 +267,8 @@ class Pool:
         """A slot for an attempt, if there is one now."""
         now = self._clock()
         with self._lock:
-            name, guess = request.session, self._guess(request, body)
+            name = request.session
+            guess = self._guess(request, body) if self._counts_tokens else 0.0
             session = self._sessions.get(name) or self._ended.get(name) if name else None
             if session is None:
                 if self._fresh or self._stranded:
@@ -315,7 +322,8 @@ class Pool:
                     if expected := session.prompts.get(speaker, 0):
                         replica.room.note(min(expected, usage.prompt), usage.cached, replica.open)
                     session.prompts[speaker] = usage.prompt
-            self._pump((replica,))
+            if replica.queue or self._fresh or self._stranded:
+                self._pump((replica,))
 
     def failed(self, slot: Slot, error: ModelError, *, hung: bool = False) -> None:
         """The attempt failed; `hung` if there was no answer in all the time that one may take."""
@@ -398,6 +406,7 @@ class Pool:
                 share = shares.get(replica.url)
                 if share is not None or not replica.governor.shared:
                     replica.governor.allow(share or _NOTHING, now)
+            self._counts_tokens = self._counts_tokens or any(share.tpm for share in shares.values())
             self._pump(self._replicas)
 
     @property
@@ -423,7 +432,8 @@ class Pool:
     # --- where to -------------------------------------------------------------------------------------------------
 
     def _guess(self, request: Request, body: bytes) -> float:
-        if not self._replicas or not self._replicas[0].governor.counts_tokens:
+        """The tokens of a call, before anybody has counted them."""
+        if not self._counts_tokens:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
 
@@ -470,6 +480,8 @@ class Pool:
         if name:
             if session is None:
                 session = _Session(name, replica)
+            session.busy += 1
+            session.used_at = now
             if session.open:
                 self._sessions.move_to_end(name)
             else:
@@ -478,8 +490,6 @@ class Pool:
                 replica.open += 1
                 self._sessions[name] = session
                 self._sweep(now)
-            session.busy += 1
-            session.used_at = now
         if replica.until:
             replica.probing = True
         return Slot(replica, session, now, guess, replica.governor.begin(guess))
