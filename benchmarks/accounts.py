@@ -136,7 +136,7 @@ class Account:
     faults: Counter[str] = field(default_factory=Counter)
     """Requests that the endpoint failed."""
     timeouts: int = 0
-    """Requests that the client gave up after its time for one attempt."""
+    """Requests whose answers came after the client had given up the attempt, or the call."""
     lost: int = 0
     """Requests that were sent again because their sender was struck."""
     unexcused: list[str] = field(default_factory=list)
@@ -150,9 +150,9 @@ def account(
     calls: dict[str, Call],
     tail: Tail,
     strikes: list[Strike],
-    patience: float,
+    impatient: bool,
 ) -> Account:
-    """Go through the requests of a phase; `patience` is the client's time for one attempt."""
+    """Go through the requests of a phase; `impatient` says whether the client gives calls up after a few seconds."""
     result = Account()
     by_call: dict[Call, list[LedgerRow]] = {}
     for row in sorted(rows, key=lambda row: row.time):
@@ -183,7 +183,7 @@ def account(
                 continue
             if strike is not None:
                 result.lost += 1
-            elif row.outcome == "client_gone" and again.time - row.time >= patience * 0.9:
+            elif impatient:
                 result.timeouts += 1
             else:
                 result.unexcused.append(

@@ -225,8 +225,8 @@ class Chaos:
             first = {row.hash: row for row in sorted(rows, key=lambda row: -row.seq)}
             endpoints[0].witness.learn(list(first.values()))
             self.calls = endpoints[0].witness.calls
-        limit = phase.config.run.deadline / 2
-        phase.account = account(rows, self.calls, tail, phase.strikes, limit)
+        impatient = phase.config.run.deadline == DEADLINE
+        phase.account = account(rows, self.calls, tail, phase.strikes, impatient)
         phase.twice = tail.twice.total()
         times = [row.time for row in rows]
         phase.seconds = max(times, default=0.0) - min(times, default=0.0)
@@ -380,6 +380,10 @@ class Chaos:
         if phase.name == "endpoint":
             attempts = own.requests / max(1, own.calls)
             checks[f"{attempts:.3f} attempts a call"] = attempts <= MOST_ATTEMPTS
+            given_up = _given_up(phase.out.with_suffix(".log"))
+            checks[f"answers that came too late: {own.timeouts}, given up by the client: {given_up}"] = (
+                own.timeouts <= given_up
+            )
         self._say(f"{phase.name}, seed {phase.seed}: {phase.seconds:.0f} s, {phase.rate:.1f} conversations/s")
         for what, holds in checks.items():
             print(f"    {'ok  ' if holds else 'FAIL'}  {what}")
@@ -613,6 +617,19 @@ class Gone(Plan):
         self._chaos.phase.checks["both endpoints were gone once"] = not self._order
         if self._gone is not None:
             self._gone.start()
+
+
+def _given_up(log: Path) -> int:
+    """Attempts and calls that the workers report to have tried again or given up."""
+    total = most = 0
+    for line in log.read_bytes().splitlines():
+        with contextlib.suppress(msgspec.DecodeError):
+            entry: dict[str, Any] = msgspec.json.decode(line)
+            if entry.get("event") == "start":
+                total, most = total + most, 0
+            elif "errors" in entry:
+                most = max(most, sum(entry["errors"].values()) + entry.get("retries", 0))
+    return total + most
 
 
 def _kill(pid: int) -> None:

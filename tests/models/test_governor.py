@@ -93,6 +93,25 @@ def test_a_storm_of_refusals_waits_as_long_as_it_is_asked_to():
     assert governor.wait(15.0) == pytest.approx(LONGEST_PAUSE)  # it looks again before an hour is over
 
 
+def _answers(governor: Governor, unavailable: float, seconds: int) -> float:
+    """The mean limit while that share of the answers is 503, with no word of when to come again."""
+    chance, limits = random.Random(1), list[float]()
+    for now in range(seconds * 10):
+        epochs = [governor.begin() for _ in range(int(governor.limit) - governor.in_flight)]
+        for epoch in epochs:
+            if chance.random() < unavailable:
+                governor.unavailable(now / 10, epoch)
+            else:
+                governor.served(now / 10, epoch, 0.1, 10, 5, 0, 0)
+        limits.append(governor.limit)
+    return sum(limits) / len(limits)
+
+
+def test_503s_now_and_then_are_faults_and_many_are_too_many_calls():
+    assert _answers(Governor(Rates(ceiling=50)), 0.05, 60) > 45
+    assert _answers(Governor(Rates(ceiling=50)), 0.7, 60) < 25
+
+
 def test_after_a_storm_it_is_soon_back_where_it_was():
     endpoint = Endpoint(Governor(Rates(ceiling=64)))
     endpoint.run(5, 64)

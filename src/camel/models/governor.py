@@ -23,6 +23,9 @@ SLOW, SLOW_SECONDS = 4.0, 1.0
 STORM = 3
 """Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over."""
 LONGEST_PAUSE = 60.0
+BUSY = 1 / 3
+"""Share of the last dozen or so answers that must be 503 for it to mean too many calls; below, it is a fault like
+another. With one call in twenty failing at random, cutting at each would leave a tenth of the limit."""
 EXPIRED = 0.25
 """Part of a share that may still be used for a while when it was not renewed in time; after that, nothing."""
 
@@ -106,6 +109,7 @@ class Governor:
         self._grown_at = now
         self._epoch = 0
         self._in_a_row = 0
+        self._busy = 0.0
         self._served_since_cut = True
         self._latency = 0.0
         self._baseline = math.inf
@@ -163,6 +167,14 @@ class Governor:
         self.calls += 1
         self.failed_calls += 1
 
+    def unavailable(self, now: float, epoch: int, *, others_wait: bool = True) -> None:
+        """A call came back with 503 and no word of when to come again: one too many if many do, else a failure."""
+        self._busy += (1 - self._busy) * 0.1
+        if self._busy > BUSY:
+            self.refused(now, epoch, others_wait=others_wait)
+        else:
+            self.failed()
+
     def served(
         self, now: float, epoch: int, latency: float, prompt: int, completion: int, cached: int, guess: float
     ) -> None:
@@ -175,6 +187,7 @@ class Governor:
         if self._tokens and prompt + completion:
             self._tokens.take(prompt + completion - guess)
         self._in_a_row = 0
+        self._busy *= 0.9
         if epoch == self._epoch:
             self._served_since_cut = True
         self._proven = max(self.in_flight, self._proven + (self.in_flight - self._proven) * 0.01)
@@ -187,7 +200,7 @@ class Governor:
     def refused(
         self, now: float, epoch: int, retry_after: float | None = None, *, others_wait: bool = True
     ) -> None:
-        """A call came back as one too many: 429, or 503."""
+        """A call came back as one too many: 429, or 503 with a word of when to come again."""
         self.calls += 1
         self.refused_calls += 1
         if epoch == self._epoch:  # those sent before the last cut say nothing new

@@ -328,15 +328,15 @@ class Pool:
     def failed(self, slot: Slot, error: ModelError, *, hung: bool = False) -> None:
         """The attempt failed; `hung` if there was no answer in all the time that one may take."""
         now, replica, session = self._clock(), slot.replica, slot.session
-        overloaded = isinstance(error, RateLimited) or (
-            isinstance(error, ServerFailed) and error.status == 503
-        )
+        unavailable = isinstance(error, ServerFailed) and error.status == 503
         broken = hung or isinstance(error, Unreachable | ServerFailed)
         with self._lock:
-            if overloaded:
-                asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
-                others = bool(replica.queue or self._stranded or self._fresh)
+            asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
+            others = bool(replica.queue or self._stranded or self._fresh)
+            if isinstance(error, RateLimited) or (unavailable and asked is not None):
                 replica.governor.refused(now, slot.epoch, asked, others_wait=others)
+            elif unavailable:
+                replica.governor.unavailable(now, slot.epoch, others_wait=others)
             else:
                 replica.governor.failed()
             if session is not None:
