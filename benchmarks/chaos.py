@@ -221,15 +221,19 @@ class Chaos:
             self._reap()
             rows = [row for endpoint in endpoints for row in endpoint.witness.rows()]
             tail.scan()
+        rows_end = max((row.time for row in rows), default=0.0)
         if not self.calls:
             first = {row.hash: row for row in sorted(rows, key=lambda row: -row.seq)}
             endpoints[0].witness.learn(list(first.values()))
             self.calls = endpoints[0].witness.calls
+        # Who leaves after the last request was not struck: the work is done.
+        phase.strikes = [
+            strike for strike in phase.strikes if strike.kind != "unasked" or strike.until < rows_end
+        ]
         impatient = phase.config.run.deadline == DEADLINE
         phase.account = account(rows, self.calls, tail, phase.strikes, impatient)
         phase.twice = tail.twice.total()
-        times = [row.time for row in rows]
-        phase.seconds = max(times, default=0.0) - min(times, default=0.0)
+        phase.seconds = rows_end - min((row.time for row in rows), default=0.0)
         phase.out.with_suffix(".strikes.json").write_bytes(
             msgspec.json.encode([strike.told() for strike in phase.strikes])
         )
