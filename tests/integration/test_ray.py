@@ -77,12 +77,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[cluster.RayCluster]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("OPENAI_API_KEY", "another-key-of-the-nodes")
-    patch.delenv("OPENAI_API_KEY")
-    with cluster.start(nodes=2) as started:
-        yield started
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        with cluster.start(nodes=2) as started:
+            yield started
 
 
 class Run:
