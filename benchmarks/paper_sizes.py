@@ -79,7 +79,7 @@ def main() -> int:
 
 def _report(what: str, folder: Path, sizes: dict[str, tuple[int, dict[str, int]]], *, short: bool) -> int:
     """Run one dataset and print its row; returns how many checks failed."""
-    with spawn(SimulatorSettings()) as endpoint:
+    with spawn(SimulatorSettings(words=60)) as endpoint:
         command = [
             sys.executable,
             "-m",

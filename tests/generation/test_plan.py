@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,14 @@ def config(scenario: str = "ai_society", **fields: object) -> GenerateConfig:
     return GenerateConfig(scenario=scenario, model=ModelSection("simulated", price=PRICE), **fields)  # type: ignore[arg-type]
 
 
+def run(settings: GenerateConfig, url: str) -> None:
+    async def generate() -> None:
+        async with ChatModel("simulated", base_url=url, api_key="") as model:
+            assert (await Campaign(settings, model).run()).complete
+
+    asyncio.run(generate())
+
+
 class Finished:
     """A whole run on the simulated endpoint, its configuration and what the endpoint says it cost."""
 
@@ -51,8 +60,6 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    import asyncio
-
     settings = config(
         counts={"assistant_role": 8, "user_role": 5, "task": 10},
         out=str(tmp_path_factory.mktemp("plan") / "run"),
@@ -60,12 +67,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         run=RunSection(concurrency=32),
     )
 
-    async def generate(url: str) -> None:
-        async with ChatModel("simulated", base_url=url, api_key="") as model:
-            assert (await Campaign(settings, model).run()).complete
-
-    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=16))) as endpoint:
-        asyncio.run(generate(endpoint.base_url))
+    with spawn(SimulatorSettings(words=60, length=LogNormal(median=6, p99=16))) as endpoint:
+        run(settings, endpoint.base_url)
         yield Finished(settings, endpoint)
 
 
@@ -101,6 +104,56 @@ def test_the_range_narrows(finished: Finished):
     ]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "counts"),
+    [
+        ("ai_society", {"assistant_role": 20, "user_role": 20, "task": 1}),
+        ("code", {"language": 4, "domain": 10, "task": 10}),
+        ("math", {"topic": 5, "subtopic": 5, "problem": 20}),
+        ("physics", {"topic": 5, "subtopic": 5, "problem": 20}),
+    ],
+)
+def test_before_any_call_the_estimate_is_within_15_per_cent(
+    scenario: str, counts: dict[str, int], tmp_path: Path
+):
+    """On the endpoint as it comes, with the assumptions as they come: both follow the paper's conversations."""
+    settings = config(scenario, counts=counts, out=str(tmp_path / "run"))
+    with spawn(SimulatorSettings()) as endpoint:
+        run(settings, endpoint.base_url)
+        finished = Finished(settings, endpoint)
+    plan = make_plan(settings)
+    low, likely, high = (total(need) for need in plan.need)
+    assert plan.money is not None
+    assert likely == pytest.approx(finished.tokens, rel=0.15)
+    assert plan.need.likely.calls == pytest.approx(finished.billed, rel=0.15)
+    assert plan.money.likely == pytest.approx(finished.money, rel=0.15)
+    assert low <= finished.tokens <= high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("median", "words"), [(8, 30.0), (30, 400.0)])
+def test_an_estimate_from_what_one_knows_of_the_model_is_within_15_per_cent(
+    median: int, words: float, tmp_path: Path
+):
+    """A terse model and one that goes on, each described by two numbers that three conversations would show."""
+    length = LogNormal(median=median, p99=3 * median)
+    counts = {"assistant_role": 15, "user_role": 15, "task": 1}
+    # The mean of this log-normal, cut at 40; instructions have about 45 tokens, a word of a solution 1.7.
+    quantiles = [min(40.0, length.at((at + 0.5) / 1000)) for at in range(1000)]
+    assumed = Assumptions(
+        messages=sum(quantiles) / 1000 + 0.5, message_tokens=(45 + 1.7 * words) / 2, cached=0.0, spread=0.45
+    )
+    settings = config(counts=counts, out=str(tmp_path / "run"), plan=assumed)
+    with spawn(SimulatorSettings(length=length, words=words)) as endpoint:
+        run(settings, endpoint.base_url)
+        finished = Finished(settings, endpoint)
+    plan = make_plan(settings)
+    assert total(plan.need.likely) == pytest.approx(finished.tokens, rel=0.15)
+    assert plan.money is not None
+    assert plan.money.likely == pytest.approx(finished.money, rel=0.15)
 
 
 def test_before_any_call_the_range_holds_the_truth(finished: Finished):

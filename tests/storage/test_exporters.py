@@ -24,13 +24,11 @@ from camel.core.message import Message, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.storage.dataset import dataset
 from camel.storage.exporters import (
     FORMATS,
-    Release,
     alpaca,
     chat,
-    dataset,
-    file_name,
     instruction,
     messages,
     problems,
@@ -38,6 +36,8 @@ from camel.storage.exporters import (
     stop_reason,
     termination,
 )
+from camel.storage.files import file_name
+from camel.storage.release import Release
 
 GUID = "26b5c67b-86e6-4c63-9a38-1f2b4d0c7f11"
 RELEASE = Release(acknowledge=True, canary=GUID)
@@ -549,6 +549,16 @@ print(json.dumps({
 """
 
 
+def loaded(folder: Path, home: Path) -> dict[str, Any]:
+    """What `datasets` sees in a folder, without a network and with a cache that the calls of a test share."""
+    own = {"HF_HOME": str(home / "home"), "HF_DATASETS_CACHE": str(home / "cache")}
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", **own}
+    command = [sys.executable, "-c", LOAD, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 def test_datasets_opens_the_folder_offline(tmp_path: Path):
     pytest.importorskip("pyarrow")
@@ -556,18 +566,7 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     # A process of its own: the package reads its environment once, and warns about matters of its own.
     first = talk("a", facts={"assistant": "Python Programmer"})
     dataset({"train": [first, talk("b", stop=None)], "test": [talk("c")]}, tmp_path / "set", release=RELEASE)
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_DATASETS_CACHE": str(tmp_path / "cache"),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(tmp_path / "set")], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen = loaded(tmp_path / "set", tmp_path)
     assert seen["rows"] == {"train": 2, "test": 1}
     assert seen["row"] == {
         "id": "a",
@@ -578,6 +577,9 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     }
     assert seen["content"] == [message.content for message in first.messages]
     assert (seen["system"], seen["prompt"]) == ("You are the user.", 10)
+    # The package's cache goes by the folder's name and its card: an export that grew must not come back as it was.
+    dataset([talk("d"), talk("e"), talk("f")], tmp_path / "later" / "set", release=RELEASE)
+    assert loaded(tmp_path / "later" / "set", tmp_path)["rows"] == {"train": 3}
 
 
 # ---------------------------------------------------------------- the hub

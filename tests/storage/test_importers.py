@@ -21,7 +21,7 @@ from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.storage import exporters, importers
-from camel.storage.exporters import Release
+from camel.storage.release import Release
 
 RELEASE = Release(acknowledge=True, canary="c4n4ry")
 

@@ -32,8 +32,9 @@ def export(
 ) -> None:
     """Write what a run has committed, in the order of its items, in another format."""
     from camel.core.errors import InputError
-    from camel.storage.exporters import FORMATS, RESTRICTED, Release
+    from camel.storage.exporters import FORMATS
     from camel.storage.reader import Run
+    from camel.storage.release import RESTRICTED, Release
     from camel.storage.run import RunFolder
 
     if format not in FORMATS:

@@ -83,7 +83,7 @@ class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """Standard deviation of the number of messages, as a share of their average."""
     message_tokens: Guess = Figure(50, 150, 350)
     """Of a message, on average over instructions and solutions."""
-    answer_tokens: Guess = Figure(60, 400, 900)
+    answer_tokens: Guess = Figure(60, 300, 900)
     """Of the answer to a question."""
     item_tokens: Guess = Figure(5, 12, 30)
     """Of one entry of a list."""
