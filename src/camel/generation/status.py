@@ -90,16 +90,26 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLog:
-    """The run's log: one JSON object a line, with a time. Holds figures and reasons; no prompts, no replies, no keys."""
+    """The run's log: one JSON object a line, with a time. Holds figures and reasons; no prompts, no replies, no keys.
+
+    For people, and never the truth about what was done: a line that cannot be written, on a full disk, is left out.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._torn = False
 
     def write(self, event: str, **fields: Any) -> dict[str, Any]:
         """Add an event and give it back."""
         entry = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}
-        with self.path.open("ab") as file:
-            file.write(msgspec.json.encode(entry) + b"\n")
+        # After half a line, the next one begins on a line of its own.
+        line = b"\n" * self._torn + msgspec.json.encode(entry) + b"\n"
+        try:
+            with self.path.open("ab") as file:
+                file.write(line)
+            self._torn = False
+        except OSError:
+            self._torn = True
         return entry
 
     def events(self) -> Iterator[dict[str, Any]]:
