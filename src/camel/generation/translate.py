@@ -84,7 +84,7 @@ class Translation:
         self._starts = [0]
         for marker in run.markers:
             self._starts.append(self._starts[-1] + marker.rows)
-        self._shard = lru_cache(maxsize=4)(self._read)
+        self._shard = lru_cache(maxsize=2)(self._read)
         self.calls = 0
         """Calls that its messages took, those of earlier starts that were replayed included."""
         self.damaged = 0
