@@ -19,7 +19,16 @@ import pytest
 
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import CommitFailed, Halt, ReplayMismatch, Unfinished
+from camel.engine.worker import (
+    LEASE_LOST,
+    CommitFailed,
+    Halt,
+    ReplayMismatch,
+    Unfinished,
+    Window,
+    clock,
+    run_worker,
+)
 from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, Settings
 
@@ -69,7 +78,7 @@ class Bench:
         await self.before(index, step)
         return b"said %d %d" % (index, step)
 
-    async def run(self, *, concurrency: int = 5, halt: Halt | None = None, **kwargs: Any) -> bool:
+    async def run(self, *, concurrency: int | Window = 5, halt: Halt | None = None, **kwargs: Any) -> bool:
         return await asyncio.wait_for(
             run_stage(
                 self.stage,
@@ -189,31 +198,118 @@ async def test_halted_before_it_begins(tmp_path: Path):
     assert not bench.taken
 
 
-async def test_an_exception_cancels_the_rest_and_leaves_a_run_to_resume(tmp_path: Path):
+async def test_an_exception_halts_and_what_is_in_flight_is_kept(tmp_path: Path):
     bench = Bench(tmp_path)
-    cancelled: list[int] = []
+    halt = Halt()
 
     async def fail(index: int, step: int) -> None:
-        try:
-            await asyncio.sleep(0.02 if (index, step) == (2, 1) else 0.01 if step == 0 else 30)
-        except asyncio.CancelledError:
-            cancelled.append(index)
-            raise
+        await asyncio.sleep(0.02 if (index, step) == (2, 1) else 0.01 if step == 0 else 0.05)
         if (index, step) == (2, 1):
             raise RuntimeError("a bug")
 
     bench.before = fail
     with pytest.raises(RuntimeError, match="a bug"):
-        await bench.run()
-    assert sorted(cancelled) == [0, 1, 3, 4]
+        await bench.run(halt=halt)
+    assert halt.reason == "RuntimeError: a bug"
     assert bench.running == 0
-    once = dict(bench.taken)
+    assert bench.taken.total() == 10, "something was begun after the error"
     bench.before = bench.nothing
     assert await bench.run()
     assert bench.data() == bench.expected()
-    repeated = {key for key, times in bench.taken.items() if times > 1}
-    assert repeated == {(index, 1) for index in range(5)}, "all in flight, and no more, are taken again"
-    assert once[0, 0] == bench.taken[0, 0] == 1
+    assert {key for key, times in bench.taken.items() if times > 1} == {(2, 1)}, "a paid step was thrown away"
+
+
+async def test_a_shard_that_cannot_be_opened_lets_the_others_end(tmp_path: Path):
+    bench = Bench(tmp_path, 8)
+    real = bench.folder.replay
+
+    def broken(stage: str, shard: int) -> Any:
+        if shard == 1:
+            raise JournalBroken("cannot be read")
+        return real(stage, shard)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.02)
+
+    bench.before, bench.folder.replay = slow, broken  # type: ignore[method-assign]
+    with pytest.raises(JournalBroken):
+        await bench.run(concurrency=8)
+    bench.folder.replay = real  # type: ignore[method-assign]
+    assert await bench.run()
+    assert set(bench.taken.values()) == {1}
+
+
+async def test_a_shard_that_was_committed_meanwhile_is_not_worked_on(tmp_path: Path):
+    bench = Bench(tmp_path, 8)
+    assert await bench.run()
+    told: list[int] = []
+    left = iter([0, 1, None])
+
+    async def lease() -> int | None:
+        return next(left)
+
+    await run_worker(
+        bench.stage, bench.folder, lease, concurrency=4, fingerprint="f", halt=Halt(), committed=told.append
+    )
+    assert told == [0, 1]
+    assert set(bench.taken.values()) == {1}
+    assert bench.files("journal") == []
+
+
+async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_committed(tmp_path: Path):
+    bench = Bench(tmp_path, 4)
+    halt = Halt()
+
+    async def stop(index: int, step: int) -> None:
+        halt.set("pause")
+
+    bench.before = stop
+    await bench.run(halt=halt)
+    real = bench.folder.replay
+
+    def overtaken(stage: str, shard: int) -> Any:
+        for path in bench.files("journal"):
+            path.unlink()
+        bench.folder.commit(Marker("talk", 0, "data/talk/theirs", 4, "", "f"))
+        yield from real(stage, shard)
+        raise FileNotFoundError("gone")
+
+    bench.folder.replay = overtaken  # type: ignore[method-assign]
+    taken = bench.taken.total()
+    assert await bench.run()
+    assert bench.taken.total() == taken
+
+
+async def test_a_worker_whose_lease_has_run_out_begins_nothing(tmp_path: Path):
+    bench = Bench(tmp_path, 40)
+    halt = Halt()
+    halt.lease(clock() + 60)
+
+    async def paused(index: int, step: int) -> None:
+        if bench.taken.total() == 10:
+            halt.lease(clock() - 1)  # what a process finds that was stopped for longer than its lease
+        await asyncio.sleep(0.01)
+
+    bench.before = paused
+    assert not await bench.run(halt=halt)
+    assert bench.taken.total() == 10
+    halt.lease(clock() + 60)
+    assert halt.reason == LEASE_LOST, "a lost lease does not come back"
+
+
+async def test_a_window_grows_and_shrinks_while_items_are_in_flight(tmp_path: Path):
+    bench = Bench(tmp_path, 60, steps=1)
+    window, sizes = Window(2), list[int]()
+
+    async def note(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+        sizes.append(bench.running)
+        window.resize(6 if index < 30 else 3)
+
+    bench.before = note
+    assert await bench.run(concurrency=window)
+    assert max(sizes) == 6
+    assert max(sizes[40:]) <= 3
 
 
 async def test_cancelled_from_outside_keeps_what_was_journaled(tmp_path: Path):

@@ -15,8 +15,10 @@ import typer
 
 if TYPE_CHECKING:
     from camel.cli.panel import View
+    from camel.engine.supervisor import RunStage
     from camel.generation.campaign import Campaign, Outcome
     from camel.generation.config import GenerateConfig
+    from camel.generation.site import Elsewhere
     from camel.generation.status import RunLog, Watcher
     from camel.models.chat import ChatModel
 
@@ -45,6 +47,16 @@ def generate(
             metavar="NEWDIR", help="Begin a run there under a changed configuration, keeping what it can."
         ),
     ] = "",
+    address: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Work on a Ray cluster: local (one started here), auto, or host:port of its head.",
+        ),
+    ] = "",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Workers on the cluster; one for each CPU unless given.")
+    ] = None,
 ) -> None:
     """Generate a dataset. Ctrl-C stops it; the same command goes on where it stopped."""
     from rich.console import Console
@@ -53,6 +65,10 @@ def generate(
     from camel.generation.config import read_config
 
     console = Console(highlight=False)
+    if address and local:
+        raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
+    if workers is not None and not address:
+        raise typer.BadParameter("--workers are those of a cluster: give its --address too")
     settings = _adjusted(read_config(config), local, concurrency, out)
     if dry_run:
         from camel.cli.plan import dry_run as show
@@ -62,14 +78,21 @@ def generate(
     view = choose_view(console, as_json)
     if fork:
         settings = _forked(settings, fork, view)
-    resume = _resume(config, local, concurrency, fork or out)
-    with _model(settings, local, view) as model:
-        code = _run(settings, model, view, resume)
+    resume = _resume(config, local, concurrency, fork or out, address, workers)
+    with _model(settings, local, address, view) as model:
+        code = _run(settings, model, view, resume, address, workers)
     if code:
         raise typer.Exit(code)
 
 
-def _run(settings: GenerateConfig, model: ChatModel, view: View, resume: str) -> int:
+def _run(
+    settings: GenerateConfig,
+    model: ChatModel | Elsewhere,
+    view: View,
+    resume: str,
+    address: str,
+    workers: int | None,
+) -> int:
     """Run the campaign in its view; returns the exit code."""
     from camel.core.errors import CamelError, InputError
     from camel.generation.campaign import Campaign
@@ -83,8 +106,8 @@ def _run(settings: GenerateConfig, model: ChatModel, view: View, resume: str) ->
     _announce(campaign, log, view, resume)
     interrupted = False
     try:
-        with view:
-            outcome, interrupted = asyncio.run(_work(campaign, model, watcher, view, log))
+        with view, _cluster(campaign, address, workers) as run_stage:
+            outcome, interrupted = asyncio.run(_work(campaign, model, watcher, view, log, run_stage))
             last = watcher.now("complete" if outcome.complete else "stopped")
             view.show(last)
     except CamelError as error:
@@ -131,8 +154,27 @@ def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
     view.event(entry)
 
 
+@contextlib.contextmanager
+def _cluster(campaign: Campaign, address: str, workers: int | None) -> Generator[RunStage]:
+    """Where the work is done: here, unless there is an address."""
+    if not address:
+        from camel.engine.supervisor import run_stage
+
+        yield run_stage
+        return
+    from camel.generation.cluster import Cluster
+
+    with Cluster(campaign, address, workers=workers) as cluster:
+        yield cluster.run_stage
+
+
 async def _work(
-    campaign: Campaign, model: ChatModel, watcher: Watcher, view: View, log: RunLog
+    campaign: Campaign,
+    model: ChatModel | Elsewhere,
+    watcher: Watcher,
+    view: View,
+    log: RunLog,
+    run_stage: RunStage,
 ) -> tuple[Outcome, bool]:
     """Run until it is complete or stopped; says also whether a person stopped it."""
     from camel.generation.campaign import Outcome
@@ -183,7 +225,7 @@ async def _work(
         async with model, asyncio.TaskGroup() as group:
             watchers = [group.create_task(show()), group.create_task(keep())]
             try:
-                outcome = await campaign.run(committed)
+                outcome = await campaign.run(committed, run_stage)
             finally:
                 for watcher_task in watchers:
                     watcher_task.cancel()
@@ -254,7 +296,12 @@ def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
 
 
 @contextlib.contextmanager
-def _model(config: GenerateConfig, local: bool, view: View) -> Generator[ChatModel]:
+def _model(config: GenerateConfig, local: bool, address: str, view: View) -> Generator[ChatModel | Elsewhere]:
+    if address:
+        from camel.generation.site import Elsewhere
+
+        yield Elsewhere()
+        return
     if local:
         from camel.models.local import LocalServer, local_model
 
@@ -262,22 +309,18 @@ def _model(config: GenerateConfig, local: bool, view: View) -> Generator[ChatMod
         with local_model(server, guided="llama.cpp", say=view.note) as model:
             yield model
         return
-    from camel.models.chat import ChatModel
+    from camel.generation.site import chat_model
 
-    section = config.model
-    yield ChatModel(
-        section.name,
-        base_url=section.base_url or None,
-        context_tokens=section.context_tokens,
-        guided=section.guided,
-        deadline=config.run.deadline,
-        attempt_timeout=min(300.0, config.run.deadline),
-    )
+    yield chat_model(config)
 
 
-def _resume(config: Path, local: bool, concurrency: int | None, out: str) -> str:
+def _resume(
+    config: Path, local: bool, concurrency: int | None, out: str, address: str, workers: int | None
+) -> str:
     words: list[Any] = ["camel", "generate", config]
     words += ["--local"] if local else []
     words += ["--concurrency", concurrency] if concurrency is not None else []
     words += ["--out", out] if out else []
+    words += ["--address", address] if address else []
+    words += ["--workers", workers] if workers is not None else []
     return shlex.join(str(word) for word in words)

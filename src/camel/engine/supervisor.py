@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
+from camel.engine.fence import Fence
 from camel.engine.stage import Stage
-from camel.engine.worker import Halt, run_worker
+from camel.engine.worker import Halt, Window, run_worker
 from camel.storage.run import RunFolder
+
+
+class RunStage(Protocol):
+    """Who sees to it that a stage is worked on: here, or on a cluster."""
+
+    async def __call__(
+        self,
+        stage: Stage,
+        folder: RunFolder,
+        *,
+        concurrency: int,
+        fingerprint: str,
+        halt: Halt,
+        committed: Callable[[int], None],
+        attempt: int,
+    ) -> bool:
+        """Finish a stage, or as much of it as can be done before `halt`; True when every shard is committed.
+
+        `attempt` is how often the stage was gone through before, since the run was started.
+        """
+        ...
 
 
 async def run_stage(
     stage: Stage,
     folder: RunFolder,
     *,
-    concurrency: int,
+    concurrency: int | Window,
     fingerprint: str,
     halt: Halt,
     committed: Callable[[int], None] = lambda shard: None,
+    attempt: int = 0,
 ) -> bool:
     """Finish a stage, or as much of it as can be done before `halt`; True when every shard is committed."""
+    if left := Fence(folder).left():
+        await asyncio.sleep(left)
     folder.sweep(stage.name)
     done = folder.committed(stage.name)
     pending = iter(shard for shard in range(stage.shards) if shard not in done)

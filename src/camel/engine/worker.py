@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,6 +20,7 @@ import msgspec
 
 from camel.core.errors import CamelError
 from camel.engine.stage import Stage
+from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, new_attempt
 
 Lease = Callable[[], Awaitable[int | None]]
@@ -39,15 +43,74 @@ class Halted(Unfinished):
     """The run is being stopped; the step was not taken."""
 
 
+LEASE_LOST = "the lease of this worker has run out"
+
+
+def clock() -> float:
+    """Seconds that also pass while the machine sleeps, as they do for whoever waits for it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Halt:
-    """Says that a run is to stop: no new items, no new steps; what is in flight ends and is journaled."""
+    """Says that a run is to stop: no new items, no new steps; what is in flight ends and is journaled.
+
+    With a lease it is also true once the lease has run out: a process that was paused finds, when it wakes up, that it
+    may not go on, before anybody could have told it.
+    """
 
     def __init__(self) -> None:
-        self.reason = ""
+        self._reason = ""
+        self._until = math.inf
+
+    @property
+    def reason(self) -> str:
+        """Why to stop; empty while there is no reason."""
+        if not self._reason and self._until < clock():
+            self._reason = LEASE_LOST
+        return self._reason
 
     def set(self, reason: str) -> None:
         """Stop, for the first reason given."""
-        self.reason = self.reason or reason
+        self._reason = self.reason or reason
+
+    def lease(self, until: float) -> None:
+        """Go on at most until then, by `clock`; cannot bring back a lease that has run out."""
+        if not self.reason:
+            self._until = until
+
+
+class Window:
+    """How many items may be in flight; can be made larger or smaller while they are."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.taken = size, 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def acquire(self) -> None:
+        """Wait for a place and take it."""
+        while self.taken >= self.size:
+            place = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            await place
+        self.taken += 1
+
+    def release(self) -> None:
+        """Give a place back."""
+        self.taken -= 1
+        self._wake()
+
+    def resize(self, size: int) -> None:
+        """Change the size; whoever is inside stays."""
+        self.size = size
+        self._wake()
+
+    def _wake(self) -> None:
+        for _ in range(self.size - self.taken):
+            while self._waiting and self._waiting[0].done():
+                self._waiting.popleft()
+            if not self._waiting:
+                return
+            self._waiting.popleft().set_result(None)
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -70,8 +133,15 @@ class _Shard:
         self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
         self.attempt = new_attempt()
         self.kept: dict[tuple[int, int], list[_Entry]] = {}
-        for entry in map(_decode, folder.replay(stage.name, number)):
-            self.kept.setdefault((entry.item, entry.step), []).append(entry)
+        try:
+            for entry in map(_decode, folder.replay(stage.name, number)):
+                self.kept.setdefault((entry.item, entry.step), []).append(entry)
+        except (FileNotFoundError, JournalBroken):
+            if not folder.is_committed(stage.name, number):
+                raise
+        self.committed = folder.is_committed(stage.name, number)
+        """Whether somebody else was quicker. Asked after the journals were read: they vanish only once the marker is
+        there, so that without one they were all there."""
         self.journal = folder.open_journal(stage.name, number, self.attempt)
         self.records: dict[int, Any] = {}
         self.left = len(stage.indices(number))
@@ -142,14 +212,24 @@ async def run_worker(
     folder: RunFolder,
     lease: Lease,
     *,
-    concurrency: int,
+    concurrency: int | Window,
     fingerprint: str,
     halt: Halt,
     committed: Callable[[int], None] = lambda shard: None,
+    left: Callable[[int], None] = lambda shard: None,
 ) -> None:
-    """Work on leased shards until there are no more or the run is halted."""
-    window = asyncio.Semaphore(concurrency)
+    """Work on leased shards until there are no more or the run is halted.
+
+    `committed` is told of each shard that is finished, `left` of each that was gone through and has items that could not
+    be. What an item raises halts the run: the steps in flight end and are journaled, then the first error is raised.
+    """
+    window = concurrency if isinstance(concurrency, Window) else Window(concurrency)
     opened: list[_Shard] = []
+    errors: list[Exception] = []
+
+    def failed(error: Exception) -> None:
+        errors.append(error)
+        halt.set(f"{type(error).__name__}: {error}")
 
     async def item(shard: _Shard, index: int) -> None:
         try:
@@ -158,6 +238,8 @@ async def run_worker(
             shard.left -= 1
             if not shard.left:
                 await end(shard)
+        except Exception as error:
+            failed(error)
         finally:
             # After the commit, so that a disk that cannot keep up slows the work down instead of filling the memory.
             window.release()
@@ -166,22 +248,34 @@ async def run_worker(
         if shard.complete:
             await shard.commit(fingerprint)
             committed(shard.number)
+        else:
+            left(shard.number)
         await shard.journal.close()
         opened.remove(shard)
 
+    async def begin(group: asyncio.TaskGroup) -> None:
+        while not halt.reason and (number := await lease()) is not None:
+            shard = await asyncio.to_thread(_Shard, stage, number, folder, halt)
+            if shard.committed:
+                committed(number)
+                continue
+            opened.append(shard)
+            for index in stage.indices(number):
+                await window.acquire()
+                if halt.reason:
+                    window.release()
+                    break
+                group.create_task(item(shard, index))
+
     try:
         async with asyncio.TaskGroup() as group:
-            while not halt.reason and (number := await lease()) is not None:
-                shard = await asyncio.to_thread(_Shard, stage, number, folder, halt)
-                opened.append(shard)
-                for index in stage.indices(number):
-                    await window.acquire()
-                    if halt.reason:
-                        break
-                    group.create_task(item(shard, index))
-    except ExceptionGroup as errors:
-        # The one that stopped the rest; what came after it mostly has the same cause.
-        raise errors.exceptions[0] from None
+            try:
+                await begin(group)
+            except Exception as error:
+                failed(error)  # and not out of the group, which would cancel what is in flight
     finally:
         for shard in opened:
             await shard.journal.close()
+    if errors:
+        # The one that stopped the rest; what came after it mostly has the same cause.
+        raise errors[0]

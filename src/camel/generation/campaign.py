@@ -28,11 +28,12 @@ from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
+from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.recorded import RecordedModel
+from camel.models.traced import traced
 from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.journal import sync_folder
 from camel.storage.run import RunFolder, Settings
@@ -126,7 +127,7 @@ class Campaign:
         self.stage = ""
         self.stages = self._stages()
         self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
-        self._model = MeteredModel(model, self.meter)
+        self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
 
@@ -138,8 +139,12 @@ class Campaign:
             done[stage.name] = sum(len(stage.indices(shard)) for shard in shards), stage.count
         return done
 
-    async def run(self, committed: Callable[[str, int], None] = lambda stage, shard: None) -> Outcome:
-        """Work until everything is committed or something stops it."""
+    async def run(
+        self,
+        committed: Callable[[str, int], None] = lambda stage, shard: None,
+        run_stage: RunStage = run_stage,
+    ) -> Outcome:
+        """Work until everything is committed or something stops it; `run_stage` says where the work is done."""
         with self.folder.locked():
             self._recount()
             self.meter.before = self._used_before()
@@ -152,7 +157,7 @@ class Campaign:
 
                 complete = False
                 for attempt in range(PASSES):
-                    self._last_pass = attempt == PASSES - 1
+                    self.try_for_the(attempt)
                     if attempt:
                         # Another pass begins open shards anew and would count their items twice.
                         self._recount()
@@ -163,12 +168,17 @@ class Campaign:
                         fingerprint=self.fingerprint,
                         halt=self.halt,
                         committed=note,
+                        attempt=attempt,
                     )
                     if complete or self.halt.reason:
                         break
                 if not complete:
                     return Outcome(False, self.halt.reason or "some items could not be finished")
         return Outcome(True, "")
+
+    def try_for_the(self, attempt: int) -> None:
+        """Say how often a stage was gone through before: in the last pass a failure becomes the item's record."""
+        self._last_pass = attempt == PASSES - 1
 
     def _stages(self) -> list[Stage]:
         lists = [

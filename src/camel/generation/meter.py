@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections import Counter
+from typing import NamedTuple
 
 from camel.core.errors import (
     DeadlineExceeded,
@@ -21,6 +24,14 @@ from camel.models.catalogue import Entry
 
 PATIENCE = 20
 """Calls that may fail one after the other, each after all its retries, before the endpoint is taken to be down."""
+
+
+class Grant(NamedTuple):
+    """As much of a shared budget as one process may have used in all, since its start."""
+
+    calls: float = math.inf
+    tokens: float = math.inf
+    money: float = math.inf
 
 
 class Meter:
@@ -41,6 +52,10 @@ class Meter:
         """Calls that were given up because the endpoint kept answering 429."""
         self.retries = 0
         """Attempts beyond the first, of whatever calls."""
+        self.grant: Grant | None = None
+        """What this process may use of a budget that it shares; None: it shares none."""
+        self.starved = 0
+        """Calls that wait for a larger grant."""
         self._failing = 0
 
     @property
@@ -60,6 +75,26 @@ class Meter:
         if budget.hours is not None and time.monotonic() - self.started >= budget.hours * 3600:
             return f"the budget of {budget.hours:g} hours is used up"
         return ""
+
+    def within_grant(self) -> bool:
+        """Whether there is room for a call in what this process was granted."""
+        if self.grant is None:
+            return True
+        usage, grant = self.usage, self.grant
+        money = 0.0 if self.price is None else self.price.cost(usage)
+        return (
+            usage.calls + self.in_flight < grant.calls and usage.total < grant.tokens and money < grant.money
+        )
+
+    async def wait_for_grant(self) -> None:
+        """Return when a call is within what was granted, or the run is halted."""
+        self.starved += 1
+        try:
+            # What is waited for comes with a heartbeat, about once a second
+            while not self.halt.reason and not self.within_grant():  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        finally:
+            self.starved -= 1
 
     def begin(self) -> None:
         """Ask to make a call; raises `Halted` when there is no room for it."""
@@ -98,6 +133,8 @@ class MeteredModel:
 
     async def reply(self, request: Request) -> Reply:
         """Make the call if there is room for it."""
+        if not self._meter.within_grant():
+            await self._meter.wait_for_grant()
         self._meter.begin()
         reply = error = None
         try:

@@ -108,6 +108,10 @@ class RunFolder:
             return {int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal()}
         return set()
 
+    def is_committed(self, stage: str, shard: int) -> bool:
+        """Whether a shard is finished."""
+        return self._marker_path(stage, shard).exists()
+
     def marker(self, stage: str, shard: int) -> Marker:
         """Read a marker."""
         return _decoded(self._marker_path(stage, shard), Marker)

@@ -1,0 +1,1 @@
+"""The engine on a Ray cluster. The only importer of ray."""

@@ -1,0 +1,91 @@
+"""Reaching a Ray cluster: one started here, or one that is there.
+
+The one decision to know: a cluster that CAMEL starts listens on loopback only, asks for a token that exists only as long as
+it does, has no dashboard and reports to nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import Generator
+from importlib import import_module
+from typing import Any
+
+from camel.core.errors import InputError, MissingExtra
+
+LOCAL, AUTO = "local", "auto"
+OBJECT_STORE = 80 * 2**20
+"""Bytes, the least that Ray takes: nothing of size goes through it."""
+
+
+@contextlib.contextmanager
+def connected(address: str, *, workers: int | None = None) -> Generator[None]:
+    """Be a driver on the cluster at `address`: `local`, `auto` or `host:port`."""
+    if address.startswith("ray://"):
+        raise InputError(
+            "ray:// is Ray's client for other people's machines, and a run's driver must be a part of the cluster: "
+            "give host:port from a node of it, or send the command there with ray job submit"
+        )
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address == LOCAL:
+        # Said of other systems: what is no cluster lives on 127.0.0.1, and all its ports listen there only.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if not os.environ.get("RAY_AUTH_TOKEN") and not os.environ.get("RAY_AUTH_TOKEN_PATH"):
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise MissingExtra("A Ray cluster", "cluster") from None
+    with _quiet():
+        try:
+            ray.init(**_settings(address, workers))
+        except Exception as error:
+            raise InputError(f"no Ray cluster at {address}: {_line(error)}") from None
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _settings(address: str, workers: int | None) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "address": address,
+        "log_to_driver": False,
+        "logging_level": logging.ERROR,
+        "configure_logging": True,
+    }
+    if address == LOCAL:
+        settings |= {
+            "num_cpus": max(workers or 0, os.cpu_count() or 1),
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE,
+        }
+    return settings
+
+
+@contextlib.contextmanager
+def _quiet() -> Generator[None]:
+    """Keep Ray from printing to where the run is shown; what it has to say comes as errors as well."""
+    worker: Any = import_module("ray._private.worker")
+    name = "print_to_stdstream"
+    before = getattr(worker, name, None)
+    if before is not None:
+        setattr(worker, name, _say_nothing)
+    try:
+        yield
+    finally:
+        if before is not None:
+            setattr(worker, name, before)
+
+
+def _say_nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def _line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]

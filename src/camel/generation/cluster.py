@@ -1,0 +1,88 @@
+"""A campaign whose stages are worked on by a Ray cluster: the one place where the two meet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from camel.core.errors import InputError
+from camel.engine.stage import Stage
+from camel.engine.worker import Halt
+from camel.generation.campaign import Campaign
+from camel.generation.site import CampaignFactory, Gathering, Grants, handed_over
+from camel.storage.run import RunFolder
+
+if TYPE_CHECKING:
+    from camel.engine.ray.supervisor import RaySupervisor
+
+
+class Cluster:
+    """Where a campaign's stages are run, from the first to the last. Use `run_stage` as `Campaign.run`'s."""
+
+    def __init__(
+        self, campaign: Campaign, address: str, *, workers: int | None = None, ttl: float | None = None
+    ) -> None:
+        if workers is not None and workers < 1:
+            raise InputError(f"--workers must be at least 1, not {workers}")
+        self._campaign, self._address, self._workers, self._ttl = campaign, address, workers, ttl
+        self._gathering = Gathering(campaign)
+        self._supervisor: RaySupervisor | None = None
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Cluster:
+        from camel.engine.ray.connect import connected
+
+        self._stack.enter_context(connected(self._address, workers=self._workers))
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._stack.__exit__(*exc)
+
+    async def run_stage(
+        self,
+        stage: Stage,
+        folder: RunFolder,
+        *,
+        concurrency: int,
+        fingerprint: str,
+        halt: Halt,
+        committed: Callable[[int], None],
+        attempt: int,
+    ) -> bool:
+        """Have the cluster work on a stage."""
+        if self._supervisor is None or attempt:
+            self._gathering.recounted()
+        if self._supervisor is None:
+            self._supervisor = await asyncio.to_thread(self._begin)
+
+        def note(shard: int) -> None:
+            self._gathering.committed(stage.name, shard)
+            committed(shard)
+
+        return await self._supervisor.run_stage(
+            stage,
+            folder,
+            concurrency=concurrency,
+            fingerprint=fingerprint,
+            halt=halt,
+            committed=note,
+            attempt=attempt,
+        )
+
+    def _begin(self) -> RaySupervisor:
+        from camel.engine.ray.supervisor import TTL, RaySupervisor
+
+        campaign, meter = self._campaign, self._campaign.meter
+        supervisor = RaySupervisor(
+            CampaignFactory.here(campaign.config),
+            campaign.folder,
+            concurrency=campaign.config.run.concurrency,
+            workers=self._workers,
+            ttl=self._ttl or TTL,
+            share=Grants(meter.budget, meter.price, meter.before),
+            environment=handed_over(),
+            watch=self._gathering.watch,
+        )
+        return self._stack.enter_context(supervisor)

@@ -1,0 +1,113 @@
+"""A model whose calls are OpenTelemetry spans, by the GenAI conventions.
+
+The one decision to know: it is on only where somebody listens (OTEL_EXPORTER_OTLP_ENDPOINT) and OpenTelemetry is installed,
+and a span holds figures and names: never a prompt, a reply or a key, and of an error its type alone.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+from camel.core.errors import ModelError
+from camel.core.model import Model, Reply, Request
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def traced(model: Model, name: str) -> Model:
+    """The same model with spans, where somebody listens to them."""
+    if not any(os.environ.get(variable) for variable in ENDPOINTS):
+        return model
+    tracer = _tracer()
+    return model if tracer is None else TracedModel(model, name, tracer)
+
+
+def flush() -> None:
+    """Send what was not sent yet; a process that is about to leave must not take it along."""
+    if _tracer.cache_info().currsize:
+        provider = import_module("opentelemetry.trace").get_tracer_provider()
+        if hasattr(provider, "force_flush"):
+            provider.force_flush(5_000)
+
+
+class TracedModel:
+    """Sends each call through a span of kind client."""
+
+    def __init__(self, model: Model, name: str, tracer: Any) -> None:
+        self._model, self._name, self._tracer = model, name, tracer
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+        trace = import_module("opentelemetry.trace")
+        self._client, self._failed = trace.SpanKind.CLIENT, trace.StatusCode.ERROR
+        url: Any = getattr(model, "base_url", "")
+        parts = urlsplit(url if isinstance(url, str) else "")
+        self._fixed: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",  # of the protocol, whoever speaks it
+            "gen_ai.request.model": name,
+        }
+        if parts.hostname:
+            self._fixed["server.address"] = parts.hostname
+            self._fixed["server.port"] = parts.port or (443 if parts.scheme == "https" else 80)
+
+    async def reply(self, request: Request) -> Reply:
+        """Make the call inside a span."""
+        sampling = request.sampling
+        asked = {
+            "gen_ai.conversation.id": request.session or None,
+            "gen_ai.agent.name": request.speaker or None,
+            "gen_ai.request.temperature": sampling.temperature,
+            "gen_ai.request.top_p": sampling.top_p,
+            "gen_ai.request.max_tokens": sampling.max_tokens,
+            "gen_ai.request.seed": sampling.seed,
+            "gen_ai.request.choice.count": sampling.n if sampling.n > 1 else None,
+        }
+        attributes = self._fixed | {key: value for key, value in asked.items() if value is not None}
+        with self._tracer.start_as_current_span(
+            f"chat {self._name}",
+            kind=self._client,
+            attributes=attributes,
+            record_exception=False,  # its text may quote what was sent
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                reply = await self._model.reply(request)
+            except ModelError as error:
+                span.set_attribute("error.type", type(error).__name__)
+                span.set_attribute("camel.attempts", error.attempts)
+                span.set_status(self._failed)
+                raise
+            span.set_attributes(
+                {
+                    "gen_ai.response.model": reply.model,
+                    "gen_ai.response.finish_reasons": [choice.finish for choice in reply.choices],
+                    "gen_ai.usage.input_tokens": reply.usage.prompt,
+                    "gen_ai.usage.output_tokens": reply.usage.completion,
+                    "gen_ai.usage.cache_read.input_tokens": reply.usage.cached,
+                    "camel.attempts": reply.attempts,
+                }
+            )
+            return reply
+
+
+@lru_cache(maxsize=1)
+def _tracer() -> Any:
+    """A tracer that exports to where the environment says; None without OpenTelemetry."""
+    try:
+        trace = import_module("opentelemetry.trace")
+        sdk = import_module("opentelemetry.sdk.trace")
+        export = import_module("opentelemetry.sdk.trace.export")
+        resources = import_module("opentelemetry.sdk.resources")
+        otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    except ImportError:
+        return None
+    if not isinstance(trace.get_tracer_provider(), sdk.TracerProvider):
+        # Whoever uses camel as a library may have set up their own.
+        named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "camel"}
+        provider = sdk.TracerProvider(resource=resources.Resource.create(named))
+        provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
+        trace.set_tracer_provider(provider)
+    return trace.get_tracer("camel")
