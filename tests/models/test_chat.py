@@ -107,8 +107,18 @@ def _openai_body(**other: Any) -> bytes:
 def test_openai_has_its_own_fields() -> None:
     assert _openai_body(sampling=Sampling(max_tokens=5)) == HEAD + b',"max_completion_tokens":5}'
     assert _openai_body(session="s", speaker="user") == HEAD + b',"prompt_cache_key":"s/user"}'
-    assert _openai_body(session="s" * 99).endswith(b',"prompt_cache_key":"' + b"s" * 64 + b'"}')
+    keys = {json.loads(_openai_body(session="s" * 99 + end))["prompt_cache_key"] for end in ("", "1", "2")}
+    assert len(keys) == 3
+    assert all(len(key) == 64 for key in keys)
     assert json.loads(_openai_body(session="\ud800"))["prompt_cache_key"] == "?/"
+
+
+async def test_a_gateway_can_be_told_the_session_in_a_field_of_its_own() -> None:
+    server, _ = await _sent(_request(session="s", speaker="user"), session_field="prompt_cache_key")
+    assert server.bodies == [HEAD + b',"prompt_cache_key":"s/user"}']
+    for field in ("messages", "model", "a\nb"):
+        with pytest.raises(InputError, match="session_field"):
+            ChatModel("m", base_url="http://host/v1", session_field=field)
 
 
 async def test_consecutive_bodies_share_their_prefix() -> None:
@@ -356,7 +366,7 @@ def test_two_event_loops_in_sequence() -> None:
             if not model_at:
                 model_at.append(ChatModel("m", base_url=server.url))
             model = model_at[0]
-            model._url = f"{server.url}/chat/completions"
+            model.pool._replicas[0].endpoint = f"{server.url}/chat/completions"
             await talk(model, server)
 
     kept: list[ChatModel] = []

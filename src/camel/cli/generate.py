@@ -309,9 +309,7 @@ def _model(config: GenerateConfig, local: bool, address: str, view: View) -> Gen
         with local_model(server, guided="llama.cpp", say=view.note) as model:
             yield model
         return
-    from camel.generation.site import chat_model
-
-    yield chat_model(config)
+    yield config.chat_model()
 
 
 def _resume(

@@ -20,8 +20,11 @@ from rich.text import Text
 
 from camel.cli.screen import visible
 from camel.generation.status import Snapshot, StageState, progress_of
+from camel.models.pool import ReplicaState
 
 BAR, WIDTH = 28, 96
+REPLICAS = 8
+"""Lines of the panel that endpoints may take."""
 
 
 class View(Protocol):
@@ -239,6 +242,8 @@ def duration(seconds: float) -> str:
 def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     """A run as a box on the terminal."""
     parts: list[RenderableType] = [_stages(now), Text(), _figures(now)]
+    if now.replicas:
+        parts += [Text(), _replicas(now.replicas)]
     if now.stops:
         parts += [Text(), _stops(now.stops)]
     words = {"working": "", "complete": "complete", "stopped": "stopped", "new": "not started"}[now.state]
@@ -288,7 +293,6 @@ def _figures(now: Snapshot) -> Table:
         grid.add_column(style="dim" if column % 2 == 0 else "", no_wrap=True)
     usage = now.usage
     troubles = sum(now.errors.values())
-    # The client retries a 429 by itself and tells only how often it tried; those it gave up are known by name.
     limited = f" ({now.rate_limited:,} × 429)" if now.rate_limited else ""
     trouble = Text(f"{now.retries:,} retries · {troubles:,} errors{limited}")
     trouble.stylize("yellow" if troubles or now.rate_limited else "")
@@ -300,6 +304,28 @@ def _figures(now: Snapshot) -> Table:
     grid.add_row("spent", cost, "trouble", trouble)
     left = "" if now.eta is None else f"about {duration(now.eta)}"
     grid.add_row("elapsed", duration(now.elapsed), "to go", left)
+    return grid
+
+
+def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
+    """The endpoints, a line each; of many, the troubled ones first."""
+    grid = Table.grid(padding=(0, 2))
+    for justify in ("left", "left", "right", "right", "right", "right"):
+        grid.add_column(justify=justify, no_wrap=True)
+    styles = {"closed": "green", "open": "red", "half-open": "yellow"}
+    for one in sorted(replicas, key=lambda one: (one.state == "closed", one.url))[:REPLICAS]:
+        most = "" if one.limit is None else f" of {one.limit:.0f}"
+        grid.add_row(
+            Text(visible(one.url.split("://")[-1])[:40], "dim"),
+            Text("healthy" if one.state == "closed" else one.state, styles[one.state]),
+            f"{one.in_flight:,}{most} in flight",
+            f"{one.open:,} open",
+            f"{one.cached:.0%} cached",
+            f"{one.refused:,} × 429" if one.refused else "",
+        )
+    if len(replicas) > REPLICAS:
+        healthy = sum(one.state == "closed" for one in replicas)
+        grid.add_row(Text(f"{len(replicas):,} in all, {healthy:,} healthy", "dim"))
     return grid
 
 

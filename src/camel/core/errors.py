@@ -59,6 +59,8 @@ class ModelError(CamelError):
         super().__init__(message)
         self.status = status
         self.attempts = attempts
+        self.limited = 0
+        """How many of the attempts were answered 429."""
 
 
 class Unreachable(ModelError):

@@ -19,7 +19,8 @@ FinishReason = Literal["stop", "length", "content_filter", "refusal", "other"]
 `other` covers what a provider invented (tool calls, aborts)."""
 
 
-_OWN_FIELDS = {"model", "messages", "stream", "stream_options"}
+OWN_FIELDS = {"model", "messages", "stream", "stream_options"}
+"""Of a request's body: the client writes them, and nobody else may."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -86,7 +87,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             isinstance(key, str) for key in cast("dict[Any, Any]", extra)
         ):
             raise InputError(f"extra must be a dict with text as keys, not {shown(self.extra)}")
-        if taken := sorted(_OWN_FIELDS & extra.keys()):
+        if taken := sorted(OWN_FIELDS & extra.keys()):
             raise InputError(f"extra cannot set {', '.join(taken)}: the client does")
         try:
             msgspec.json.encode(self.extra)

@@ -75,6 +75,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     latency: float = 0.0
     attempts: int = 1
     guided: str = ""
+    limited: int = 0
+    """How many of the attempts were answered 429."""
 
     @property
     def content(self) -> str:

@@ -32,6 +32,7 @@ from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.meter import Meter, MeteredModel
+from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import RecordedModel
 from camel.models.traced import traced
 from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
@@ -125,11 +126,17 @@ class Campaign:
         self.stops: Counter[str] = Counter()
         """Why conversations ended, over all starts."""
         self.stage = ""
+        self._endpoint = model
         self.stages = self._stages()
         self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
         self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+
+    def replicas(self) -> list[ReplicaState]:
+        """The model's endpoints as they are now; none where the model is of another kind."""
+        pool: Pool | None = getattr(self._endpoint, "pool", None)
+        return pool.states() if pool else []
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Committed and planned items of each stage."""
@@ -209,6 +216,8 @@ class Campaign:
         self, stage: str, work: Callable[[int, Steps], Awaitable[Any]]
     ) -> Callable[[int, Steps], Awaitable[Any]]:
         """The same work, counted."""
+        last = stage in (CONVERSATIONS, ANSWERS)
+        release: Callable[[str], None] = getattr(self._endpoint, "release", lambda session: None)
 
         async def counted(index: int, steps: Steps) -> Any:
             tally = self.tallies[stage]
@@ -217,6 +226,8 @@ class Campaign:
                 record = await work(index, steps)
             finally:
                 tally.open -= 1
+                # Its replica has room for another conversation.
+                release(self.scenario.id(index) if last else f"{stage}-{index}")
             tally.finished += 1
             tally.usage += record.usage
             if isinstance(record, Transcript) and record.stop:

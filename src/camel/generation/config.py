@@ -16,16 +16,31 @@ import msgspec
 from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.models.catalogue import Entry, find
+from camel.models.chat import ChatModel
+from camel.models.governor import Rates
 from camel.models.guided import Guide
+from camel.models.pool import PoolSettings
 from camel.scenarios import Scenario, load
+
+START = 32
+"""Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which model speaks."""
 
     name: str
-    base_url: str = ""
-    """Where it is reached; left out: OPENAI_BASE_URL. Not part of the fingerprint. The key comes from OPENAI_API_KEY."""
+    base_url: str | tuple[str, ...] = ""
+    """Where it is reached, one place or several; left out: OPENAI_BASE_URL. Not part of the fingerprint. The key comes
+    from OPENAI_API_KEY."""
+    open_per_replica: int | None = None
+    """Conversations open on one replica at a time; left out, it is learnt from the cached tokens in replies."""
+    rpm: float | None = None
+    """Requests per minute to one endpoint."""
+    tpm: float | None = None
+    """Tokens per minute."""
+    session_field: str = ""
+    """Field of the body that tells a gateway which calls belong together, e.g. `prompt_cache_key`."""
     guided: Guide | None = None
     context_tokens: int | None = None
     price: Entry | None = None
@@ -141,6 +156,26 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def price(self) -> Entry | None:
         """What the model costs, where that is known."""
         return self.model.price or find(self.model.name)
+
+    def pool(self) -> PoolSettings:
+        """How calls are spread over the model's replicas."""
+        most = self.run.concurrency
+        rates = Rates(ceiling=most, start=min(most, START), rpm=self.model.rpm, tpm=self.model.tpm)
+        return PoolSettings(rates=rates, open_per_replica=self.model.open_per_replica)
+
+    def chat_model(self) -> ChatModel:
+        """The model behind its endpoints, as the run uses it."""
+        section = self.model
+        return ChatModel(
+            section.name,
+            base_url=section.base_url or None,
+            context_tokens=section.context_tokens,
+            guided=section.guided,
+            deadline=self.run.deadline,
+            attempt_timeout=min(300.0, self.run.deadline),
+            pool=self.pool(),
+            session_field=section.session_field,
+        )
 
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""

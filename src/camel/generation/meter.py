@@ -49,7 +49,7 @@ class Meter:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.rate_limited = 0
-        """Calls that were given up because the endpoint kept answering 429."""
+        """Attempts that were answered 429, of calls that were served in the end and of those given up."""
         self.retries = 0
         """Attempts beyond the first, of whatever calls."""
         self.grant: Grant | None = None
@@ -109,11 +109,12 @@ class Meter:
         if reply is not None:
             self.usage += reply.usage
             self.retries += reply.attempts - 1
+            self.rate_limited += reply.limited
             self._failing = 0
         if error is not None:
             self.errors[type(error).__name__] += 1
             self.retries += error.attempts - 1
-            self.rate_limited += isinstance(error, RateLimited)
+            self.rate_limited += max(error.limited, isinstance(error, RateLimited))
             if isinstance(error, NotAuthorised | QuotaExhausted):
                 self.halt.set(f"{type(error).__name__}: {error}")
             if error.retryable or isinstance(error, DeadlineExceeded):

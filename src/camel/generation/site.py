@@ -24,7 +24,6 @@ from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_
 from camel.generation.config import Budget, GenerateConfig
 from camel.generation.meter import Grant
 from camel.models.catalogue import Entry
-from camel.models.chat import ChatModel
 from camel.models.traced import flush
 
 USED = ("calls", "prompt", "completion", "cached", "unknown")
@@ -32,19 +31,6 @@ BUDGET = "budget."
 """Begins the names of what a worker is granted of the budget, in its share."""
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 """Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
-
-
-def chat_model(config: GenerateConfig) -> ChatModel:
-    """The model that a configuration names; the key comes from the environment."""
-    section = config.model
-    return ChatModel(
-        section.name,
-        base_url=section.base_url or None,
-        context_tokens=section.context_tokens,
-        guided=section.guided,
-        deadline=config.run.deadline,
-        attempt_timeout=min(300.0, config.run.deadline),
-    )
 
 
 class Elsewhere:
@@ -91,7 +77,7 @@ class CampaignSite:
     """A campaign in a worker."""
 
     def __init__(self, config: GenerateConfig) -> None:
-        self._model = chat_model(config)
+        self._model = config.chat_model()
         # Budgets are the driver's; a worker has what it is granted of them.
         unlimited = msgspec.structs.replace(config, budget=Budget())
         self._campaign = Campaign(unlimited, self._model)

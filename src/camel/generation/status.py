@@ -21,6 +21,7 @@ from camel.core.message import Usage
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
 from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
 from camel.models.catalogue import Entry
+from camel.models.pool import ReplicaState
 from camel.scenarios import RolePlay, load
 from camel.storage.run import RunFolder
 
@@ -69,6 +70,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     rate_limited: int = 0
     errors: dict[str, int] = {}
+    replicas: tuple[ReplicaState, ...] = ()
+    """The model's endpoints, where there are several."""
     elapsed: float = 0.0
     """Seconds of this start."""
     eta: float | None = None
@@ -172,6 +175,7 @@ class Watcher:
             retries=meter.retries,
             rate_limited=meter.rate_limited,
             errors=dict(meter.errors),
+            replicas=tuple(replicas) if len(replicas := campaign.replicas()) > 1 else (),
             elapsed=clock - meter.started,
             eta=left / calls if calls and state == "working" else None,
             why=campaign.halt.reason,

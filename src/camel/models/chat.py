@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import io
+import math
 import os
 import random
 import zlib
@@ -31,20 +33,20 @@ from camel.core.errors import (
     Unreachable,
     shown,
 )
-from camel.core.message import Sampling, well_formed
+from camel.core.message import OWN_FIELDS, Sampling, well_formed
 from camel.core.model import Reply, Request, Retrying, Text
 from camel.models import catalogue, wire
+from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import (
     checked_headers,
     checked_key,
     checked_name,
-    checked_url,
     is_plain,
     positive,
-    proxy_for,
     secrets_in,
 )
 from camel.models.guided import Guide, guided_fields
+from camel.models.pool import Pool, PoolSettings, Replica
 
 if TYPE_CHECKING:
     import aiohttp
@@ -63,11 +65,13 @@ class ChatModel:
         self,
         name: str,
         *,
-        base_url: str | None = None,
+        base_url: BaseUrl | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_tokens: int | None = None,
         guided: Guide | None = None,
+        pool: PoolSettings | None = None,
+        session_field: str = "",
         deadline: float = 600.0,
         attempt_timeout: float = 300.0,
         max_attempts: int = 6,
@@ -75,15 +79,21 @@ class ChatModel:
     ) -> None:
         """Describe the endpoint; nothing is sent yet.
 
-        `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY. `context_tokens` is the model's window,
+        `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY. Several URLs, a file with one a line
+        (`file:///path`) or a name (`dns+http://host:port/v1`) are replicas of one model: a conversation stays on one of
+        them, and `pool` says how they are used. `session_field` names a field of the body that tells a gateway which
+        calls belong together (OpenAI gets its `prompt_cache_key` in any case). `context_tokens` is the model's window,
         by default what the catalogue knows. `guided` holds replies to the instruction grammar on servers that can.
         `deadline` bounds a whole call and `attempt_timeout` each try of it, in seconds. `max_bytes` bounds a reply's
         body, both as sent and as decompressed (4 times as much for a stream, whose every word has a frame). A hostile body can take up to 25 times that in memory once it is
         parsed, which is why the default is no larger than about a million tokens of text.
         """
         self.name = checked_name(name)
-        self.base_url = checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL)
-        self._url = f"{self.base_url}/chat/completions"
+        given = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        source = find_replicas(given)
+        self.base_url = given if isinstance(given, str) and not source.first else ", ".join(source.first)
+        self.pool = Pool(source, pool)
+        """Where calls go, and how the replicas are doing."""
         self._key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         if not self._key and self.base_url == OPENAI_URL:
             raise InputError(
@@ -100,7 +110,14 @@ class ChatModel:
         entry = catalogue.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
         self.guided: Guide | None = guided
-        self._is_openai = urlsplit(self.base_url).hostname == "api.openai.com"
+        # All of them: a field that only OpenAI knows must reach nobody else.
+        hosts = {urlsplit(url).hostname for url in source.first}
+        self._is_openai = hosts == {"api.openai.com"}
+        if session_field and not (is_plain(session_field) and session_field not in OWN_FIELDS):
+            raise InputError(
+                f"session_field must be the name of a field of your own, not {shown(session_field)}"
+            )
+        self._session_field = session_field or ("prompt_cache_key" if self._is_openai else "")
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # Compression is refused because replies are small and unpacking them costs more than it saves.
@@ -108,8 +125,8 @@ class ChatModel:
         own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self._key:
             own["Authorization"] = f"Bearer {self._key}"
-        given = {name.lower() for name in self._headers}
-        self._headers |= {name: value for name, value in own.items() if name.lower() not in given}
+        own_words = {name.lower() for name in self._headers}
+        self._headers |= {name: value for name, value in own.items() if name.lower() not in own_words}
         self._head = b'{"model":' + _encode(name) + b',"messages":['
         self._tails: dict[tuple[int, str | None, bool], tuple[Sampling, bytes]] = {}
         self._secrets = secrets_in(self._headers, self._key)
@@ -129,17 +146,29 @@ class ChatModel:
         if opened := self._opened.pop(asyncio.get_running_loop(), None):
             await opened[1].aclose()
 
+    def release(self, session: str) -> None:
+        """Say that a conversation has ended, so that its replica has room for another. Not needed, but kind."""
+        self.pool.release(session)
+
     async def reply(self, request: Request) -> Reply:
         """Send one call, trying again where that can help, until the deadline."""
         loop = asyncio.get_running_loop()
         body = self._body(request)
         started = loop.time()
         deadline = started + self._deadline
+        pool, limited, slot = self.pool, 0, None
+        if pool.look_at < math.inf:
+            await pool.refresh()
         for attempt in count(1):
-            limit = min(deadline, loop.time() + self._attempt_timeout)
+            limit, hung = deadline, False
             try:
+                slot = pool.take(request, body)
+                if slot is None:
+                    slot = await pool.wait(request, body, deadline)
+                limit = min(deadline, loop.time() + self._attempt_timeout)
                 async with asyncio.timeout_at(limit):
-                    reply = await self._attempt(request, body)
+                    reply = await self._attempt(request, body, slot.replica)
+                pool.served(slot, reply.usage, request.speaker)
                 guided = f"{self.guided}:{request.expects}" if self.guided and request.expects else ""
                 return Reply(
                     reply.choices,
@@ -148,16 +177,28 @@ class ChatModel:
                     loop.time() - started,
                     attempt,
                     guided,
+                    limited,
                 )
             except TimeoutError:
+                hung = limit < deadline
                 error: ModelError = Unreachable(f"no complete reply within {self._attempt_timeout:g} s")
-                if limit >= deadline:
+                if not hung:
                     error = DeadlineExceeded(f"no complete reply within the deadline of {self._deadline:g} s")
             except ModelError as failed:
                 error = self._scrubbed(failed)
+            except BaseException:
+                if slot is not None:
+                    pool.left(slot)
+                raise
+            if slot is not None:
+                pool.failed(slot, error, hung=hung)
+                slot = None
+            limited += isinstance(error, RateLimited)
             wait = self._wait_before_retry(error, attempt)
             if wait is None or loop.time() + wait >= deadline:
-                error.attempts = attempt
+                error.attempts, error.limited = attempt, limited
+                if error.retryable and self.pool.size > 1:
+                    error.args = (f"{error} (the replicas: {self.pool.described()})",)
                 # Errors are kept as data: without the frames behind them, which hold whole bodies, and the key.
                 error.__context__ = None
                 raise error.with_traceback(None)
@@ -174,7 +215,7 @@ class ChatModel:
         asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
         return backoff if asked is None else asked + backoff * 0.1
 
-    async def _attempt(self, request: Request, body: bytes) -> Reply:
+    async def _attempt(self, request: Request, body: bytes, replica: Replica) -> Reply:
         """Send the request once."""
         headers = self._headers
         if session := request.session:
@@ -191,9 +232,11 @@ class ChatModel:
         client = opened[0] if opened else await self._open()
         # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
         try:
-            response = await client.post(self._url, data=data, headers=headers, allow_redirects=False)
+            response = await client.post(
+                replica.endpoint, data=data, headers=headers, allow_redirects=False, proxy=replica.proxy
+            )
         except _connection_errors() as broken:
-            raise self._unreachable(broken) from None
+            raise _unreachable(replica.url, broken) from None
         async with response:
             if not 200 <= response.status < 300:
                 raise wire.failure(response.status, await self._comment(response), response.headers)
@@ -240,7 +283,7 @@ class ChatModel:
                 pieces.append(data)
                 size += len(data)
         except _connection_errors() as broken:
-            raise self._unreachable(broken) from None
+            raise _unreachable(_root(response), broken) from None
         if size > self._max_bytes:
             raise ReplyTooLarge(f"the reply exceeds {self._max_bytes:,} bytes")
         return b"".join(pieces)
@@ -267,7 +310,7 @@ class ChatModel:
             try:
                 data = await response.content.readany()
             except _connection_errors() as broken:
-                raise self._unreachable(broken) from None
+                raise _unreachable(_root(response), broken) from None
             if not data:
                 break
             sent += len(data)
@@ -286,13 +329,6 @@ class ChatModel:
         if unpack and not unpack.eof:
             raise MalformedReply("the reply's compressed body ends early")
 
-    def _unreachable(self, broken: BaseException) -> ModelError:
-        import aiohttp
-
-        text = wire.one_line(f"{self.base_url}: {type(broken).__name__}: {broken}")
-        # A certificate does not become right by asking again.
-        return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)
-
     def _body(self, request: Request) -> bytes:
         streaming = request.watch is not None
         parts = [
@@ -300,12 +336,9 @@ class ChatModel:
             request.history.encoded(),
             self._tail(request.sampling, request.expects, streaming),
         ]
-        if self._is_openai and request.session:
+        if self._session_field and request.session:
             # Routes a speaker's growing prompt to the machine that has it cached; other servers may refuse the field.
-            parts += [
-                b',"prompt_cache_key":',
-                _encode(well_formed(f"{request.session}/{request.speaker}")[:64]),
-            ]
+            parts += [b",", _encode(self._session_field), b":", _encode(_session_key(request))]
         return b"".join([*parts, b"}"])
 
     def _tail(self, sampling: Sampling, expects: Any, streaming: bool) -> bytes:
@@ -341,7 +374,7 @@ class ChatModel:
 
     async def _open(self) -> aiohttp.ClientSession:
         self._opened = {loop: its for loop, its in self._opened.items() if not loop.is_closed()}
-        sessions = _open_session(self.base_url)
+        sessions = _open_session()
         session = await anext(sessions)
         self._opened[asyncio.get_running_loop()] = session, sessions
         return session
@@ -359,7 +392,7 @@ class ChatModel:
 _Opened = tuple["aiohttp.ClientSession", AsyncGenerator["aiohttp.ClientSession"]]
 
 
-async def _open_session(url: str) -> AsyncGenerator[aiohttp.ClientSession]:
+async def _open_session() -> AsyncGenerator[aiohttp.ClientSession]:
     """Yield one session. A generator, because an event loop closes those before it ends: nobody has to."""
     import aiohttp
 
@@ -370,7 +403,6 @@ async def _open_session(url: str) -> AsyncGenerator[aiohttp.ClientSession]:
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-        proxy=proxy_for(url),
     )
     try:
         yield session
@@ -378,10 +410,28 @@ async def _open_session(url: str) -> AsyncGenerator[aiohttp.ClientSession]:
         await session.close()
 
 
+def _session_key(request: Request) -> str:
+    """Names a speaker's growing prompt in at most 64 characters, which is what OpenAI takes."""
+    key = well_formed(f"{request.session}/{request.speaker}")
+    return key if len(key) <= 64 else hashlib.blake2b(key.encode(), digest_size=32).hexdigest()
+
+
+def _root(response: aiohttp.ClientResponse) -> str:
+    return str(response.url).removesuffix("/chat/completions")
+
+
 def _connection_errors() -> tuple[type[BaseException], ...]:
     import aiohttp
 
     return (aiohttp.ClientError, OSError, ValueError, EOFError)
+
+
+def _unreachable(url: object, broken: BaseException) -> ModelError:
+    import aiohttp
+
+    text = wire.one_line(f"{url}: {type(broken).__name__}: {broken}")
+    # A certificate does not become right by asking again.
+    return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)
 
 
 def _tell(request: Request, texts: Iterator[str]) -> None:

@@ -6,6 +6,7 @@ import os
 
 from camel.core.errors import InputError, ModelError
 from camel.models.chat import ChatModel
+from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import served_models
 from camel.models.guided import Guide
 
@@ -16,7 +17,7 @@ DEFAULT_MODEL = "gpt-4.1-mini"
 def connect(
     name: str = "",
     *,
-    base_url: str = "",
+    base_url: BaseUrl = "",
     context_tokens: int | None = None,
     guided: Guide | None = None,
     max_attempts: int = 6,
@@ -25,7 +26,7 @@ def connect(
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:
-            served = served_models(base_url)
+            served = served_models(_one_of(base_url))
         except ModelError:
             if not name:
                 raise
@@ -43,3 +44,12 @@ def connect(
         guided=guided,
         max_attempts=max_attempts,
     )
+
+
+def _one_of(base_url: BaseUrl) -> str:
+    """Any replica: they all serve the same."""
+    source = find_replicas(base_url)
+    urls = source.first or source.look()
+    if not urls:
+        raise InputError(f"nobody is known behind {base_url}: is the name right?")
+    return urls[0]

@@ -75,6 +75,11 @@ class LocalServer:
     """The window of each call, prompt and completion together. The bundled model was trained on 8,192."""
     model_path: Path | None = None
     """A GGUF file; `None` is the bundled SmolLM2-135M-Instruct."""
+    cache_mib: int = _PROMPT_CACHE_MIB
+    """Host memory for prompts put aside when their slot is needed; 0 keeps only what is in the slots."""
+    slot_similarity: float = 0.1
+    """How much of a prompt a slot must hold already to be chosen for it rather than the one used longest ago.
+    Role plays of one scenario begin alike, so that at llama.cpp's 0.1 a new one takes another's slot."""
     alias: str = ALIAS
     """The model's name in requests and replies."""
     start_timeout: float = 60.0
@@ -316,6 +321,8 @@ def _arguments(settings: LocalServer, model: Path) -> list[str]:
         f"--threads={settings.threads}",
         f"--parallel={settings.parallel}",
         f"--context={settings.context_tokens}",
+        f"--cache-mib={settings.cache_mib}",
+        f"--slot-similarity={settings.slot_similarity}",
         f"--alias={settings.alias}",
         f"--model={model}",
     ]
@@ -323,8 +330,9 @@ def _arguments(settings: LocalServer, model: Path) -> list[str]:
 
 def _main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m camel.models.local")
-    for name in ("port", "threads", "parallel", "context"):
+    for name in ("port", "threads", "parallel", "context", "cache-mib"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--slot-similarity", type=float, required=True)
     parser.add_argument("--alias", required=True)
     parser.add_argument("--model", required=True)
     given = parser.parse_args(arguments)
@@ -339,7 +347,8 @@ def _main(arguments: list[str]) -> None:
     params.n_ctx = given.context * given.parallel  # llama.cpp divides its window among the slots
     params.cpuparams.n_threads = given.threads
     params.cpuparams_batch.n_threads = given.threads
-    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.cache_ram_mib = given.cache_mib
+    params.slot_prompt_similarity = given.slot_similarity
     params.endpoint_metrics = True
     params.ui = False
     # By default llama.cpp lets every page open in the user's browser read what the server answers.

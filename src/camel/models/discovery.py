@@ -1,0 +1,158 @@
+"""Where replicas are: given, listed in a file, or behind a DNS name.
+
+The one decision to know: a list that cannot be read any more changes nothing. Replicas that are known go on being used, and
+whether they still answer is for the pool to find out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from camel.core.errors import InputError, shown
+from camel.models.endpoint import checked_url
+
+MOST_REPLICAS, MOST_BYTES = 4096, 2**20
+FILE_SECONDS, DNS_SECONDS = 2.0, 5.0
+_DNS = "dns+"
+
+BaseUrl = str | Sequence[str]
+"""One URL, several, `file:///path` or the path of a file with one a line, or `dns+http://host:port/v1`."""
+
+
+class Given:
+    """Replicas that are known from the start."""
+
+    every = float("inf")
+    """Seconds after which to look again."""
+
+    def __init__(self, urls: Sequence[Any]) -> None:
+        self.first = _unique([checked_url(url) for url in urls])
+        if not self.first:
+            raise InputError("base_url names no endpoint: give at least one URL")
+
+    def look(self) -> tuple[str, ...]:
+        """The URLs as they are now."""
+        return self.first
+
+
+class Listed:
+    """Replicas in a file, one URL a line; blank lines and those that begin with # are skipped."""
+
+    every = FILE_SECONDS
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self.first: tuple[str, ...] = ()
+        self.first = self._read()
+
+    def look(self) -> tuple[str, ...]:
+        """The URLs as they are now; those of before where the file is gone or holds something else."""
+        with contextlib.suppress(InputError):
+            self.first = self._read()
+        return self.first
+
+    def _read(self) -> tuple[str, ...]:
+        try:
+            with self._path.open("rb") as file:
+                stat = self._path.stat()
+                stamp = stat.st_mtime_ns, stat.st_size, stat.st_ino
+                if stamp == self._stamp:
+                    return self.first
+                data = file.read(MOST_BYTES + 1)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "not a path"
+            raise InputError(
+                f"the list of endpoints {shown(str(self._path))} cannot be read: {why}"
+            ) from None
+        if len(data) > MOST_BYTES:
+            raise InputError(
+                f"the list of endpoints {shown(str(self._path))} is larger than {MOST_BYTES:,} bytes"
+            )
+        urls: list[str] = []
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            try:
+                urls.append(checked_url(line))
+            except InputError:
+                # Without the line: it may be a password, or a file that is none of ours.
+                raise InputError(
+                    f"line {number} of {shown(str(self._path))} must be a URL like http://host:port/v1, "
+                    "without user, password or query"
+                ) from None
+        if not urls:
+            raise InputError(f"the list of endpoints {shown(str(self._path))} is empty: one URL a line")
+        self._stamp = stamp
+        return _unique(urls)
+
+
+class Named:
+    """Every address behind a DNS name, e.g. a headless service's."""
+
+    every = DNS_SECONDS
+
+    def __init__(self, url: str) -> None:
+        plain = url.removeprefix(_DNS)
+        if not plain.startswith("http://"):
+            raise InputError(
+                "dns+ needs http://: certificates are for names, not addresses; list the replicas by name instead"
+            )
+        self._parts = urlsplit(checked_url(plain))
+        # Known at the first call: to describe an endpoint asks nobody.
+        self.first: tuple[str, ...] = ()
+
+    def look(self) -> tuple[str, ...]:
+        """The URLs as they are now; those of before where nobody knows the name."""
+        host, port = self._parts.hostname or "", self._parts.port or 80
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            return self.first
+        hosts = sorted({str(address[4][0]) for address in found})
+        urls = [
+            self._parts._replace(netloc=f"[{host}]:{port}" if ":" in host else f"{host}:{port}").geturl()
+            for host in hosts
+            if "%" not in host  # a link-local address means nothing without its interface
+        ]
+        self.first = _unique(urls[:MOST_REPLICAS]) or self.first
+        return self.first
+
+
+Source = Given | Listed | Named
+
+
+def find_replicas(base_url: object) -> Source:
+    """From what a user gives as `base_url` to where the replicas are; raises an `InputError` for anything else."""
+    if isinstance(base_url, list | tuple):
+        return Given(cast("Sequence[Any]", base_url))
+    if isinstance(base_url, str):
+        if base_url.startswith("file://"):
+            parts = urlsplit(base_url)
+            if parts.netloc not in ("", "localhost"):
+                raise InputError(f"a list of endpoints is a local file: file:///path, not {shown(base_url)}")
+            return Listed(Path(unquote(parts.path)))
+        if base_url.startswith(_DNS):
+            return Named(base_url)
+        if "://" not in base_url and _is_file(base_url):
+            return Listed(Path(base_url).expanduser())
+    return Given([base_url])
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _unique(urls: Sequence[str]) -> tuple[str, ...]:
+    if len(urls) > MOST_REPLICAS:
+        raise InputError(f"{len(urls):,} endpoints are listed; at most {MOST_REPLICAS:,} are used")
+    return tuple(dict.fromkeys(urls))

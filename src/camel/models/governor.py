@@ -1,0 +1,267 @@
+"""The governor: how many calls one endpoint takes at a time, learnt from how it answers.
+
+The one decision to know: a cut remembers where it happened. The limit then grows along a cubic (as TCP CUBIC does): fast
+back towards that place, slowly around it, fast again beyond it. So a full endpoint is probed rarely, and one whose
+capacity has come back is found out within seconds. A governor does no I/O and reads no clock: whoever asks says the time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError
+
+CUT, DEEPER = 0.8, 0.6
+"""What is left of the limit after a refusal, and after one that follows the last cut closely."""
+STEEPNESS = 0.4
+"""Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call."""
+SLOW, SLOW_SECONDS = 4.0, 1.0
+"""A round of calls is too slow when it takes that many times the endpoint's usual time, and longer than that."""
+STORM = 3
+"""Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over."""
+LONGEST_PAUSE = 60.0
+EXPIRED = 0.25
+"""Part of a share that may still be used for a while when it was not renewed in time; after that, nothing."""
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an endpoint may be asked for. `None` is no limit but what the endpoint itself shows."""
+
+    ceiling: float | None = None
+    """Calls in flight at most."""
+    start: float | None = None
+    """Calls in flight at first, half as many more with each round until the first refusal; `None` begins at the
+    ceiling."""
+    rpm: float | None = None
+    """Requests per minute."""
+    tpm: float | None = None
+    """Tokens per minute, prompt and completion together."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: Any = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not value > 0):
+                raise InputError(f"{name} must be above zero, not {value!r}")
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One worker's part of an endpoint, as the coordinator of a cluster hands it out about once a second."""
+
+    ceiling: float = math.inf
+    rpm: float | None = None
+    tpm: float | None = None
+    seconds: float = 5.0
+    """How long it holds without being renewed; as long again it holds in part, and then not at all."""
+
+
+class _Bucket:
+    """So much a minute, with ten seconds' worth at once."""
+
+    def __init__(self, per_minute: float, now: float) -> None:
+        self.now = now
+        self.level = math.inf
+        self.set_rate(per_minute)
+
+    def set_rate(self, per_minute: float) -> None:
+        self.rate = per_minute / 60
+        self.most = max(1.0, self.rate * 10)
+        self.level = min(self.level, self.most)
+
+    def wait(self, amount: float, now: float) -> float:
+        """Seconds until `amount` can be taken; more than fits is taken from a full bucket, which it leaves in debt."""
+        self.level = min(self.most, self.level + (now - self.now) * self.rate)
+        self.now = now
+        missing = min(amount, self.most) - self.level
+        return missing / self.rate if missing > 1e-9 else 0.0
+
+    def take(self, amount: float) -> None:
+        self.level -= amount
+
+
+class Governor:
+    """The limit of one endpoint, and what has become of the calls sent to it."""
+
+    def __init__(self, rates: Rates | None = None, *, now: float = 0.0) -> None:
+        rates = rates or Rates()
+        self.ceiling = math.inf if rates.ceiling is None else max(1.0, rates.ceiling)
+        self.limit = min(self.ceiling, math.inf if rates.start is None else max(1.0, rates.start))
+        self.in_flight = 0
+        self.calls = self.refused_calls = self.failed_calls = 0
+        self.tokens = self.prompt = self.cached = 0
+        self.seconds = 0.0
+        """Sum of the latencies of the calls that were served."""
+        self.paused_until = 0.0
+        self._requests = _Bucket(rates.rpm, now) if rates.rpm else None
+        self._tokens = _Bucket(rates.tpm, now) if rates.tpm else None
+        self._share: Share | None = None
+        self._share_at = 0.0
+        self._top: float | None = None
+        """Where the last cut was; none before the first, while the limit grows by half with each round."""
+        self._age = self._rise = 0.0
+        self._grown_at = now
+        self._epoch = 0
+        self._in_a_row = 0
+        self._served_since_cut = True
+        self._latency = 0.0
+        self._baseline = math.inf
+        self._window_calls, self._window_seconds, self._window_epoch = 0, 0.0, 0
+
+    # --- asking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> bool:
+        """Whether a coordinator has given it a share."""
+        return self._share is not None
+
+    def allowed(self, now: float) -> float:
+        """Calls that may be in flight now."""
+        share = self._share
+        if share is None:
+            return self.limit
+        late = now - self._share_at
+        if late <= share.seconds:
+            return min(self.limit, share.ceiling)
+        # Silence: the coordinator may have given this share to others, or be gone.
+        if late <= 2 * share.seconds:
+            return min(self.limit, math.floor(share.ceiling * EXPIRED) if math.isfinite(share.ceiling) else 1)
+        return 0.0
+
+    def wait(self, now: float, tokens: float = 0.0) -> float:
+        """Seconds until a call may be sent: 0 is now, infinity is when another call has ended."""
+        if self.in_flight >= self.limit or (self._share and self.in_flight >= self.allowed(now)):
+            return math.inf
+        wait = self.paused_until - now if self.paused_until > now else 0.0
+        if self._requests:
+            wait = max(wait, self._requests.wait(1, now))
+        if self._tokens:
+            wait = max(wait, self._tokens.wait(tokens, now))
+        return wait
+
+    def begin(self, tokens: float = 0.0) -> int:
+        """Count a call that is sent now; returns the number of the round it belongs to."""
+        self.in_flight += 1
+        if self._requests:
+            self._requests.take(1)
+        if self._tokens:
+            self._tokens.take(tokens)
+        return self._epoch
+
+    # --- being told -----------------------------------------------------------------------------------------------
+
+    def left(self) -> None:
+        """A call was abandoned; it says nothing about the endpoint."""
+        self.in_flight -= 1
+
+    def failed(self) -> None:
+        """A call failed for another reason than too many of them."""
+        self.in_flight -= 1
+        self.calls += 1
+        self.failed_calls += 1
+
+    def served(
+        self, now: float, epoch: int, latency: float, prompt: int, completion: int, cached: int, guess: float
+    ) -> None:
+        """A call came back with a reply; `guess` is what `begin` took for its tokens."""
+        self.calls += 1
+        self.seconds += latency
+        self.prompt += prompt
+        self.cached += cached
+        self.tokens += prompt + completion
+        if self._tokens and prompt + completion:
+            self._tokens.take(prompt + completion - guess)
+        self._in_a_row = 0
+        self._served_since_cut = True
+        self._latency += (latency - self._latency) * 0.05 if self._latency else latency
+        if math.isfinite(self.limit):
+            self._grow(now)
+        self._judge_latency(now, epoch, latency)
+        self.in_flight -= 1
+
+    def refused(
+        self, now: float, epoch: int, retry_after: float | None = None, *, others_wait: bool = True
+    ) -> None:
+        """A call came back as one too many: 429, or 503."""
+        self.calls += 1
+        self.refused_calls += 1
+        if epoch == self._epoch:  # those sent before the last cut say nothing new
+            self._in_a_row += 1
+            self._cut(now)
+        # The call itself waits by itself; this is for those who would come in its place.
+        if self._in_a_row >= STORM and others_wait:
+            asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
+            self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
+        self.in_flight -= 1
+
+    def allow(self, share: Share, now: float) -> None:
+        """Take the share that this worker has from now on."""
+        self._share, self._share_at = share, now
+        for name, rate in (("_requests", share.rpm), ("_tokens", share.tpm)):
+            bucket: _Bucket | None = getattr(self, name)
+            if rate is not None and bucket is None:
+                setattr(self, name, _Bucket(max(rate, 1e-6), now))
+            elif rate is not None and bucket is not None:
+                bucket.set_rate(max(rate, 1e-6))
+
+    def report(self, now: float, waiting: int = 0) -> dict[str, float]:
+        """What a coordinator wants to know; counts are since the start."""
+        return {
+            "limit": self.limit if math.isfinite(self.limit) else -1.0,
+            "allowed": allowed if math.isfinite(allowed := self.allowed(now)) else -1.0,
+            "in_flight": self.in_flight,
+            "waiting": waiting,
+            "calls": self.calls,
+            "refused": self.refused_calls,
+            "failed": self.failed_calls,
+            "latency": self._latency,
+            "seconds": self.seconds,
+            "tokens": self.tokens,
+            "prompt": self.prompt,
+            "cached": self.cached,
+        }
+
+    # --- the limit ------------------------------------------------------------------------------------------------
+
+    def _grow(self, now: float) -> None:
+        passed, self._grown_at = now - self._grown_at, now
+        if self.in_flight < 0.8 * self.limit - 1 or self.limit >= self.ceiling:
+            return  # a limit that is not reached teaches nothing
+        most = (
+            self.limit + 0.5
+        )  # by each call: by half in a round at the utmost, because calls come back in bunches
+        if self._top is not None:
+            unit = max(1.0, self._latency)
+            self._age += min(passed, unit) / unit
+            most = min(most, max(self.limit, self._top + STEEPNESS * (self._age - self._rise) ** 3))
+        self.limit = min(self.ceiling, most)
+
+    def _cut(self, now: float) -> None:
+        at = float(min(self.limit, self.in_flight))
+        again = self._top is not None and (self._age < 0.5 or not self._served_since_cut)
+        if self._top is None or not again:
+            # In a storm of refusals only the first says where the limit is.
+            self._top = max(1.0, at - 1)
+        self.limit = max(1.0, at * (DEEPER if again else CUT))
+        self._rise = max(0.0, (self._top - self.limit) / STEEPNESS) ** (1 / 3)
+        self._age, self._grown_at = 0.0, now
+        self._epoch += 1
+        self._served_since_cut = False
+
+    def _judge_latency(self, now: float, epoch: int, latency: float) -> None:
+        """Cut where a round took far longer than rounds usually do: an endpoint that queues never refuses."""
+        if epoch != self._window_epoch:
+            if epoch != self._epoch:
+                return
+            self._window_calls, self._window_seconds, self._window_epoch = 0, 0.0, epoch
+        self._window_calls += 1
+        self._window_seconds += latency
+        if self._window_calls < max(20, self.in_flight):
+            return
+        mean = self._window_seconds / self._window_calls
+        self._window_calls, self._window_seconds = 0, 0.0
+        # It may drift upwards, because conversations, and with them their calls, grow longer.
+        self._baseline = min(mean, self._baseline * 1.02)
+        if mean > SLOW * self._baseline and mean > SLOW_SECONDS and self.in_flight > 1:
+            self._cut(now)

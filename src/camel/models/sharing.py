@@ -1,0 +1,190 @@
+"""What a coordinator of many workers computes: shares of an endpoint's limits, and grants of a budget.
+
+The one decision to know: both are safe against silence. A share expires by itself at the worker, so it is given to nobody
+else until it has; a grant is counted as used from the moment it is given, so the budget cannot be passed by workers that
+nobody hears from. Pure: no clock, no I/O, so that they run in whatever process coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from camel.models.governor import Rates, Share
+
+Report = Mapping[str, float]
+"""What `Governor.report` tells of one endpoint; `age`, added by the coordinator, is how many seconds ago it came."""
+
+RENEWED = 5.0
+"""Seconds for which a share holds."""
+TALKING = 2.5
+"""Seconds after which a worker that said nothing is taken to have what it was last given."""
+TURN = 5
+"""Ticks for which the same workers come first: what one gives up reaches the next a tick later, or when a call ends."""
+SILENT = 2 * RENEWED + 1
+"""Seconds after which it has stopped calling, and its part is free."""
+
+
+def share_out(
+    limits: Mapping[str, Rates],
+    reports: Mapping[str, Mapping[str, Report]],
+    previous: Mapping[str, Mapping[str, Share]] | None = None,
+    tick: int = 0,
+) -> dict[str, dict[str, Share]]:
+    """Each worker's share of each endpoint: worker → endpoint → share.
+
+    `limits` hold for the whole cluster; an endpoint without a ceiling is left to the workers' own governors. Everybody
+    gets what they ask for (in flight and waiting) if there is enough, else equal parts; what nobody asks for is spread
+    evenly, so that a worker that becomes busy can begin at once. Where there are fewer calls than workers they take
+    turns, by `tick`. `previous` is what was given last: a worker that is silent keeps it until it has expired.
+    """
+    shares: dict[str, dict[str, Share]] = {worker: {} for worker in reports}
+    for endpoint in sorted({name for report in reports.values() for name in report}):
+        rates = limits.get(endpoint, limits.get("*", Rates()))
+        heard = {w: r[endpoint] for w, r in reports.items() if endpoint in r}
+        alive = {w: r for w, r in heard.items() if r.get("age", 0.0) < SILENT}
+        talking = {w: r for w, r in alive.items() if r.get("age", 0.0) < TALKING}
+        kept = {w: ((previous or {}).get(w) or {}).get(endpoint) for w in alive if w not in talking}
+        ceilings: dict[str, float] = dict.fromkeys(talking, math.inf)
+        if rates.ceiling is not None:
+            held = sum(share.ceiling for share in kept.values() if share and math.isfinite(share.ceiling))
+            ceilings = _ceilings(max(0, math.floor(rates.ceiling - held)), talking, tick)
+        demand = {w: 1 + r.get("in_flight", 0.0) + r.get("waiting", 0.0) for w, r in talking.items()}
+        rpm = _parts(rates.rpm, demand, [share.rpm for share in kept.values() if share])
+        tpm = _parts(rates.tpm, demand, [share.tpm for share in kept.values() if share])
+        for worker in talking:
+            shares[worker][endpoint] = Share(
+                ceiling=ceilings[worker],
+                rpm=rpm.get(worker),
+                tpm=tpm.get(worker),
+                seconds=RENEWED,
+            )
+    return shares
+
+
+def _ceilings(total: int, reports: Mapping[str, Report], tick: int) -> dict[str, float]:
+    """Whole numbers that sum to `total` at most, also together with what is still in flight above them."""
+    workers = sorted(reports)
+    if not workers:
+        return {}
+    turn = tick // TURN % len(workers)
+    workers = workers[turn:] + workers[:turn]
+    wanted = {
+        w: math.ceil(reports[w].get("in_flight", 0.0) + reports[w].get("waiting", 0.0)) for w in workers
+    }
+    fair = _filled(total, wanted, workers)
+    spare = total - sum(fair.values())
+    for place, worker in enumerate(workers):
+        fair[worker] += spare // len(workers) + (place < spare % len(workers))
+    # A share that shrinks is free once its worker says that it has the new one and its calls above it have ended.
+    held = {
+        w: math.ceil(max(reports[w].get("in_flight", 0.0), reports[w].get("allowed", 0.0))) for w in workers
+    }
+    over = sum(max(0, held[w] - fair[w]) for w in workers)
+    for worker in sorted(workers, key=lambda w: held[w] - fair[w]):
+        back = min(over, max(0, fair[worker] - held[worker]))
+        fair[worker] -= back
+        over -= back
+    return {worker: float(share) for worker, share in fair.items()}
+
+
+def _filled(total: int, wanted: Mapping[str, int], order: list[str]) -> dict[str, int]:
+    """Max-min fair: those who want little get it, the others equal parts of the rest; odd ones in `order`."""
+    given = dict.fromkeys(order, 0)
+    left = total
+    hungry: list[str] = [w for w in order if wanted[w] > 0]
+    while left > 0 and hungry:
+        part, odd = divmod(left, len(hungry))
+        for place, worker in enumerate(hungry):
+            more = min(part + (place < odd), wanted[worker] - given[worker])
+            given[worker] += more
+            left -= more
+        hungry = [w for w in hungry if given[w] < wanted[w]]
+    return given
+
+
+def _parts(total: float | None, demand: Mapping[str, float], kept: list[float | None]) -> dict[str, float]:
+    """A rate divided: half of it evenly, half by demand."""
+    if total is None or not demand:
+        return {}
+    left = max(0.0, total - sum(rate or 0.0 for rate in kept))
+    asked = sum(demand.values())
+    return {w: left * (0.5 / len(demand) + 0.5 * wants / asked) for w, wants in demand.items()}
+
+
+class Grant(msgspec.Struct):
+    """One worker's account in a budget; sums since the worker began."""
+
+    granted: float = 0.0
+    used: float = 0.0
+    """As far as it has reported."""
+
+
+class Grants:
+    """A budget in pieces. One quantity (calls, tokens or dollars); whoever has several keeps several.
+
+    A worker may begin a call while what it has used is below what it was granted, so that the sum can pass the budget by
+    what is in flight, and by nothing else. Of a worker that died the whole grant counts as used, unless somebody who
+    knows (its journal) says how much it was: pieces are small, so that little is lost.
+    """
+
+    def __init__(self, total: float, *, used: float = 0.0, piece: float = 0.0) -> None:
+        """`used` is what was used before; `piece` the least that is worth granting, e.g. what a call costs."""
+        self.total, self.spent, self.piece = total, used, piece
+        """`spent`: used before, or by workers that are gone."""
+        self.open: dict[str, Grant] = {}
+
+    @property
+    def used(self) -> float:
+        """What is known to be used."""
+        return self.spent + sum(grant.used for grant in self.open.values())
+
+    @property
+    def left(self) -> float:
+        """What is neither used nor granted."""
+        held = sum(max(grant.granted, grant.used) for grant in self.open.values())
+        return max(0.0, self.total - self.spent - held)
+
+    def grant(self, worker: str, used: float, workers: int = 1) -> float:
+        """Note what a worker has used and say what it may use in all; a new worker begins with `used` at 0.
+
+        It is topped up to an equal part of half of what is left, so that pieces shrink as the budget does.
+        """
+        account = self.open.setdefault(worker, Grant())
+        account.used = max(account.used, used)
+        spare = account.granted - account.used
+        wanted = max(self.piece, self.left / (2 * max(1, workers, len(self.open))))
+        if spare < wanted / 2:
+            more = max(0.0, wanted - max(0.0, spare))
+            if self.piece:  # no crumbs, which nobody could use
+                more = math.ceil(more / self.piece) * self.piece
+            account.granted += min(self.left, more)
+        return account.granted
+
+    def back(self, worker: str, used: float) -> None:
+        """A worker ended in order: it used that much, and the rest of its grant is free."""
+        self.open.pop(worker, None)
+        self.spent += used
+
+    def dead(self, worker: str, used: float | None = None) -> None:
+        """A worker is gone for certain. Without a figure from its journal all it was granted counts as used."""
+        account = self.open.pop(worker, None)
+        if account is not None:
+            self.spent += max(account.used, account.granted if used is None else used)
+
+
+def flat(nested: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Reports as one level, for heartbeats that carry names and numbers only."""
+    return {f"{endpoint} {name}": value for endpoint, its in nested.items() for name, value in its.items()}
+
+
+def nested(flattened: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The inverse of `flat`; names that are no endpoint's are left out."""
+    found: dict[str, dict[str, float]] = {}
+    for key, value in flattened.items():
+        endpoint, space, name = key.rpartition(" ")
+        if space and endpoint:
+            found.setdefault(endpoint, {})[name] = value
+    return found
