@@ -100,12 +100,12 @@ class _Shard:
         except OSError:
             path.unlink(missing_ok=True)  # on a full disk, half a file is in the way
             raise
-        file = str(path.relative_to(self.folder.root))
+        file, size = self.folder.keep(path)
         marker = Marker(
-            self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals
+            self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals, size
         )
         if not self.folder.commit(marker):
-            path.unlink(missing_ok=True)
+            self.folder.discard(path)
 
 
 class _Steps:
