@@ -98,7 +98,7 @@ def spawn(faults: Faults = Faults(), *, seed: int = 0, log: Path | None = None) 
     command = [sys.executable, "-m", "benchmarks.s3_faults", f"--seed={seed}", *options]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])}
     root = Path(__file__).parent.parent
-    with open(log or os.devnull, "ab") as errors:
+    with (log or Path(os.devnull)).open("ab") as errors:
         child = subprocess.Popen(
             command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.PIPE
         )

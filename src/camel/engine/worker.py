@@ -102,7 +102,14 @@ class _Shard:
             raise
         file, size = self.folder.keep(path)
         marker = Marker(
-            self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals, size
+            self.stage.name,
+            self.number,
+            file,
+            written.rows,
+            written.sha256,
+            fingerprint,
+            written.totals,
+            size,
         )
         if not self.folder.commit(marker):
             self.folder.discard(path)

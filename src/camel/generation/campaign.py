@@ -6,6 +6,7 @@ Each level that a model must be asked for is a stage whose items are lists; the 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from collections import Counter
@@ -35,7 +36,7 @@ from camel.generation.meter import Meter, MeteredModel
 from camel.models.recorded import RecordedModel
 from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.journal import sync_folder
-from camel.storage.run import RunFolder, Settings
+from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import write_shard
 
 LISTS_PER_SHARD = 256
@@ -58,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "") -> RunFolder:
     """Make the run's folder, or go on with the one that is there if it was made from the same configuration."""
-    folder = RunFolder(config.folder)
+    folder = config.open_folder()
     decisive = config.decisive(scenario)
     if not folder.exists:
         folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
@@ -68,7 +69,7 @@ def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "
     if changed := sorted(key for key in saved.keys() | wanted.keys() if saved.get(key) != wanted.get(key)):
         details = "; ".join(f"{key}: {saved.get(key)!r} → {wanted.get(key)!r}" for key in changed)
         raise InputError(
-            f"{folder.root} was made from another configuration ({details[:400]}): "
+            f"{folder.address} was made from another configuration ({details[:400]}): "
             "set it back, or give the new one a folder of its own with out"
         )
     return folder
@@ -87,6 +88,22 @@ class Tally:
     failed: int = 0
     usage: Usage = field(default_factory=Usage)
     """What the finished items have used."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What the markers of a stage say, those that have been read."""
+
+    shards: set[int] = field(default_factory=set[int])
+    usage: Usage = field(default_factory=Usage)
+    failed: int = 0
+    stops: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, marker: Marker) -> None:
+        self.shards.add(marker.shard)
+        self.usage += usage_of(marker.totals)
+        self.failed += int(marker.totals.get("failed", 0))
+        self.stops.update(stops_of(marker.totals))
 
 
 class _Paid(msgspec.Struct):
@@ -129,6 +146,9 @@ class Campaign:
         self._model = MeteredModel(model, self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._counted = {stage.name: _Counted() for stage in self.stages}
+        self._counting: asyncio.Future[None] | None = None
+        """What reads the markers while the work goes on already."""
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Committed and planned items of each stage."""
@@ -141,8 +161,7 @@ class Campaign:
     async def run(self, committed: Callable[[str, int], None] = lambda stage, shard: None) -> Outcome:
         """Work until everything is committed or something stops it."""
         with self.folder.locked():
-            self._recount()
-            self.meter.before = self._used_before()
+            self._begin_counting()
             for stage in self.stages:
                 self.stage = stage.name
 
@@ -154,6 +173,7 @@ class Campaign:
                 for attempt in range(PASSES):
                     self._last_pass = attempt == PASSES - 1
                     if attempt:
+                        await self._counting_done()
                         # Another pass begins open shards anew and would count their items twice.
                         self._recount()
                     complete = await run_stage(
@@ -168,6 +188,7 @@ class Campaign:
                         break
                 if not complete:
                     return Outcome(False, self.halt.reason or "some items could not be finished")
+            await self._counting_done()
         return Outcome(True, "")
 
     def _stages(self) -> list[Stage]:
@@ -289,9 +310,10 @@ class Campaign:
 
     def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
         """Read what a person may have edited since: only the counts must still be right."""
-        path = self.folder.root / self.folder.marker(level, shard).file
-        count = self.scenario.level(level).count
-        return [named.items for named in read_lists(path.read_text("utf-8"), source=str(path), count=count)]
+        file = self.folder.marker(level, shard).file
+        count, text = self.scenario.level(level).count, self.folder.read(file).decode("utf-8")
+        source = f"{self.folder.address}/{file}"
+        return [named.items for named in read_lists(text, source=source, count=count)]
 
     def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
         data = render_lists((record.parents, record.items) for record in records).encode()
@@ -313,26 +335,73 @@ class Campaign:
         )
 
     def _recount(self) -> None:
-        """Count what is committed, by the markers."""
+        """Count what is committed: read the markers that have not been read yet."""
+        self._read_markers(self._committed())
         self.stops.clear()
         for stage in self.stages:
-            tally = self.tallies[stage.name] = Tally(stage.count)
-            for shard in self.folder.committed(stage.name):
-                totals = self.folder.marker(stage.name, shard).totals
-                tally.usage += usage_of(totals)
-                tally.failed += int(totals.get("failed", 0))
-                tally.committed += len(stage.indices(shard))
-                self.stops.update(stops_of(totals))
-            tally.finished = tally.committed
+            self._tally_names(stage, self._counted[stage.name].shards)
+            self._add(stage.name, self._counted[stage.name])
 
-    def _used_before(self) -> Usage:
-        """What earlier starts have used: by the markers, and by the journals of shards that are still open."""
-        used = sum((tally.usage for tally in self.tallies.values()), Usage())
+    def _begin_counting(self) -> None:
+        """Count what is committed, now, or beside the work where markers come from afar and no budget waits for them."""
+        self.meter.before = self._journaled()
+        limits = self.config.budget
+        if self.folder.on_disk or (limits.money or limits.tokens or limits.calls):
+            self._recount()
+            self.meter.before += sum((tally.usage for tally in self.tallies.values()), Usage())
+            return
+        committed = self._committed()
+        for stage in self.stages:
+            self._tally_names(stage, committed[stage.name])
+        loop = asyncio.get_running_loop()
+        self._counting = loop.run_in_executor(None, self._read_markers, committed)
+        self._counting.add_done_callback(self._catch_up)
+
+    def _committed(self) -> dict[str, set[int]]:
+        return {stage.name: self.folder.committed(stage.name) for stage in self.stages}
+
+    def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
+        """Read them, until the run is halted; on a thread, so that it touches nothing that is shown."""
+        for name, shards in committed.items():
+            counted = self._counted[name]
+            for marker in self.folder.markers(name, shards - counted.shards):
+                counted.add(marker)
+                if self._counting is not None and self.halt.reason:
+                    return
+
+    def _catch_up(self, done: asyncio.Future[None]) -> None:
+        """Show what was read beside the work."""
+        if error := done.exception():
+            self.halt.set(str(error))
+            return
+        for name, counted in self._counted.items():
+            self._add(name, counted)
+            self.meter.before += counted.usage
+
+    async def _counting_done(self) -> None:
+        if self._counting is not None:
+            await self._counting
+
+    def _tally_names(self, stage: Stage, shards: set[int]) -> None:
+        """A tally of shards of which only the names are known."""
+        items = sum(len(stage.indices(shard)) for shard in shards)
+        self.tallies[stage.name] = Tally(stage.count, items, items)
+
+    def _add(self, stage: str, counted: _Counted) -> None:
+        """What the markers say, on top of that."""
+        tally = self.tallies[stage]
+        tally.usage += counted.usage
+        tally.failed += counted.failed
+        self.stops.update(counted.stops)
+
+    def _journaled(self) -> Usage:
+        """What earlier starts have used for shards that are still open, by their journals."""
+        used = Usage()
         for stage in self.stages:
             journals = self.folder.root / "journal" / stage.name
             names = journals.iterdir() if journals.exists() else ()
             shards = {int(path.name.partition("-")[0]) for path in names}
-            for shard in shards - self.folder.committed(stage.name):
+            for shard in shards - self.folder.committed(stage.name) if shards else ():
                 for entry in self.folder.replay(stage.name, shard):
                     # A journaled step: item, number, check, result.
                     used += _paid(msgspec.msgpack.decode(entry)[3]).usage

@@ -18,6 +18,7 @@ from camel.core.message import Sampling
 from camel.models.catalogue import Entry, find
 from camel.models.guided import Guide
 from camel.scenarios import Scenario, load
+from camel.storage.run import RunFolder, open_folder
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -39,6 +40,8 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """Conversations in flight."""
     deadline: float = 600.0
     """Seconds for one call, its retries included."""
+    journal: str = ""
+    """The folder of a run in an object store for its journals; left out: below `runs/.journals`."""
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -128,9 +131,18 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError("shard_size and run.concurrency must be at least 1")
 
     @property
+    def where(self) -> str:
+        """Where the run lives: a folder, or an address such as `s3://bucket/prefix`."""
+        return self.out or f"runs/{Path(self.scenario).name}"
+
+    @property
     def folder(self) -> Path:
-        """Where the run lives."""
-        return Path(self.out or f"runs/{Path(self.scenario).name}")
+        """Where a run on a disk lives."""
+        return Path(self.where)
+
+    def open_folder(self) -> RunFolder:
+        """The run there, or its place."""
+        return open_folder(self.where, Path(self.run.journal) if self.run.journal else None)
 
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""

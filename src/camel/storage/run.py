@@ -23,6 +23,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,7 +31,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync
-from camel.storage.store import BucketStore, DiskStore, Store, ahead, is_remote
+from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 SCHEMA = 1
 JOURNALS = "CAMEL_JOURNALS"
@@ -173,8 +174,8 @@ class RunFolder:
 
     def markers(self, stage: str, shards: Iterable[int]) -> Iterator[Marker]:
         """Read many markers, of an object store several at once."""
-        read_one = lambda shard: self.marker(stage, shard)  # noqa: E731
-        yield from map(read_one, shards) if self.on_disk else ahead(read_one, shards, 64)
+        one = partial(self.marker, stage)
+        return map(one, shards) if self.on_disk else ahead(one, shards, AT_ONCE)
 
     def commit(self, marker: Marker) -> bool:
         """Declare a shard finished; False when somebody else has."""

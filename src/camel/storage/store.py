@@ -20,13 +20,13 @@ import re
 import secrets
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from camel.core.errors import CamelError, InputError, MissingExtra, shown
 from camel.storage.journal import make_folder, sync
@@ -37,6 +37,9 @@ AT_ONCE = 64
 """Requests for small objects in flight."""
 _CHUNK = 8 * 2**20
 _SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+
+
+A, B = TypeVar("A"), TypeVar("B")
 
 
 class StoreFailed(CamelError):
@@ -268,7 +271,9 @@ class BucketStore:
                 return self.get(name) == data
             # Not there: it was lost on the way, or it conflicts with another that is being decided.
             if time.monotonic() + wait > until:
-                raise failed or StoreFailed(f"writing {self.address}/{name} failed: it conflicts with another")
+                raise failed or StoreFailed(
+                    f"writing {self.address}/{name} failed: it conflicts with another"
+                )
             time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - jitter
             wait *= 2
 
@@ -322,10 +327,10 @@ class BucketStore:
                 self._client.delete(list(names))
 
 
-def ahead(work: Any, given: Iterable[Any], at_once: int) -> Generator[Any]:
+def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
     """`work` of each in order, on threads, no more than `at_once` begun and not yet taken."""
     pool = ThreadPoolExecutor(at_once)
-    begun: deque[Future[Any]] = deque()
+    begun: deque[Future[B]] = deque()
     try:
         for one in given:
             begun.append(pool.submit(work, one))
