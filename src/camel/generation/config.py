@@ -40,8 +40,6 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """Conversations in flight."""
     deadline: float = 600.0
     """Seconds for one call, its retries included."""
-    journal: str = ""
-    """The folder of a run in an object store for its journals; left out: below `runs/.journals`."""
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -142,7 +140,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def open_folder(self) -> RunFolder:
         """The run there, or its place."""
-        return open_folder(self.where, Path(self.run.journal) if self.run.journal else None)
+        return open_folder(self.where)
 
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""

@@ -18,12 +18,13 @@ import msgspec
 
 from camel.core.errors import CamelError
 from camel.core.message import Usage
-from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
+from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, Campaign, stops_of, usage_of
 from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
 from camel.models.catalogue import Entry
 from camel.scenarios import RolePlay, load
 from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import is_remote, open_store
+from camel.storage.verify import Planned
 
 LOG = "log.jsonl"
 WINDOW = 15.0
@@ -307,6 +308,20 @@ def planned_items(config: dict[str, Any], start: dict[str, Any] | None) -> dict[
         return {}
     planned = {level.name: scenario.lists(level.name) for level in scenario.asked}
     return planned | {CONVERSATIONS if isinstance(scenario.end, RolePlay) else ANSWERS: scenario.count}
+
+
+def planned_shards(folder: RunFolder) -> dict[str, Planned]:
+    """What each stage of a run is to have; empty where that cannot be known, as of an import."""
+    config = folder.settings().config
+    if "imported" in config:
+        return {}
+    start, _, _ = _last_events(folder)
+    items = planned_items(config, start)
+    size = int(config.get("shard_size", 0)) or 1
+    return {
+        name: Planned(count, size if name in (CONVERSATIONS, ANSWERS) else LISTS_PER_SHARD)
+        for name, count in items.items()
+    }
 
 
 def _age(event: dict[str, Any] | None) -> float:

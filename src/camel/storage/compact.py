@@ -89,16 +89,22 @@ def is_range(first: int, last: int) -> bool:
 
 def compactions(folder: RunFolder, stage: str) -> list[Compaction]:
     """Those of a stage that are to be read: none within another, in order."""
+    chosen: list[Compaction] = []
+    for one in all_compactions(folder, stage):
+        if not chosen or one.first > chosen[-1].last:
+            chosen.append(one)
+    return chosen
+
+
+def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
+    """Those of a stage, each before the ones within it."""
     found: list[tuple[int, int]] = []
     for name in folder.store.names(f"compacted/{stage}"):
         first, _, last = name.removesuffix(".json").partition("-")
         if first.isdecimal() and last.isdecimal() and is_range(int(first), int(last)):
             found.append((int(first), int(last)))
-    chosen: list[Compaction] = []
-    for first, last in sorted(found, key=lambda pair: (pair[0], -pair[1])):
-        if not chosen or first > chosen[-1].last:
-            chosen.append(read_compaction(folder, stage, first, last))
-    return chosen
+    found.sort(key=lambda pair: (pair[0], -pair[1]))
+    return [read_compaction(folder, stage, first, last) for first, last in found]
 
 
 def read_compaction(folder: RunFolder, stage: str, first: int, last: int) -> Compaction:

@@ -144,7 +144,7 @@ class RunFolder:
         """Journals of another run, once at the same address, would answer what they were not asked."""
         data = self.store.get("run.json") if self.exists else b""
         beside = DiskStore(self.root)
-        if data and not beside.create("run.json", data) and beside.get("run.json") != data:
+        if data and not beside.create("claim.json", data) and beside.get("claim.json") != data:
             raise InputError(
                 f"{self.root} has the journals of another run that was at {self.address}: remove that folder"
             )

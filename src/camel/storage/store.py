@@ -38,8 +38,8 @@ AT_ONCE = 64
 _CHUNK = 8 * 2**20
 _SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
-
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class StoreFailed(CamelError):
@@ -96,8 +96,9 @@ class Store(Protocol):
 
 
 def is_remote(where: str | Path) -> bool:
-    """Whether an address is a place in an object store."""
-    return isinstance(where, str) and "://" in where
+    """Whether an address is a place in an object store; also one that a `Path` has taken a slash from."""
+    scheme, _, rest = str(where).partition(":/")
+    return rest.startswith("/") or (scheme in _SCHEMES and bool(rest))
 
 
 def open_store(where: str | Path) -> Store:
@@ -174,7 +175,7 @@ class BucketStore:
     """
 
     def __init__(self, url: str) -> None:
-        scheme, _, rest = url.partition("://")
+        scheme, _, rest = url.partition(":/")
         bucket, _, prefix = rest.strip("/").partition("/")
         if scheme not in _SCHEMES or not bucket:
             raise InputError(
