@@ -176,7 +176,7 @@ class BucketStore:
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition(":/")
-        bucket, _, prefix = rest.strip("/").partition("/")
+        bucket, _, prefix = rest.removeprefix("/").rstrip("/").partition("/")
         if scheme not in _SCHEMES or not bucket:
             raise InputError(
                 f"{shown(url)} is not a place for a run: a folder, or s3://bucket/prefix, gs://… or az://…"
@@ -209,6 +209,23 @@ class BucketStore:
                 retry_config={"max_retries": 12, "retry_timeout": timedelta(seconds=PATIENCE)},
             )
 
+    def _ask(self, doing: str, name: str, request: Callable[[], A]) -> A:
+        """The result of a request that may be sent again: it is, while its answer is lost.
+
+        The client repeats what the store refuses, and reads whose connection breaks. What it does not repeat is a write
+        whose answer it has not seen.
+        """
+        until, wait = time.monotonic() + PATIENCE, 0.1
+        while True:
+            try:
+                with self._typed(doing, name):
+                    return request()
+            except StoreFailed as failed:
+                if not failed.lost or time.monotonic() + wait > until:
+                    raise
+            time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - jitter
+            wait = min(2 * wait, 15.0)
+
     @contextlib.contextmanager
     def _typed(self, doing: str, name: str) -> Generator[None]:
         """Let nothing of the client's own errors out but what is ours to say."""
@@ -219,11 +236,9 @@ class BucketStore:
             if "NoSuchBucket" in str(error):
                 raise InputError(f"{what} failed: there is no such bucket; make it first") from None
             raise FileNotFoundError(2, f"{self.address}/{name} does not exist") from None
-        except CamelError:
+        except (CamelError, OSError):  # a disk's are their own
             raise
         except Exception as error:  # obstore's own, and what its parts raise, have no common base
-            if type(error).__name__ == "AlreadyExistsError":
-                raise FileExistsError(17, f"{self.address}/{name} exists") from None
             said = _said(error)
             if said.startswith(("401", "403")):
                 hint = "check the credentials in the environment, and what they allow"
@@ -238,94 +253,89 @@ class BucketStore:
     def exists(self, name: str) -> bool:
         """Whether there is such an object."""
         try:
-            with self._typed("reading", name):
-                self._client.head(name)
+            self._ask("reading", name, lambda: self._client.head(name))
         except FileNotFoundError:
             return False
         return True
 
     def get(self, name: str) -> bytes:
         """A small object."""
-        with self._typed("reading", name):
-            return bytes(self._client.get(name).bytes())
+        return self._ask("reading", name, lambda: bytes(self._client.get(name).bytes()))
 
     def create(self, name: str, data: bytes) -> bool:
         """A conditional put; False when another object is there.
 
-        One whose answer is lost may have been done, and is not repeated by the client. So what is there is read: our
-        own bytes mean that it was ours, for they name a file that no other attempt has.
+        One whose answer is lost may have been done. So whoever finds an object there reads it: our own bytes mean that
+        it was ours, for they name a file that no other attempt has.
         """
-        until, wait = time.monotonic() + PATIENCE, 0.1
-        while True:
-            failed: StoreFailed | None = None
+        exists = import_module("obstore.exceptions").AlreadyExistsError
+
+        def request() -> bool:
             try:
-                with self._typed("writing", name):
-                    self._client.put(name, data, mode="create")
-                return True
-            except FileExistsError:
-                pass
-            except StoreFailed as error:
-                if not error.lost:
-                    raise
-                failed = error
-            with contextlib.suppress(FileNotFoundError):
-                return self.get(name) == data
-            # Not there: it was lost on the way, or it conflicts with another that is being decided.
-            if time.monotonic() + wait > until:
-                raise failed or StoreFailed(
-                    f"writing {self.address}/{name} failed: it conflicts with another"
-                )
-            time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - jitter
-            wait *= 2
+                self._client.put(name, data, mode="create")
+            except exists:
+                try:
+                    return bytes(self._client.get(name).bytes()) == data
+                except FileNotFoundError:  # another is being decided, and we are to ask again
+                    raise RuntimeError from None
+            return True
+
+        return self._ask("writing", name, request)
 
     def put(self, name: str, data: bytes) -> None:
         """Make or replace a small object."""
-        with self._typed("writing", name):
-            self._client.put(name, data)
+        self._ask("writing", name, lambda: self._client.put(name, data))
 
     def upload(self, path: Path, name: str) -> None:
         """Put a finished local file under a name that nobody else uses."""
-        with self._typed("writing", name):
-            self._client.put(name, path)
+        self._ask("writing", name, lambda: self._client.put(name, path))
 
     def fetch(self, name: str, path: Path) -> None:
         """Copy an object to a local file."""
-        with self._typed("reading", name), path.open("wb") as file:
-            for chunk in self._client.get(name).stream(_CHUNK):
-                file.write(chunk)
 
-    def get_many(self, names: Iterable[str]) -> Generator[bytes]:
-        """Small objects in the order of their names, some of them in flight at once."""
-        yield from ahead(self.get, names, AT_ONCE)
+        def request() -> None:
+            with path.open("wb") as file:
+                for chunk in self._client.get(name).stream(_CHUNK):
+                    file.write(chunk)
+
+        self._ask("reading", name, request)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
         """The objects right in a folder, by a listing alone."""
-        start = len(folder) + 1
-        found: list[str] = []
-        with self._typed("listing", folder):
-            offset = f"{folder}/{after}" if after else None
-            for chunk in self._client.list(folder, offset=offset, chunk_size=1000):
-                found += [entry["path"][start:] for entry in chunk]
+        start, offset = len(folder) + 1, f"{folder}/{after}" if after else None
+
+        def request() -> list[str]:
+            chunks = self._client.list(folder, offset=offset, chunk_size=1000)
+            return [entry["path"][start:] for chunk in chunks for entry in chunk]
+
+        found = self._ask("listing", folder, request)
         return [name for name in found if "/" not in name and not name.startswith(".")]
 
     def folders(self, folder: str) -> list[str]:
         """The folders right in a folder."""
-        with self._typed("listing", folder):
-            found: list[str] = self._client.list_with_delimiter(folder or None)["common_prefixes"]
-        return [name.rstrip("/").rpartition("/")[2] for name in found]
+
+        def request() -> list[str]:
+            return self._client.list_with_delimiter(folder or None)["common_prefixes"]
+
+        return [name.rstrip("/").rpartition("/")[2] for name in self._ask("listing", folder, request)]
 
     def entries(self, folder: str) -> Iterator[Entry]:
         """All objects below a folder."""
-        with self._typed("listing", folder):
-            for chunk in self._client.list(folder, chunk_size=1000):
-                for entry in chunk:
-                    yield Entry(entry["path"], entry["size"], entry["last_modified"].timestamp())
+
+        def request() -> list[Entry]:
+            return [
+                Entry(entry["path"], entry["size"], entry["last_modified"].timestamp())
+                for chunk in self._client.list(folder, chunk_size=1000)
+                for entry in chunk
+            ]
+
+        return iter(self._ask("listing", folder, request))
 
     def remove(self, names: Sequence[str]) -> None:
         """Delete objects, many with one request where the store can."""
         if names:
-            with contextlib.suppress(FileNotFoundError), self._typed("removing", names[0]):
-                self._client.delete(list(names))
+            with contextlib.suppress(FileNotFoundError):
+                self._ask("removing", names[0], lambda: self._client.delete(list(names)))
 
 
 def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
@@ -353,10 +363,6 @@ def _said(error: Exception) -> str:
     status, code = _STATUS.search(text), _CODE.search(text)
     if status:
         return status[1].strip() + (f" ({code[1]})" if code else "")
-    known = {
-        "error sending request": "it cannot be reached",
-        "timed out": "no answer in time",
-        "timeout": "no answer in time",
-        "decoding response body": "the connection broke",
-    }
-    return next((say for words, say in known.items() if words in text.lower()), type(error).__name__)
+    if "kind: Connect" in text:
+        return "it cannot be reached"
+    return "no answer in time" if "TimedOut" in text else "the connection broke"
