@@ -25,7 +25,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from io import BytesIO
 from pathlib import Path
@@ -81,6 +81,10 @@ class Server(NamedTuple):
     def set(self, faults: Faults) -> None:
         """Fail otherwise from now on."""
         self._ask(json.dumps(asdict(faults)).encode())
+
+    def fill(self, objects: Mapping[str, str]) -> None:
+        """Have objects there at once that would take minutes to put."""
+        self._ask(json.dumps({"fill": dict(objects)}).encode())
 
     def ledger(self) -> dict[str, Any]:
         """`requests` by method, `faults` by kind, `created`: how often a conditional put made each key."""
@@ -176,11 +180,24 @@ class _App:
         return result
 
     def _control(self, body: bytes, start_response: Any) -> list[bytes]:
-        if body:
-            self.faults = Faults(**json.loads(body))
+        asked = json.loads(body) if body else {}
+        if "fill" in asked:
+            with self._lock:
+                _fill(asked["fill"])
+        elif asked:
+            self.faults = Faults(**asked)
         ledger = {"requests": self.requests, "faults": self.struck, "created": self.created}
         start_response("200 OK", [("Content-Type", "application/json")])
         return [json.dumps(ledger).encode()]
+
+
+def _fill(objects: Mapping[str, str]) -> None:
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    for name, text in objects.items():
+        backend.put_object(BUCKET, name, text.encode())
 
 
 def _error(start_response: Any, status: int) -> list[bytes]:

@@ -7,10 +7,11 @@ Each level that a model must be asked for is a stage whose items are lists; the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -149,6 +150,7 @@ class Campaign:
         self._counted = {stage.name: _Counted() for stage in self.stages}
         self._counting: asyncio.Future[None] | None = None
         """What reads the markers while the work goes on already."""
+        self._stopped = False
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Committed and planned items of each stage."""
@@ -160,8 +162,7 @@ class Campaign:
 
     async def run(self, committed: Callable[[str, int], None] = lambda stage, shard: None) -> Outcome:
         """Work until everything is committed or something stops it."""
-        with self.folder.locked():
-            self._begin_counting()
+        with self.folder.locked(), self._counting_begun():
             for stage in self.stages:
                 self.stage = stage.name
 
@@ -342,8 +343,17 @@ class Campaign:
             self._tally_names(stage, self._counted[stage.name].shards)
             self._add(stage.name, self._counted[stage.name])
 
-    def _begin_counting(self) -> None:
+    @contextlib.contextmanager
+    def _counting_begun(self) -> Generator[None]:
         """Count what is committed, now, or beside the work where markers come from afar and no budget waits for them."""
+        self._stopped = False
+        self._begin_counting()
+        try:
+            yield
+        finally:
+            self._stopped = True
+
+    def _begin_counting(self) -> None:
         self.meter.before = self._journaled()
         limits = self.config.budget
         if self.folder.on_disk or (limits.money or limits.tokens or limits.calls):
@@ -361,12 +371,12 @@ class Campaign:
         return {stage.name: self.folder.committed(stage.name) for stage in self.stages}
 
     def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
-        """Read them, until the run is halted; on a thread, so that it touches nothing that is shown."""
+        """Read them, until the run stops; on a thread, so that it touches nothing that is shown."""
         for name, shards in committed.items():
             counted = self._counted[name]
             for marker in self.folder.markers(name, shards - counted.shards):
                 counted.add(marker)
-                if self._counting is not None and self.halt.reason:
+                if self._counting is not None and (self._stopped or self.halt.reason):
                     return
 
     def _catch_up(self, done: asyncio.Future[None]) -> None:
