@@ -6,7 +6,7 @@
         server.set(Faults())                                       other rates from now on
         server.ledger()                                            what was asked, and what was done
 
-Everything that moto does is done under one lock. Its own conditional put looks and then writes, and of two at once
+Whatever writes or lists is done under one lock. moto's own conditional put looks and then writes, and of two at once
 both may win; a real store's is atomic. The ledger counts what was done, whatever the client was told.
 """
 
@@ -173,7 +173,8 @@ class _App:
             return start_response(status, headers, *rest)
 
         environ["wsgi.input"] = BytesIO(body)
-        with self._lock:
+        reads = environ["REQUEST_METHOD"] in ("GET", "HEAD") and "list-type" not in environ["QUERY_STRING"]
+        with contextlib.nullcontext() if reads else self._lock:
             result = list(self._app(environ, start))
             if environ.get("HTTP_IF_NONE_MATCH") == "*" and said[0].startswith("200"):
                 self.created[environ["PATH_INFO"].removeprefix(f"/{BUCKET}/")] += 1

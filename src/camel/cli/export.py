@@ -92,12 +92,12 @@ def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
 
     from camel import __version__
     from camel.core.errors import InputError
-    from camel.storage.run import Marker, RunFolder, Settings, new_attempt
+    from camel.storage.run import Marker, Settings, new_attempt, open_folder
     from camel.storage.table import write_shard
 
-    folder = RunFolder(out)
-    if folder.exists or (out.exists() and any(out.iterdir())):
-        raise InputError(f"{out} is not empty: import into a new folder")
+    folder = open_folder(out)
+    if folder.exists or folder.stages() or (out.exists() and any(out.iterdir())):
+        raise InputError(f"{folder.address} is not empty: import into a new folder")
     rows = number = 0
     names: set[str] = set()
     while shard := list(islice(transcripts, ROWS_PER_SHARD)):

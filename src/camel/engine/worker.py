@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -59,6 +60,8 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     result: bytes
 
 
+_COMMITS = ThreadPoolExecutor(4, "camel-commit")
+"""Threads of their own: uploads to a store that is slow must not take those on which the journal is written."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Entry).decode
 
@@ -83,14 +86,15 @@ class _Shard:
 
     async def commit(self, fingerprint: str) -> None:
         """Write the records, then the marker; only then are the journals dropped."""
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.to_thread(self._commit, fingerprint)
+            await loop.run_in_executor(_COMMITS, self._commit, fingerprint)
         except OSError as error:
             raise CommitFailed(
                 f"shard {self.number} of stage {self.stage.name} cannot be written: {error}"
             ) from error
         await self.journal.close()
-        await asyncio.to_thread(self.folder.drop_journals, self.stage.name, self.number)
+        await loop.run_in_executor(_COMMITS, self.folder.drop_journals, self.stage.name, self.number)
 
     def _commit(self, fingerprint: str) -> None:
         records = [self.records[index] for index in sorted(self.records)]
