@@ -17,7 +17,7 @@ ROWS_PER_SHARD = 512
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     format: Annotated[
         str,
         typer.Argument(
@@ -35,13 +35,13 @@ def export(
     from camel.storage.exporters import FORMATS
     from camel.storage.reader import Run
     from camel.storage.release import RESTRICTED, Release
-    from camel.storage.run import RunFolder
+    from camel.storage.run import open_folder
 
     if format not in FORMATS:
         raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
     if unknown := sorted(set(acknowledge or []) - RESTRICTED):
         raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
-    folder = RunFolder(run)
+    folder = open_folder(run)
     stage = _last_stage(folder)
     acknowledged = bool(acknowledge)
     release = Release(acknowledged, _canary(folder) if acknowledged else "")
@@ -93,19 +93,19 @@ def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
 
     from camel import __version__
     from camel.core.errors import InputError
-    from camel.storage.run import Marker, RunFolder, Settings, new_attempt
+    from camel.storage.run import Marker, Settings, new_attempt, open_folder
     from camel.storage.table import write_shard
 
-    folder = RunFolder(out)
-    if folder.exists or (out.exists() and any(out.iterdir())):
-        raise InputError(f"{out} is not empty: import into a new folder")
+    folder = open_folder(out)
+    if folder.exists or folder.stages() or (out.exists() and any(out.iterdir())):
+        raise InputError(f"{folder.address} is not empty: import into a new folder")
     rows = number = 0
     names: set[str] = set()
     while shard := list(islice(transcripts, ROWS_PER_SHARD)):
         path = folder.data_path(IMPORTED, number, new_attempt(), ".parquet")
         written = write_shard(path, shard)
-        file = str(path.relative_to(folder.root))
-        folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}))
+        file, size = folder.keep(path)
+        folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}, size))
         names |= {transcript.scenario for transcript in shard}
         rows, number = rows + written.rows, number + 1
     if not rows:
@@ -124,7 +124,7 @@ def _last_stage(folder: RunFolder) -> str:
     for stage in (CONVERSATIONS, ANSWERS):
         if folder.committed(stage):
             return stage
-    raise InputError(f"{folder.root} has nothing to export yet: no shard of conversations is committed")
+    raise InputError(f"{folder.address} has nothing to export yet: no shard of conversations is committed")
 
 
 def _canary(folder: RunFolder) -> str:

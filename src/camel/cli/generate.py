@@ -102,7 +102,7 @@ def _run(
     watcher = Watcher(campaign, resume=resume)
     log = RunLog(campaign.folder.root / LOG)
     if is_locked(campaign.folder.root):
-        raise InputError(f"another process is working on {campaign.folder.root}: wait for it or stop it")
+        raise InputError(f"another process is working on {campaign.folder.address}: wait for it or stop it")
     _announce(campaign, log, view, resume)
     interrupted = False
     try:
@@ -116,6 +116,7 @@ def _run(
         raise
     ending = progress_of(last) | {"why": outcome.halted}
     entry = log.write("end", **ending, run=last.run, resume=resume)
+    campaign.folder.save_beside(LOG)
     view.event(entry)
     if outcome.complete:
         view.note(f"complete: {campaign.stages[-1].count:,} {campaign.stages[-1].name} in {last.run}")
@@ -136,7 +137,7 @@ def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
     price = campaign.config.price()
     entry = log.write(
         "start",
-        run=str(campaign.folder.root),
+        run=campaign.folder.address,
         log=str(log.path),
         resume=resume,
         pid=os.getpid(),
@@ -147,7 +148,7 @@ def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
         stages={stage.name: stage.count for stage in campaign.stages},
         estimate=plan.to_dict(),
     )
-    view.note(f"run     {campaign.folder.root}")
+    view.note(f"run     {campaign.folder.address}")
     view.note(f"log     {log.path}")
     view.note(f"resume  {resume}")
     view.note(f"expect  {summary(plan)}")
@@ -276,7 +277,7 @@ def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out:
             sampling=sampling,
             run=replace(config.run, concurrency=LOCAL_CONCURRENCY),
             # Not into the folder of the model that the configuration names.
-            out=out or f"{config.folder}-local",
+            out=out or f"{config.where}-local",
         )
     if concurrency is not None:
         config = replace(config, run=replace(config.run, concurrency=concurrency))
@@ -289,9 +290,9 @@ def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
     from camel.generation.fork import fork_run
 
     forked = replace(config, out=target)
-    kept = fork_run(forked, config.folder)
+    kept = fork_run(forked, config.where)
     what = f"keeps its lists of {', '.join(kept)}" if kept else "begins afresh"
-    view.note(f"forked from {config.folder}: {what}")
+    view.note(f"forked from {config.where}: {what}")
     return forked
 
 

@@ -82,9 +82,8 @@ def _show(
     prompts: Any = (),
 ) -> None:
     from camel.generation.plan import committed_in, hours, make_plan, workers
-    from camel.storage.run import RunFolder
 
-    made = make_plan(config, counts=counts, committed=committed_in(RunFolder(config.folder), config))
+    made = make_plan(config, counts=counts, committed=committed_in(config.open_folder(), config))
     assumed = config.plan
     wanted = rate or config.run.concurrency / assumed.seconds_per_call
     if as_json:
@@ -177,7 +176,7 @@ def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
     measured = [stage for stage in made.stages if stage.measured]
     if measured:
         names = ", ".join(f"{stage.measured:,} of {stage.name}" for stage in measured)
-        say(console, f"measured    on {names} in {config.folder}", "dim")
+        say(console, f"measured    on {names} in {config.where}", "dim")
     if len(measured) < len(made.stages):
         assumed = config.plan
         talk = (

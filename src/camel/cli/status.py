@@ -9,7 +9,7 @@ import typer
 
 
 def status(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show how far a run is, what it used, and how to go on with it."""
@@ -45,7 +45,7 @@ def status(
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look.")] = Path("runs"),
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to look.")] = "runs",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List the runs below a folder."""
@@ -55,8 +55,9 @@ def runs(
     from camel.cli.panel import current, spent, table
     from camel.core.errors import InputError
     from camel.generation.status import find_runs, read_status
+    from camel.storage.store import is_remote
 
-    if not folder.is_dir():
+    if not is_remote(folder) and not Path(folder).is_dir():
         raise InputError(f"{folder} is not a folder")
     rows: list[tuple[str, ...]] = []
     for path in find_runs(folder):

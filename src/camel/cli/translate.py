@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     to: Annotated[
         list[str], typer.Option(metavar="CODE", help="A language: ar zh ko ja hi ru es fr de it; repeatable.")
     ],

@@ -6,10 +6,12 @@ Each level that a model must be asked for is a stage whose items are lists; the 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -37,7 +39,7 @@ from camel.models.recorded import RecordedModel
 from camel.models.traced import traced
 from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.journal import sync_folder
-from camel.storage.run import RunFolder, Settings
+from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import write_shard
 
 LISTS_PER_SHARD = 256
@@ -60,7 +62,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "") -> RunFolder:
     """Make the run's folder, or go on with the one that is there if it was made from the same configuration."""
-    folder = RunFolder(config.folder)
+    folder = config.open_folder()
     decisive = config.decisive(scenario)
     if not folder.exists:
         folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
@@ -70,7 +72,7 @@ def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "
     if changed := sorted(key for key in saved.keys() | wanted.keys() if saved.get(key) != wanted.get(key)):
         details = "; ".join(f"{key}: {saved.get(key)!r} → {wanted.get(key)!r}" for key in changed)
         raise InputError(
-            f"{folder.root} was made from another configuration ({details[:400]}): "
+            f"{folder.address} was made from another configuration ({details[:400]}): "
             "set it back, or give the new one a folder of its own with out"
         )
     return folder
@@ -89,6 +91,22 @@ class Tally:
     failed: int = 0
     usage: Usage = field(default_factory=Usage)
     """What the finished items have used."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What the markers of a stage say, those that have been read."""
+
+    shards: set[int] = field(default_factory=set[int])
+    usage: Usage = field(default_factory=Usage)
+    failed: int = 0
+    stops: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, marker: Marker) -> None:
+        self.shards.add(marker.shard)
+        self.usage += usage_of(marker.totals)
+        self.failed += int(marker.totals.get("failed", 0))
+        self.stops.update(stops_of(marker.totals))
 
 
 class _Paid(msgspec.Struct):
@@ -132,6 +150,10 @@ class Campaign:
         self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._counted = {stage.name: _Counted() for stage in self.stages}
+        self._counting: asyncio.Future[None] | None = None
+        """What reads the markers while the work goes on already."""
+        self._stopped = False
 
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
@@ -152,9 +174,7 @@ class Campaign:
         run_stage: RunStage = run_stage,
     ) -> Outcome:
         """Work until everything is committed or something stops it; `run_stage` says where the work is done."""
-        with self.folder.locked():
-            self._recount()
-            self.meter.before = self._used_before()
+        with self.folder.locked(), self._counting_begun():
             for stage in self.stages:
                 self.stage = stage.name
 
@@ -166,6 +186,7 @@ class Campaign:
                 for attempt in range(PASSES):
                     self.try_for_the(attempt)
                     if attempt:
+                        await self._counting_done()
                         # Another pass begins open shards anew and would count their items twice.
                         self._recount()
                     complete = await run_stage(
@@ -181,6 +202,7 @@ class Campaign:
                         break
                 if not complete:
                     return Outcome(False, self.halt.reason or "some items could not be finished")
+            await self._counting_done()
         return Outcome(True, "")
 
     def try_for_the(self, attempt: int) -> None:
@@ -310,9 +332,10 @@ class Campaign:
 
     def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
         """Read what a person may have edited since: only the counts must still be right."""
-        path = self.folder.root / self.folder.marker(level, shard).file
-        count = self.scenario.level(level).count
-        return [named.items for named in read_lists(path.read_text("utf-8"), source=str(path), count=count)]
+        file = self.folder.marker(level, shard).file
+        count, text = self.scenario.level(level).count, self.folder.read(file).decode("utf-8")
+        source = f"{self.folder.address}/{file}"
+        return [named.items for named in read_lists(text, source=source, count=count)]
 
     def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
         data = render_lists((record.parents, record.items) for record in records).encode()
@@ -334,26 +357,82 @@ class Campaign:
         )
 
     def _recount(self) -> None:
-        """Count what is committed, by the markers."""
+        """Count what is committed: read the markers that have not been read yet."""
+        self._read_markers(self._committed())
         self.stops.clear()
         for stage in self.stages:
-            tally = self.tallies[stage.name] = Tally(stage.count)
-            for shard in self.folder.committed(stage.name):
-                totals = self.folder.marker(stage.name, shard).totals
-                tally.usage += usage_of(totals)
-                tally.failed += int(totals.get("failed", 0))
-                tally.committed += len(stage.indices(shard))
-                self.stops.update(stops_of(totals))
-            tally.finished = tally.committed
+            self._tally_names(stage, self._counted[stage.name].shards)
+            self._add(stage.name, self._counted[stage.name])
 
-    def _used_before(self) -> Usage:
-        """What earlier starts have used: by the markers, and by the journals of shards that are still open."""
-        used = sum((tally.usage for tally in self.tallies.values()), Usage())
+    @contextlib.contextmanager
+    def _counting_begun(self) -> Generator[None]:
+        """Count what is committed, now, or beside the work where markers come from afar and no budget waits for them."""
+        self._stopped = False
+        self._begin_counting()
+        try:
+            yield
+        finally:
+            self._stopped = True
+
+    def _begin_counting(self) -> None:
+        self.meter.before = self._journaled()
+        limits = self.config.budget
+        if self.folder.on_disk or (limits.money or limits.tokens or limits.calls):
+            self._recount()
+            self.meter.before += sum((tally.usage for tally in self.tallies.values()), Usage())
+            return
+        committed = self._committed()
+        for stage in self.stages:
+            self._tally_names(stage, committed[stage.name])
+        loop = asyncio.get_running_loop()
+        self._counting = loop.run_in_executor(None, self._read_markers, committed)
+        self._counting.add_done_callback(self._catch_up)
+
+    def _committed(self) -> dict[str, set[int]]:
+        return {stage.name: self.folder.committed(stage.name) for stage in self.stages}
+
+    def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
+        """Read them, until the run stops; on a thread, so that it touches nothing that is shown."""
+        for name, shards in committed.items():
+            counted = self._counted[name]
+            for marker in self.folder.markers(name, shards - counted.shards):
+                counted.add(marker)
+                if self._counting is not None and (self._stopped or self.halt.reason):
+                    return
+
+    def _catch_up(self, done: asyncio.Future[None]) -> None:
+        """Show what was read beside the work."""
+        if error := done.exception():
+            self.halt.set(str(error))
+            return
+        for name, counted in self._counted.items():
+            self._add(name, counted)
+            self.meter.before += counted.usage
+
+    async def _counting_done(self) -> None:
+        if self._counting is not None:
+            await self._counting
+
+    def _tally_names(self, stage: Stage, shards: set[int]) -> None:
+        """A tally of shards of which only the names are known."""
+        items = sum(len(stage.indices(shard)) for shard in shards)
+        self.tallies[stage.name] = Tally(stage.count, items, items)
+
+    def _add(self, stage: str, counted: _Counted) -> None:
+        """What the markers say, on top of that."""
+        tally = self.tallies[stage]
+        tally.usage += counted.usage
+        tally.failed += counted.failed
+        self.stops.update(counted.stops)
+
+    def _journaled(self) -> Usage:
+        """What earlier starts have used for shards that are still open, by their journals."""
+        used = Usage()
         for stage in self.stages:
             journals = self.folder.root / "journal" / stage.name
             names = journals.iterdir() if journals.exists() else ()
             shards = {int(path.name.partition("-")[0]) for path in names}
-            for shard in shards - self.folder.committed(stage.name):
+            for shard in shards - self.folder.committed(stage.name) if shards else ():
                 for entry in self.folder.replay(stage.name, shard):
                     # A journaled step: item, number, check, result.
                     used += _paid(msgspec.msgpack.decode(entry)[3]).usage

@@ -21,6 +21,7 @@ from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.pool import PoolSettings
 from camel.scenarios import Scenario, load
+from camel.storage.run import RunFolder, open_folder
 
 START = 32
 """Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
@@ -143,9 +144,18 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError("shard_size and run.concurrency must be at least 1")
 
     @property
+    def where(self) -> str:
+        """Where the run lives: a folder, or an address such as `s3://bucket/prefix`."""
+        return self.out or f"runs/{Path(self.scenario).name}"
+
+    @property
     def folder(self) -> Path:
-        """Where the run lives."""
-        return Path(self.out or f"runs/{Path(self.scenario).name}")
+        """Where a run on a disk lives."""
+        return Path(self.where)
+
+    def open_folder(self) -> RunFolder:
+        """The run there, or its place."""
+        return open_folder(self.where)
 
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""

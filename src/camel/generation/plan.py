@@ -29,6 +29,8 @@ STORED = Figure(0.15, 0.4, 0.5)
 """Bytes on disk for each byte of text, in Parquet with zstd: less where a model repeats itself."""
 ONE_SHARD = 0.25
 """How far off a single shard's average is taken to be."""
+SAMPLE = 2_000
+"""Markers that are read for an estimate: a run of any size can be planned, or started, after a few seconds."""
 AT_LEAST = 0.01
 """No average is trusted further than this."""
 
@@ -184,17 +186,20 @@ def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Co
     if (saved.get("scenario"), saved.get("model.name")) != (config.scenario, config.model.name):
         return {}
     found: dict[str, list[Committed]] = {}
-    root = folder.root / "committed"
-    for path in sorted(root.iterdir()) if root.exists() else ():
-        markers = (folder.marker(path.name, shard) for shard in sorted(folder.committed(path.name)))
-        found[path.name] = [read_committed(folder, marker) for marker in markers]
+    for stage in folder.stages():
+        shards = sorted(folder.committed(stage))
+        step = -(-len(shards) // SAMPLE)
+        known = [read_committed(folder, marker) for marker in folder.markers(stage, shards[:: step or 1])]
+        # Of very many each stands for its neighbours.
+        found[stage] = [known[number // step] for number in range(len(shards))]
     return found
 
 
 def read_committed(folder: RunFolder, marker: Marker) -> Committed:
     """What a committed shard took."""
-    used, data = usage_of(marker.totals), folder.root / marker.file
-    size = data.stat().st_size if data.exists() else 0
+    used, size = usage_of(marker.totals), marker.size
+    if not size and folder.on_disk and (data := folder.root / marker.file).exists():
+        size = data.stat().st_size
     return Committed(marker.rows, Need(used.calls, used.prompt, used.completion, used.cached, size))
 
 

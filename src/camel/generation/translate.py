@@ -26,7 +26,7 @@ from camel.engine.worker import Halt, Unfinished
 from camel.models.recorded import RecordedModel
 from camel.scenarios import Translate, load
 from camel.storage.reader import Run
-from camel.storage.table import stream_shard, write_shard
+from camel.storage.table import write_shard
 
 TRIES = 3
 SAMPLING = Sampling(temperature=0.2)
@@ -101,7 +101,7 @@ class Translation:
         )
 
     def _read(self, shard: int) -> list[Transcript]:
-        return list(stream_shard(self.run.files[shard]))
+        return self.run.shard(shard)
 
     def _original(self, index: int) -> Transcript:
         shard = bisect_right(self._starts, index) - 1
