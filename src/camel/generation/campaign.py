@@ -145,6 +145,8 @@ class Campaign:
         """Why conversations ended, over all starts."""
         self.stage = ""
         self._endpoint = model
+        self.elsewhere: list[ReplicaState] = []
+        """The endpoints of a model that is spoken to by others, as they tell it."""
         self.stages = self._stages()
         self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
         self._model = MeteredModel(traced(model, config.model.name), self.meter)
@@ -158,7 +160,7 @@ class Campaign:
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
         pool: Pool | None = getattr(self._endpoint, "pool", None)
-        return pool.states() if pool else []
+        return pool.states() if pool else self.elsewhere
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Committed and planned items of each stage."""
