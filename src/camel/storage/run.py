@@ -170,7 +170,7 @@ class RunFolder:
 
     def is_committed(self, stage: str, shard: int) -> bool:
         """Whether a shard is finished."""
-        return self._marker_path(stage, shard).exists()
+        return self.store.exists(_marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
         """Read a marker."""
@@ -281,7 +281,7 @@ class RunFolder:
 
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""
-        if not self.store.exists(_marker_name(stage, shard)):
+        if not self.is_committed(stage, shard):
             raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are still needed")
         _remove(self._journals(stage, shard))
 
@@ -298,14 +298,14 @@ class RunFolder:
                 if made.exists():
                     _settle(made)
         for shard, paths in self._by_shard("journal", stage).items():
-            if self.store.exists(_marker_name(stage, shard)):
+            if self.is_committed(stage, shard):
                 _remove(paths)
         for shard, paths in self._by_shard("data", stage).items():
             if not self.on_disk:  # a copy on its way to the store
-                if self.store.exists(_marker_name(stage, shard)):
+                if self.is_committed(stage, shard):
                     _remove(paths)
             # The rule is one file for each shard: whoever resumes a large run does not read every marker.
-            elif len(paths) > 1 and self.store.exists(_marker_name(stage, shard)):
+            elif len(paths) > 1 and self.is_committed(stage, shard):
                 named = self.root / self.marker(stage, shard).file
                 _remove([path for path in paths if path != named])
 
