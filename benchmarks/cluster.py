@@ -96,8 +96,10 @@ class Node:
 class RayCluster:
     """A head without CPUs, on which drivers live, and nodes with workers."""
 
-    def __init__(self, root: Path, nodes: int, cpus: int) -> None:
+    def __init__(self, root: Path, nodes: int, cpus: int, dashboard: bool) -> None:
         self.root, self.cpus = root, cpus
+        self.dashboard = _free_port() if dashboard else 0
+        """The port of the dashboard on 127.0.0.1, for `ray job submit`; 0: there is none."""
         self.port = _free_port()
         # 127.x.y.*, so that clusters beside each other do not meet.
         self._net = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
@@ -142,7 +144,8 @@ class RayCluster:
             "--head",
             f"--port={self.port}",
             "--num-cpus=0",
-            "--include-dashboard=false",
+            f"--include-dashboard={'true' if self.dashboard else 'false'}",
+            *((f"--dashboard-port={self.dashboard}",) if self.dashboard else ()),
             f"--temp-dir={self.session}",
         )
 
@@ -236,11 +239,11 @@ class RayCluster:
 
 
 @contextmanager
-def start(nodes: int = 2, cpus: int = 1) -> Generator[RayCluster]:
+def start(nodes: int = 2, cpus: int = 1, *, dashboard: bool = False) -> Generator[RayCluster]:
     """A cluster for the length of a `with` block."""
     # A short path: Unix sockets below it have at most 107 characters.
     root = Path(tempfile.mkdtemp(prefix="ray-"))
-    cluster = RayCluster(root, nodes, cpus)
+    cluster = RayCluster(root, nodes, cpus, dashboard)
     try:
         cluster.start()
         yield cluster

@@ -66,7 +66,7 @@ PUBLIC = {
     "parse",
 }
 
-HEAVY = ["aiohttp", "typer", "rich", "xllamacpp"]
+HEAVY = ["aiohttp", "typer", "rich", "xllamacpp", "ray", "opentelemetry"]
 MAX_DISTRIBUTIONS = 25
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ class Line:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self.cut = self.dead = False
+        self.loses, self.chance = 0.0, random.Random(0)
 
     async def _pass(self) -> None:
         await asyncio.sleep(0.001)
@@ -73,17 +75,26 @@ class Line:
         while self.cut:
             await asyncio.sleep(0.01)
 
+    def _lose_some(self) -> None:
+        """What was said has been heard; the answer gets lost."""
+        if self.chance.random() < self.loses:
+            raise TimeoutError
+
     async def turn(self, worker: str) -> Turn | None:
         await self._pass()
         return self._coordinator.turn(worker)
 
-    async def lease(self, worker: str, turn: int) -> int | None:
+    async def lease(self, worker: str, turn: int, number: int) -> int | None:
         await self._pass()
-        return self._coordinator.lease(worker, turn)
+        answer = self._coordinator.lease(worker, turn, number)
+        self._lose_some()
+        return answer
 
     async def beat(self, beat: Beat) -> Orders:
         await self._pass()
-        return self._coordinator.beat(beat)
+        answer = self._coordinator.beat(beat)
+        self._lose_some()
+        return answer
 
 
 class Team:
@@ -174,6 +185,19 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
     assert bench.data() == bench.expected()
     assert sum(times - 1 for times in bench.taken.values()) <= inflight
     await team.close()
+
+
+async def test_lost_answers_lose_nothing(tmp_path: Path):
+    bench = Bench(tmp_path, 120)
+    team = Team(bench, ttl=5)
+    for name in ("a", "b", "c"):
+        team.hire(name)
+        team.lines[name].loses = 0.4
+    await team.stage()
+    assert bench.data() == bench.expected()
+    assert set(bench.taken.values()) == {1}
+    assert sorted(team.seen) == list(range(30))
+    assert {left.how for left in (await team.close()).values()} == {"dismissed"}
 
 
 async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tmp_path: Path):
@@ -370,5 +394,7 @@ def test_no_shard_for_who_has_no_room():
     coordinator.look(0, 2)
     beats = [coordinator.beat(Beat(name, 1, Report())) for name in ("a", "b")]
     assert [orders.window for orders in beats] == [1, 0]
-    assert coordinator.lease("b", 1) == WAIT
-    assert coordinator.lease("a", 1) == 0
+    assert coordinator.lease("b", 1, 1) == WAIT
+    assert coordinator.lease("a", 1, 1) == 0
+    assert coordinator.lease("a", 1, 1) == 0, "the answer may have been lost"
+    assert coordinator.lease("a", 1, 2) == 1

@@ -77,19 +77,23 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[cluster.RayCluster]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("OPENAI_API_KEY", "another-key-of-the-nodes")
-    patch.delenv("OPENAI_API_KEY")
-    with cluster.start(nodes=2) as started:
-        yield started
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY", raising=False)
+        with cluster.start(nodes=2) as started:
+            yield started
 
 
 class Run:
     """A run by the command, and what befalls it."""
 
     def __init__(
-        self, scene: Scene, name: str, address: str, environment: dict[str, str], *options: str
+        self,
+        scene: Scene,
+        name: str,
+        address: str,
+        environment: dict[str, str],
+        *options: str,
+        start: bool = True,
     ) -> None:
         self.scene, self.crashes = scene, scene.crashes(name)
         self.root = Path(self.crashes.config.out)
@@ -111,10 +115,12 @@ class Run:
             *options,
         ]
         self.environment = {**environment, "OPENAI_API_KEY": CANARY}
+        self.child: subprocess.Popen[str]
         self.durable: list[tuple[float, set[tuple[str, int]]]] = []
         self.deaths = 0
         scene.witness.forget()
-        self.child = self.start()
+        if start:
+            self.start()
 
     def start(self) -> subprocess.Popen[str]:
         self.child = subprocess.Popen(
@@ -346,3 +352,28 @@ def test_figures_are_at_the_prometheus_endpoint(scene: Scene, nodes: cluster.Ray
         "ray_camel_rate_limited_total",
     }
     assert used - optional <= names, "the dashboard asks for what nobody exports"
+
+
+def test_ray_job_submit_needs_the_token_and_then_just_works(scene: Scene):
+    scene.witness.forget()
+    with cluster.start(nodes=1, dashboard=True) as nodes:
+        run = Run(scene, "job", "auto", nodes.environment, start=False)
+        submit = [str(Path(sys.executable).with_name("ray")), "job", "submit"]
+        submit += ["--address", f"http://127.0.0.1:{nodes.dashboard}", "--", *run.command]
+        for wrong in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_TOKEN": "0" * 64}):
+            refused = subprocess.run(
+                submit,
+                cwd=ROOT,
+                env={**nodes.environment, **wrong},
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert refused.returncode != 0
+            assert not scene.witness.endpoint.ledger().requests
+        done = subprocess.run(
+            submit, cwd=ROOT, env=nodes.environment, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "complete: 180 conversations" in done.stdout
+    run.check(lost=0)

@@ -56,6 +56,8 @@ class Coordinator:
         """When the driver was last heard of."""
         self._at_work: set[str] = set()
         """Who has leased something in this turn and not said that it ended."""
+        self._leased: dict[str, tuple[int, int, int]] = {}
+        """The last lease of each worker: turn, number, shard."""
         self._committed: list[int] = []
         self._reports: dict[str, Report] = {}
         self._windows: dict[str, int] = {}
@@ -123,16 +125,19 @@ class Coordinator:
         """What to work on; None when there will be nothing any more."""
         return None if self._closed else self._turn
 
-    def lease(self, worker: str, turn: int) -> int | None:
-        """A shard, `WAIT`, or None when the turn is over."""
+    def lease(self, worker: str, turn: int, number: int) -> int | None:
+        """A shard, `WAIT`, or None when the turn is over; the same shard for the same number."""
         if turn != self._turn.number or self._closed or self._halt:
             return None
         self._expire()
+        if (last := self._leased.get(worker)) is not None and last[:2] == (turn, number):
+            return last[2]  # the answer was lost on its way
         # Who has no room for items yet takes no shard: others have.
         shard = self._leases.lease(worker, self._now()) if self._windows.get(worker) else None
         if shard is None:
             return None if self._leases.over else WAIT
         self._at_work.add(worker)
+        self._leased[worker] = turn, number, shard
         return shard
 
     def beat(self, beat: Beat) -> Orders:
@@ -187,3 +192,4 @@ class Coordinator:
     def _gone(self, worker: str) -> None:
         self._at_work.discard(worker)
         self._windows.pop(worker, None)
+        self._leased.pop(worker, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
 import msgspec
@@ -46,6 +46,8 @@ class Member:
         self._committed: list[int] = []
         self._left: list[int] = []
         self._ended = True
+        self._leases = 0
+        """Numbers the shards asked for, so that one whose answer was lost is not leased twice."""
         self._ordered = ""
         """Why the coordinator told us to halt."""
         self._news = asyncio.Event()
@@ -73,7 +75,7 @@ class Member:
 
     async def _work(self) -> None:
         with contextlib.suppress(Halted, DeskGone):
-            while (turn := await self._ask(self._desk.turn(self._name))) is not None:
+            while (turn := await self._ask(lambda: self._desk.turn(self._name))) is not None:
                 if turn.number == self._turn or not turn.stage:
                     if self._halt.reason in _OWN:
                         return
@@ -101,22 +103,27 @@ class Member:
 
     async def _lease(self) -> int | None:
         with contextlib.suppress(Halted, DeskGone):
+            self._leases += 1
             while True:
-                shard = await self._ask(self._desk.lease(self._name, self._turn))
+                shard = await self._ask(lambda: self._desk.lease(self._name, self._turn, self._leases))
                 if shard != WAIT:
                     return shard
                 await asyncio.sleep(PAUSE)
         return None
 
-    async def _ask(self, question: Awaitable[T]) -> T:
-        """The coordinator's answer, waited for as long as the lease holds."""
-        answer = asyncio.ensure_future(question)
-        while not answer.done():
-            if self._halt.reason in _OWN:
-                answer.cancel()
-                raise Halted(self._halt.reason)
-            await asyncio.wait({answer}, timeout=PAUSE)
-        return answer.result()
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The coordinator's answer, asked for and waited for as long as the lease holds."""
+        while True:
+            answer = asyncio.ensure_future(question())
+            while not answer.done():
+                if self._halt.reason in _OWN:
+                    answer.cancel()
+                    raise Halted(self._halt.reason)
+                await asyncio.wait({answer}, timeout=PAUSE)
+            try:
+                return answer.result()
+            except TimeoutError:
+                await asyncio.sleep(PAUSE)
 
     def _note_committed(self, shard: int) -> None:
         self._committed.append(shard)

@@ -119,14 +119,20 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Desk(Protocol):
-    """The coordinator, as a worker reaches it. Every method may be called twice for the same thing."""
+    """The coordinator, as a worker reaches it. Every method may be called twice for the same thing.
+
+    Raises `TimeoutError` when no answer came, and `DeskGone` when none will.
+    """
 
     async def turn(self, worker: str) -> Turn | None:
         """What to work on; None when there will be nothing any more."""
         ...
 
-    async def lease(self, worker: str, turn: int) -> int | None:
-        """A shard; `WAIT` while others may still give one back; None when the turn is over."""
+    async def lease(self, worker: str, turn: int, number: int) -> int | None:
+        """A shard; `WAIT` while others may still give one back; None when the turn is over.
+
+        `number` counts the shards that the worker has asked for: the same number gets the same shard.
+        """
         ...
 
     async def beat(self, beat: Beat) -> Orders:

@@ -72,9 +72,9 @@ class CoordinatorActor:
         """What a worker is to work on."""
         return self._coordinator.turn(worker)
 
-    async def lease(self, worker: str, turn: int) -> int | None:
+    async def lease(self, worker: str, turn: int, number: int) -> int | None:
         """A shard for a worker."""
-        return self._coordinator.lease(worker, turn)
+        return self._coordinator.lease(worker, turn, number)
 
     async def beat(self, beat: Beat) -> Orders:
         """A worker's sign of life."""
@@ -120,8 +120,8 @@ class _RemoteDesk:
     async def turn(self, worker: str) -> Turn | None:
         return await self._call("turn", worker)
 
-    async def lease(self, worker: str, turn: int) -> int | None:
-        return await self._call("lease", worker, turn)
+    async def lease(self, worker: str, turn: int, number: int) -> int | None:
+        return await self._call("lease", worker, turn, number)
 
     async def beat(self, beat: Beat) -> Orders:
         return await self._call("beat", beat)

@@ -1,0 +1,55 @@
+"""A new driver waits for the workers of a dead one, and for nobody else."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from camel.core.errors import InputError
+from camel.engine.fence import MARGIN, NAME, Fence
+from camel.storage.run import RunFolder
+
+
+def test_who_said_goodbye_is_not_waited_for(tmp_path: Path):
+    fence = Fence(RunFolder(tmp_path), 10.0)
+    assert fence.left() == 0.0
+    fence.renew()
+    assert Fence(RunFolder(tmp_path)).left() == pytest.approx(10.0 + MARGIN, abs=0.5)
+    fence.lift()
+    assert Fence(RunFolder(tmp_path)).left() == 0.0
+    fence.lift()
+
+
+def test_who_did_not_is_waited_for_as_long_as_its_leases_hold(tmp_path: Path):
+    Fence(RunFolder(tmp_path), 10.0).renew()
+    path = tmp_path / NAME
+    then = time.time() - 8
+    os.utime(path, (then, then))
+    assert Fence(RunFolder(tmp_path)).left() == pytest.approx(3.0, abs=0.5)
+    then -= 60
+    os.utime(path, (then, then))
+    assert Fence(RunFolder(tmp_path)).left() == 0.0
+
+
+def test_a_clock_that_jumped_makes_nobody_wait_for_hours(tmp_path: Path):
+    Fence(RunFolder(tmp_path), 10.0).renew()
+    then = time.time() + 7200
+    os.utime(tmp_path / NAME, (then, then))
+    assert Fence(RunFolder(tmp_path)).left() <= 10.0 + MARGIN
+
+
+@pytest.mark.parametrize("text", ["", "what", "-"])
+def test_a_torn_word_is_no_word(tmp_path: Path, text: str):
+    (tmp_path / NAME).write_text(text)
+    assert Fence(RunFolder(tmp_path)).left() <= MARGIN
+
+
+def test_the_client_of_others_is_refused_with_a_word_why():
+    pytest.importorskip("ray")
+    from camel.engine.ray.connect import connected
+
+    with pytest.raises(InputError, match="must be a part of the cluster"), connected("ray://head:10001"):
+        pass

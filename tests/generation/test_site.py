@@ -1,0 +1,159 @@
+"""A campaign's part in a cluster: grants that never add up to more than the budget, and figures that add up at all."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camel.core.message import Usage
+from camel.engine.coordinator import Totals
+from camel.engine.site import Report
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt
+from camel.generation.campaign import Campaign
+from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
+from camel.generation.meter import Grant, Meter
+from camel.generation.site import CampaignFactory, Elsewhere, Gathering, Grants, handed_over
+from camel.models.catalogue import Entry
+from camel.models.simulator import Constant, SimulatorSettings, spawn
+
+
+def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int = 0) -> Report:
+    counters = {"calls": float(calls), "prompt": float(tokens)}
+    return Report(counters, {"starved": float(starved), "in_flight": float(in_flight)})
+
+
+@given(
+    budget=st.integers(1, 500),
+    moves=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40), st.booleans()), max_size=80),
+)
+def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
+    budget: int, moves: list[tuple[int, int, bool]]
+):
+    grants = Grants(Budget(calls=budget), None, Usage())
+    used: Counter[str] = Counter()
+    granted: dict[str, float] = {}
+    alive = [f"w{number}" for number in range(5)]
+    for number, (who, want, dies) in enumerate(moves):
+        reports = {name: report(used[name]) for name in {*used, *alive}}
+        shares, _ = grants(reports, alive)
+        for name, share in shares.items():
+            assert share["budget.calls"] >= granted.get(name, 0.0), "what was given is not taken back"
+            granted[name] = share["budget.calls"]
+        assert sum(granted.values()) <= budget
+        worker = alive[who]
+        used[worker] += min(want, int(granted.get(worker, 0.0)) - used[worker])
+        assert used.total() <= budget
+        if dies:
+            alive[who] = f"x{number}"
+
+
+def test_one_worker_can_use_all_of_it():
+    grants = Grants(Budget(calls=100), None, Usage(calls=40))
+    used, why = 0, ""
+    for _ in range(100):
+        starved = used > 0
+        shares, why = grants({"a": report(used, starved=starved)}, ["a"])
+        used = int(shares["a"]["budget.calls"])
+        if why:
+            break
+    assert used == 60, "what earlier starts used counts, and the rest can be had"
+    assert "budget of calls" in why
+
+
+def test_money_and_tokens_are_granted_as_well():
+    price = Entry(input=1.0, output=2.0)
+    grants = Grants(Budget(money=1.0, tokens=1_000_000), price, Usage(prompt=100_000))
+    shares, _ = grants({}, ["a", "b"])
+    assert shares["a"]["budget.money"] == pytest.approx(0.9 / 4)
+    assert sum(share["budget.tokens"] for share in shares.values()) <= 900_000
+
+
+def test_without_a_budget_nothing_is_limited():
+    assert Grants(Budget(hours=1), None, Usage())({"a": report(10)}, ["a"]) == ({}, "")
+
+
+async def test_a_call_beyond_the_grant_waits_for_the_next():
+    meter = Meter(Budget(), None, Halt())
+    meter.grant = Grant(calls=1)
+    assert meter.within_grant()
+    meter.begin()
+    assert not meter.within_grant()
+    waiting = asyncio.create_task(meter.wait_for_grant())
+    await asyncio.sleep(0.15)
+    assert not waiting.done()
+    assert meter.starved == 1
+    meter.grant = Grant(calls=2)
+    async with asyncio.timeout(2):
+        await waiting
+    assert meter.starved == 0
+
+
+def test_what_travels_holds_no_key_and_means_the_same_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    monkeypatch.setenv("HOME_MADE", "not handed over")
+    monkeypatch.chdir(tmp_path)
+    factory = CampaignFactory.here(GenerateConfig(scenario="ai_society", model=ModelSection("m"), out="run"))
+    data = pickle.dumps(factory)
+    assert b"sk-very-secret" not in data
+    assert pickle.loads(data).config.out == str(tmp_path / "run")
+    handed = handed_over()
+    assert handed["OPENAI_API_KEY"] == "sk-very-secret"
+    assert "HOME_MADE" not in handed
+
+
+async def test_what_the_driver_shows_adds_up(tmp_path: Path):
+    """Half of a run by a worker's site, its reports gathered as a driver does; the other half as usual."""
+    with spawn(SimulatorSettings(length=Constant(5))) as endpoint:
+        config = GenerateConfig(
+            scenario="ai_society",
+            model=ModelSection("simulated", base_url=endpoint.base_url),
+            out=str(tmp_path / "run"),
+            counts={"assistant_role": 2, "user_role": 2, "task": 4},
+            shard_size=4,
+            run=RunSection(concurrency=4),
+        )
+        driver = Campaign(config, Elsewhere())
+        gathering = Gathering(driver)
+        site = await CampaignFactory.here(config)()
+        told: list[tuple[str, int]] = []
+
+        async def elsewhere(stage: Any, folder: Any, *, committed: Any, attempt: int, **rest: Any) -> bool:
+            gathering.recounted()
+            there = site.stage(stage.name, attempt)
+
+            def note(shard: int) -> None:
+                site.committed(stage.name, shard)
+                told.append((stage.name, shard))
+                gathering.committed(stage.name, shard)
+                committed(shard)
+                totals = Totals(1, False, (), site.report().counters, site.report().gauges, ("a",), {})
+                gathering.watch(totals)
+                tally = driver.tallies[stage.name]
+                assert tally.committed <= tally.finished <= tally.planned
+                assert sum(driver.stops.values()) <= 16
+
+            rest["halt"] = site.halt
+            return await run_stage(there, site.folder, committed=note, attempt=attempt, **rest)
+
+        outcome = await driver.run(run_stage=elsewhere)
+        await site.aclose()
+        assert outcome.complete
+        ledger = endpoint.ledger()
+    assert driver.meter.usage.calls == ledger.billed
+    assert driver.meter.usage.prompt == ledger.prompt_tokens
+    tally = driver.tallies["conversations"]
+    assert (tally.committed, tally.finished, tally.failed) == (16, 16, 0)
+    assert sum(driver.stops.values()) == 16
+    assert len(told) == 3 + 4
+    assert msgspec.json.encode(site.report())
