@@ -99,7 +99,9 @@ def test_after_a_storm_it_is_soon_back_where_it_was():
     endpoint.run(5, 0)
     assert endpoint.refused < 250
     assert endpoint.governor.limit < 2
-    endpoint.run(5, 64)
+    endpoint.run(4, 64)
+    assert endpoint.governor.limit > 32
+    endpoint.run(6, 64)
     before = endpoint.served
     endpoint.run(10, 64)
     assert endpoint.served - before >= 0.9 * 10 * 64 / endpoint.latency
@@ -244,7 +246,7 @@ def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, cal
     # Max-min fair in the end: who has less than wanted has no less than anybody else, but for the odd ones.
     if ceiling >= len(in_flight):
         poorest = min((allowed[w] for w in wants if allowed[w] < wants[w]), default=math.inf)
-        assert poorest >= max((min(allowed[w], wants[w]) for w in wants), default=0) - 2 or math.isinf(
+        assert poorest >= max((min(allowed[w], wants[w]) for w in wants), default=0) - 5 or math.isinf(
             poorest
         )
         assert sum(allowed.values()) >= min(ceiling, sum(wants.values())) - len(in_flight)

@@ -15,7 +15,7 @@ import msgspec
 from camel.core.errors import InputError
 
 CUT, DEEPER = 0.8, 0.6
-"""What is left of the limit after a refusal, and after one that follows the last cut closely."""
+"""What is left of the limit after a refusal, and after another before anything sent since has been served."""
 STEEPNESS = 0.4
 """Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call."""
 SLOW, SLOW_SECONDS = 4.0, 1.0
@@ -101,6 +101,8 @@ class Governor:
         self._top: float | None = None
         """Where the last cut was; none before the first, while the limit grows by half with each round."""
         self._age = self._rise = 0.0
+        self._proven = 0.0
+        """Calls in flight while calls were being served, lately."""
         self._grown_at = now
         self._epoch = 0
         self._in_a_row = 0
@@ -173,7 +175,9 @@ class Governor:
         if self._tokens and prompt + completion:
             self._tokens.take(prompt + completion - guess)
         self._in_a_row = 0
-        self._served_since_cut = True
+        if epoch == self._epoch:
+            self._served_since_cut = True
+        self._proven = max(self.in_flight, self._proven + (self.in_flight - self._proven) * 0.01)
         self._latency += (latency - self._latency) * 0.05 if self._latency else latency
         if math.isfinite(self.limit):
             self._grow(now)
@@ -228,23 +232,24 @@ class Governor:
         passed, self._grown_at = now - self._grown_at, now
         if self.in_flight < 0.8 * self.limit - 1 or self.limit >= self.ceiling:
             return  # a limit that is not reached teaches nothing
-        most = (
-            self.limit + 0.5
-        )  # by each call: by half in a round at the utmost, because calls come back in bunches
+        # By each call, and not by time alone: calls come back in bunches, and what is sent in their place is a bunch
+        # too. So at most half as many more in a round, and a fifth where nobody has been yet.
+        most = self.limit + (0.5 if self._top is None or self.limit < self._top else 0.2)
         if self._top is not None:
             unit = max(1.0, self._latency)
-            self._age += min(passed, unit) / unit
+            self._age += min(passed / unit, 0.25)
             most = min(most, max(self.limit, self._top + STEEPNESS * (self._age - self._rise) ** 3))
         self.limit = min(self.ceiling, most)
 
     def _cut(self, now: float) -> None:
         at = float(min(self.limit, self.in_flight))
-        again = self._top is not None and (self._age < 0.5 or not self._served_since_cut)
-        if self._top is None or not again:
-            # In a storm of refusals only the first says where the limit is.
-            self._top = max(1.0, at - 1)
+        again = self._top is not None and not self._served_since_cut
+        if not again:
+            # In a storm of refusals only the first says where the limit is, and none that comes at a small part of
+            # what was served a moment ago: then the endpoint is in trouble, and will be back.
+            self._top = max(1.0, at - 1, self._proven if at < 0.5 * self._proven else 0.0)
         self.limit = max(1.0, at * (DEEPER if again else CUT))
-        self._rise = max(0.0, (self._top - self.limit) / STEEPNESS) ** (1 / 3)
+        self._rise = max(0.0, ((self._top or 1.0) - self.limit) / STEEPNESS) ** (1 / 3)
         self._age, self._grown_at = 0.0, now
         self._epoch += 1
         self._served_since_cut = False
