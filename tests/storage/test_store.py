@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import json
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,7 @@ from camel.storage.run import Settings, open_folder
 from camel.storage.store import BucketStore, StoreFailed, ahead, is_remote, open_store
 
 Bucket = Callable[[str], str]
+ROOT = Path(__file__).parent.parent.parent
 
 ALL = Faults(errors=0.06, slow_down=0.06, resets=0.06, lost=0.06, lost_500=0.06, truncated=0.03)
 
@@ -218,3 +221,11 @@ def test_ahead_keeps_order_and_bounds():
         taken += 1
     with pytest.raises(ZeroDivisionError):
         list(ahead(lambda n: 1 // n, [1, 0, 1], 2))
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_markers_in_short():
+    command = [sys.executable, "-m", "benchmarks.markers", "--markers", "300", "--totals"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" s ") > 8

@@ -267,7 +267,7 @@ def find_runs(where: str | Path) -> list[str]:
     try:
         if store.exists("run.json"):
             return [store.address]
-        below = sorted(name for name in store.folders("") if not name.startswith("."))
+        below = store.folders("")
     except OSError:
         return []
     found: list[str] = []

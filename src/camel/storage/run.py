@@ -152,7 +152,7 @@ class RunFolder:
 
     def stages(self) -> list[str]:
         """The stages of which something is committed."""
-        return sorted(name for name in self.store.folders("committed") if not name.startswith("."))
+        return self.store.folders("committed")
 
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""

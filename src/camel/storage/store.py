@@ -83,7 +83,7 @@ class Store(Protocol):
         ...
 
     def folders(self, folder: str) -> list[str]:
-        """The folders right in a folder, without its name."""
+        """The folders right in a folder, without its name, hidden ones left out, sorted."""
         ...
 
     def entries(self, folder: str) -> Iterator[Entry]:
@@ -150,7 +150,8 @@ class DiskStore:
     def folders(self, folder: str) -> list[str]:
         """The folders in a folder."""
         with contextlib.suppress(FileNotFoundError):
-            return [path.name for path in (self.root / folder).iterdir() if path.is_dir()]
+            found = (self.root / folder).iterdir()
+            return sorted(path.name for path in found if path.is_dir() and not path.name.startswith("."))
         return []
 
     def entries(self, folder: str) -> Iterator[Entry]:
@@ -317,7 +318,8 @@ class BucketStore:
         def request() -> list[str]:
             return self._client.list_with_delimiter(folder or None)["common_prefixes"]
 
-        return [name.rstrip("/").rpartition("/")[2] for name in self._ask("listing", folder, request)]
+        found = [name.rstrip("/").rpartition("/")[2] for name in self._ask("listing", folder, request)]
+        return sorted(name for name in found if not name.startswith("."))
 
     def entries(self, folder: str) -> Iterator[Entry]:
         """All objects below a folder."""
