@@ -1,7 +1,7 @@
 """What keeping a conversation on one replica saves, with real llama.cpp servers and the small real model.
 
     python -m benchmarks.affinity                 # 2 servers, 12 conversations of 8 messages; a few minutes
-    python -m benchmarks.affinity --short         # 2 conversations of 4 messages, for CI
+    python -m benchmarks.affinity --short         # 3 conversations of 4 messages, for CI
 
 The same role plays (greedy, so that the text is the same) are held twice, with fresh servers each time: through the pool,
 which keeps a conversation on its replica, and round-robin, call by call, as a plain load balancer would. Each server has one
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=0)
     parser.add_argument("--messages", type=int, default=0)
     args = parser.parse_args()
-    conversations = args.conversations or (2 if args.short else 12)
+    conversations = args.conversations or (3 if args.short else 12)
     messages = args.messages or (4 if args.short else 8)
     print(f"{args.servers} servers of {SLOTS} slots, {conversations} conversations of {messages} messages\n")
     print(

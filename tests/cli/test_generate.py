@@ -457,3 +457,20 @@ def test_the_commands_of_the_docs(tmp_path: Path):
                 continue
             done = camel(*arguments, cwd=tmp_path, OPENAI_BASE_URL=endpoint.base_url)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
+    """Both are used, each conversation by one of them, and shown while it runs."""
+    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12))) as other:
+        path = write(tmp_path, endpoint, model="open_per_replica = 3\nrpm = 100_000")
+        urls = [endpoint.base_url, other.base_url]
+        path.write_text(path.read_text().replace(f'"{endpoint.base_url}"', json.dumps(urls)))
+        before = endpoint.ledger().served
+        done = camel("generate", "config.toml", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        last = json.loads(done.stdout.splitlines()[-1])
+        served = [endpoint.ledger().served - before, other.ledger().served]
+    assert {one["url"]: one["calls"] for one in last["replicas"]} == dict(zip(urls, served, strict=True))
+    assert min(served) > 0
+    assert all(one["state"] == "closed" and one["most_open"] == 3 for one in last["replicas"])
+    assert sum(served) == status(tmp_path)["usage"]["calls"]
