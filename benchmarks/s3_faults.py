@@ -24,12 +24,15 @@ import sys
 import threading
 import time
 import urllib.request
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
 
 BUCKET = "camel"
 CONTROL = "/_faults"
@@ -96,10 +99,26 @@ class Server(NamedTuple):
 
 
 @contextlib.contextmanager
-def spawn(faults: Faults = Faults(), *, seed: int = 0, log: Path | None = None) -> Generator[Server]:  # noqa: B008 - frozen
-    """Start a server of its own process on a free port of loopback, with an empty bucket."""
+def spawn(
+    faults: Faults = Faults(),  # noqa: B008 - frozen
+    *,
+    seed: int = 0,
+    log: Path | None = None,
+    fast_list: bool = False,
+) -> Generator[Server]:
+    """Start a server of its own process on a free port of loopback, with an empty bucket.
+
+    `fast_list` for large buckets: long listings by ourselves, from moto's keys.
+    """
     options = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(faults).items()]
-    command = [sys.executable, "-m", "benchmarks.s3_faults", f"--seed={seed}", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.s3_faults",
+        f"--seed={seed}",
+        *options,
+        *(["--fast-list"] * fast_list),
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])}
     root = Path(__file__).parent.parent
     with (log or Path(os.devnull)).open("ab") as errors:
@@ -123,9 +142,12 @@ def spawn(faults: Faults = Faults(), *, seed: int = 0, log: Path | None = None) 
 class _App:
     """moto's application, with faults around it."""
 
-    def __init__(self, app: Any, faults: Faults, seed: int) -> None:
+    def __init__(self, app: Any, faults: Faults, seed: int, fast_list: bool) -> None:
         self._app, self.faults, self._chance = app, faults, random.Random(seed)
         self._lock = threading.Lock()
+        self._fast_list = fast_list
+        self._sorted: list[str] | None = None
+        """All keys, until the next write."""
         self.requests: Counter[str] = Counter()
         self.struck: Counter[str] = Counter()
         self.created: Counter[str] = Counter()
@@ -152,8 +174,34 @@ class _App:
                 return _drop(environ) if kind == "lost" else _error(start_response, 500)
             case "truncated":
                 return _half(environ, self._done(environ, body, start_response))
+            case _ if self._fast_list and _is_plain_list(environ):
+                return self._list(environ, start_response)
             case _:
                 return self._done(environ, body, start_response)
+
+    def _list(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        """A page of a listing. moto's own takes 0.45 s of CPU at 73,000 keys, of which S3's users see nothing."""
+        asked = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+        with self._lock:
+            bucket = _backend().get_bucket(BUCKET)
+            if self._sorted is None:
+                self._sorted = sorted(bucket.keys)
+            names, prefix = self._sorted, asked.get("prefix", "")
+            after = asked.get("continuation-token") or asked.get("start-after", "")
+            start = max(bisect_right(names, after), bisect_left(names, prefix))
+            page = names[start : start + 1001]
+            rows = [(name, bucket.keys[name]) for name in page if name.startswith(prefix)]
+        more, rows = len(rows) > 1000, rows[:1000]
+        parts = [f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>"]
+        if more:
+            parts.append(f"<NextContinuationToken>{escape(rows[-1][0])}</NextContinuationToken>")
+        for name, key in rows:
+            parts.append(
+                f"<Contents><Key>{escape(name)}</Key><LastModified>{key.last_modified_ISO8601}</LastModified>"
+                f"<ETag>{escape(key.etag)}</ETag><Size>{key.size}</Size></Contents>"
+            )
+        start_response("200 OK", [("Content-Type", "application/xml")])
+        return ["".join([*parts, "</ListBucketResult>"]).encode()]
 
     def _kind(self) -> str:
         if self.faults.down:
@@ -176,6 +224,7 @@ class _App:
         reads = environ["REQUEST_METHOD"] in ("GET", "HEAD") and "list-type" not in environ["QUERY_STRING"]
         with contextlib.nullcontext() if reads else self._lock:
             result = list(self._app(environ, start))
+            self._sorted = self._sorted if reads else None
             if environ.get("HTTP_IF_NONE_MATCH") == "*" and said[0].startswith("200"):
                 self.created[environ["PATH_INFO"].removeprefix(f"/{BUCKET}/")] += 1
         return result
@@ -184,7 +233,9 @@ class _App:
         asked = json.loads(body) if body else {}
         if "fill" in asked:
             with self._lock:
-                _fill(asked["fill"])
+                self._sorted = None
+                for name, text in asked["fill"].items():
+                    _backend().put_object(BUCKET, name, text.encode())
         elif asked:
             self.faults = Faults(**asked)
         ledger = {"requests": self.requests, "faults": self.struck, "created": self.created}
@@ -192,13 +243,16 @@ class _App:
         return [json.dumps(ledger).encode()]
 
 
-def _fill(objects: Mapping[str, str]) -> None:
+def _backend() -> Any:
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
 
-    backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
-    for name, text in objects.items():
-        backend.put_object(BUCKET, name, text.encode())
+    return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+
+
+def _is_plain_list(environ: dict[str, Any]) -> bool:
+    query = environ["QUERY_STRING"]
+    return environ["REQUEST_METHOD"] == "GET" and "list-type=2" in query and "delimiter=" not in query
 
 
 def _error(start_response: Any, status: int) -> list[bytes]:
@@ -225,11 +279,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--fast-list", action="store_true", help="do not leave long listings to moto")
     for field in fields(Faults):
         kind = (lambda text: text == "True") if field.name == "down" else float
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=kind, default=field.default)
     given = vars(parser.parse_args())
-    port, seed = given.pop("port"), given.pop("seed")
+    port, seed, fast_list = given.pop("port"), given.pop("seed"), given.pop("fast_list")
 
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
@@ -247,7 +302,7 @@ def main() -> None:
         def log_request(self, *args: Any, **kwargs: Any) -> None:
             """Say nothing of what went well."""
 
-    app = _App(DomainDispatcherApplication(create_backend_app), Faults(), seed)
+    app = _App(DomainDispatcherApplication(create_backend_app), Faults(), seed, fast_list)
     server = make_server("127.0.0.1", port, app, threaded=True, request_handler=Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"

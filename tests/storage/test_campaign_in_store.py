@@ -93,13 +93,23 @@ def test_the_same_data_and_figures_as_on_a_disk(
     assert all(shard.need.bytes for shards in known.values() for shard in shards)
 
 
-@pytest.mark.parametrize("budget", [Budget(), Budget(calls=10_000)], ids=["beside", "before"])
+@pytest.mark.parametrize(
+    ("budget", "first"),
+    [(Budget(), 0), (Budget(), 1_000), (Budget(calls=10_000), 0)],
+    ids=["beside", "few", "budget"],
+)
 def test_a_run_in_a_store_is_resumed(
-    s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, budget: Budget
+    s3: Server,
+    bucket: Bucket,
+    endpoint: SimulatorProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    budget: Budget,
+    first: int,
 ):
+    monkeypatch.setattr("camel.generation.campaign.COUNTED_FIRST", first)
     given = config(endpoint, bucket("run"), budget=budget)
-    first = start(given, stop_after=2)
-    used = first.meter.before + first.meter.usage
+    before = start(given, stop_after=2)
+    used = before.meter.before + before.meter.usage
     calls = endpoint.ledger().requests
     again = start(given)
     assert again.meter.before == used

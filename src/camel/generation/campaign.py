@@ -48,6 +48,8 @@ PASSES = 3
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 COUNTED = ("prompt", "completion", "cached", "calls")
 """What of a shard's usage its marker keeps."""
+COUNTED_FIRST = 1_000
+"""Markers that are read before the work begins; of more, only a budget makes it wait."""
 STOPPED = "stop."
 """Begins the names under which a marker counts why its conversations ended."""
 
@@ -368,7 +370,7 @@ class Campaign:
 
     @contextlib.contextmanager
     def _counting_begun(self) -> Generator[None]:
-        """Count what is committed, now, or beside the work where markers come from afar and no budget waits for them."""
+        """Count what is committed, now, or beside the work where markers are many and no budget waits for them."""
         self._stopped = False
         self._begin_counting()
         try:
@@ -379,11 +381,12 @@ class Campaign:
     def _begin_counting(self) -> None:
         self.meter.before = self._journaled()
         limits = self.config.budget
-        if self.folder.on_disk or (limits.money or limits.tokens or limits.calls):
+        committed = self._committed()
+        few = sum(map(len, committed.values())) <= COUNTED_FIRST
+        if few or limits.money or limits.tokens or limits.calls:
             self._recount()
             self.meter.before += sum((tally.usage for tally in self.tallies.values()), Usage())
             return
-        committed = self._committed()
         for stage in self.stages:
             self._tally_names(stage, committed[stage.name])
         loop = asyncio.get_running_loop()
