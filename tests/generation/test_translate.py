@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,6 +63,7 @@ def a_run(folder: Path, conversations: int) -> Run:
                 Message(2, "user", "Trader", "<CAMEL_TASK_DONE>"),
             ],
             stop=Stop("done", "done"),
+            facts={"number": str(i), "word": ""},
         )
         for i in range(conversations)
     ]
@@ -85,7 +90,7 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
         "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request.",
         "<CAMEL_TASK_DONE>",
     ]
-    assert record.facts == {"language": "de"}
+    assert record.facts == {"number": "0", "word": "", "language": "de"}
     assert record.messages[0].move.instruction
     assert record.messages[0].usage.calls == 3
 
@@ -127,3 +132,30 @@ def test_a_run_as_tables(tmp_path: Path):
     assert run.sql("select stop.reason, count(*) from run group by 1").fetchall() == [("done", 5)]
     assert list(run.to_pandas(["id"])["id"]) == [f"{i:03d}" for i in range(5)]
     assert run.to_arrow().num_rows == 5
+
+
+def test_a_run_as_a_hugging_face_dataset(tmp_path: Path):
+    # In a process of its own: `datasets` reads where its cache is when it is imported.
+    script = """
+import sys
+from pathlib import Path
+from camel import Run
+run = Run(sys.argv[1])
+data = run.to_hf()
+assert data["id"][:] == [record.id for record in run], data["id"]
+assert [row["content"] for row in data[3]["messages"]] == [m.content for m in list(run)[3].messages]
+assert data[3]["facts"] == [{"key": "number", "value": "3"}, {"key": "word", "value": ""}], data[3]["facts"]
+print(len(data))
+"""
+    for rows in (5, 6):  # in the same place: the cache must not answer for the run that was there before
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        a_run(tmp_path / "run", rows)
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / "run")],
+            env={**os.environ, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{rows}\n"

@@ -65,7 +65,7 @@ def _write_split(
     folder: Path, split: str, transcripts: Iterator[Transcript], release: Release, rows_per_file: int
 ) -> int:
     """Write the files of a split; returns their size in bytes."""
-    layout = _dataset_schema(release)
+    layout = dataset_schema(release)
     files: list[Path] = []
     first = next(transcripts, None)
     while first is not None or not files:
@@ -79,7 +79,7 @@ def _write_split(
     return sum(file.stat().st_size for file in files)
 
 
-def _dataset_schema(release: Release) -> Any:
+def dataset_schema(release: Release = Release()) -> Any:  # noqa: B008 - frozen
     """A transcript's schema, with facts as pairs, because `datasets` knows no maps, and the canary on every row."""
     pa = table.arrow()
     pair = pa.struct([("key", pa.string()), ("value", pa.string())])
@@ -100,6 +100,15 @@ def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
     if release.canary:
         columns["canary"] = pa.repeat(pa.scalar(release.canary, pa.string()), batch.num_rows)
     return pa.RecordBatch.from_arrays([columns[name] for name in layout.names], schema=layout)
+
+
+def dataset_rows(files: list[str], hashes: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of committed shards in a dataset's layout, one row group in memory at a time; `hashes` names their content."""
+    layout, release = dataset_schema(), Release()
+    for file in files:
+        for group in table.stream_groups(Path(file)):
+            for batch in group.to_batches():
+                yield from _as_dataset(batch, layout, release).to_pylist()
 
 
 @dataclass(slots=True)

@@ -203,9 +203,15 @@ def read_shard(path: Path, columns: Sequence[str] | None = None) -> Table:
 
 def stream_shard(path: Path) -> Iterator[Transcript]:
     """The transcripts of a Parquet file, one row group in memory at a time."""
+    for group in stream_groups(path):
+        yield from rows(group)
+
+
+def stream_groups(path: Path) -> Iterator[Table]:
+    """The row groups of a Parquet file, one in memory at a time."""
     with _opened(path) as file:
         for group in range(file.metadata.num_row_groups):
-            yield from rows(_readable(path, lambda group=group: file.read_row_group(group)))
+            yield _readable(path, lambda group=group: file.read_row_group(group))
 
 
 def _opened(path: Path) -> Any:
