@@ -102,8 +102,8 @@ def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
     return pa.RecordBatch.from_arrays([columns[name] for name in layout.names], schema=layout)
 
 
-def dataset_rows(files: list[str], hashes: list[str]) -> Iterator[dict[str, Any]]:
-    """The rows of committed shards in a dataset's layout, one row group in memory at a time; `hashes` names their content."""
+def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
+    """The rows of committed shards in a dataset's layout, one row group in memory at a time; `content` names what is in them."""
     layout, release = dataset_schema(), Release()
     for file in files:
         for group in table.stream_groups(Path(file)):

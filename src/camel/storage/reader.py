@@ -63,10 +63,10 @@ class Run:
     def to_hf(self) -> Any:
         """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""
         datasets = _need("datasets")
-        # `datasets` recognises what it has in its cache by these: the hashes tell apart runs that lay in the same place.
+        # `datasets` knows what it has in its cache by these: the hashes tell apart runs that lay in the same place.
         given = {
             "files": [str(file.resolve()) for file in self._some_files()],
-            "hashes": [marker.sha256 for marker in self.markers],
+            "content": " ".join(marker.sha256 for marker in self.markers),
         }
         features = datasets.Features.from_arrow_schema(dataset_schema())
         return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
