@@ -178,6 +178,50 @@ def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_a_translation_as_a_user_sees_it(slower_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slower_endpoint, counts="assistant_role = 1, user_role = 2, task = 2")
+    url = {"OPENAI_BASE_URL": slower_endpoint.base_url}
+    command = ["translate", "run", "--to", "de", "--model", "simulated", "--concurrency", "2"]
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    missing = camel("export", "run", "chat", "x.jsonl", "--language", "de", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "camel translate run --to de" in missing.stderr
+    before = slower_endpoint.ledger().requests
+    with subprocess.Popen(
+        [*COMMAND, *command], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, **url}
+    ) as process:
+        wait_for(slower_endpoint, before + 6)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert output.endswith(f"stopped by you\nresume  {shlex.join(['camel', *command])}\n"), output
+    refused = camel(*command[:4], "--model", "other", cwd=tmp_path, **url)
+    assert refused.returncode == 2
+    assert "--model simulated" in refused.stderr
+    done = camel(*command, cwd=tmp_path, **url)
+    assert done.returncode == 0, done.stderr
+    assert "de  4 / 4 conversations" in done.stdout
+    assert slower_endpoint.ledger().billed_repeats == 0
+    now = status(tmp_path)
+    assert now["state"] == "complete"
+    assert now["stages"][-1]["name"] == "translated-de"
+    assert now["stages"][-1]["tokens"] > 0
+    assert "stage translated-de: 4 of 4 committed, " in camel("status", "run", cwd=tmp_path).stdout
+    done = camel("export", "run", "chat", "de.jsonl", "--language", "de", cwd=tmp_path)
+    assert done.stdout == "4 conversations in de as 4 rows in de.jsonl\n"
+    assert len(chats(tmp_path)) == 4
+
+
+@pytest.mark.slow
+def test_an_unfinished_run_is_not_translated(slow_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slow_endpoint, run="concurrency = 4\n[budget]\ncalls = 40")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    refused = camel("translate", "run", "--to", "de", "--model", "m", cwd=tmp_path, OPENAI_API_KEY="k")
+    assert refused.returncode == 2
+    assert "finish it first: camel generate config.toml" in refused.stderr
+
+
+@pytest.mark.slow
 def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, slower_endpoint)
     with subprocess.Popen(

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
-from camel.core.message import Message
+from camel.core.message import Message, Sampling
+from camel.core.model import Request
 from camel.core.stopping import Stop
 from camel.core.task import Task
+from camel.engine.worker import Halt
+from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import Translate, load
@@ -80,7 +83,8 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
     model = ScriptedModel(
         [ASK, "Nein.", good, "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request."]
     )
-    done = await translate(a_run(tmp_path, 1), "de", model)
+    done = Translation(a_run(tmp_path, 1), "de", model)
+    assert await translate(done)
     assert done.damaged == 0
     assert "not translated" in model.heard[1][-1].content
     assert "marker" in model.heard[2][-1].content
@@ -96,8 +100,9 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
 
 
 async def test_what_cannot_be_mended_is_kept_and_labelled(tmp_path: Path):
-    done = await translate(a_run(tmp_path, 1), "de", ScriptedModel(lambda request: "Nein."))
-    assert done.damaged == 2
+    done = Translation(a_run(tmp_path, 1), "de", ScriptedModel(lambda request: "Nein."))
+    assert await translate(done)
+    assert done.damaged == 1
     (record,) = Run(tmp_path, stage="translated-de")
     assert record.labels == ["damaged-translation"]
 
@@ -114,16 +119,51 @@ def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
         async def both() -> None:
             async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
                 for language in ("ar", "fr"):
-                    assert (await translate(run, language, model)).damaged == 0
+                    translation = Translation(run, language, model)
+                    assert await translate(translation)
+                    assert translation.damaged == 0
 
         asyncio.run(both())
         paid = endpoint.ledger().requests
         assert paid == 2 * 2 * 30
         asyncio.run(both())
         assert endpoint.ledger().requests == paid
+        ledger = endpoint.ledger()
+    stages = {stage.name: stage for stage in read_status(tmp_path).stages}
+    assert stages["translated-ar"].committed == stages["translated-ar"].planned == 30
+    used = stages["translated-ar"].tokens + stages["translated-fr"].tokens
+    assert used == ledger.prompt_tokens + ledger.completion_tokens
     for language in ("ar", "fr"):
         records = list(Run(tmp_path, stage=f"translated-{language}"))
         assert [record.id for record in records] == [f"{i:03d}" for i in range(30)]
+
+
+async def test_another_model_is_refused_by_name(tmp_path: Path):
+    run = a_run(tmp_path, 1)
+    first = ScriptedModel(lambda request: "Nein.", name="first")
+    assert await translate(Translation(run, "de", first))
+    with pytest.raises(InputError, match=r"model was 'first' and is 'second'.*--model first"):
+        Translation(run, "de", ScriptedModel([], name="second"))
+    # Where nothing has been paid yet, another may begin.
+    Translation(run, "fr", first)
+    Translation(run, "fr", ScriptedModel([], name="second"))
+    with pytest.raises(InputError, match="sampling was"):
+        Translation(run, "de", first, sampling=Sampling(temperature=1.0))
+
+
+async def test_a_stop_keeps_what_was_paid_and_says_so(tmp_path: Path):
+    run, halt = a_run(tmp_path, 5), Halt()
+
+    def reply(request: Request) -> str:
+        halt.set("stopped by you")
+        return "Nein."
+
+    model = ScriptedModel(reply)
+    assert not await translate(Translation(run, "de", model, halt=halt), concurrency=1)
+    paid = len(model.heard)
+    assert paid == 1
+    assert await translate(Translation(run, "de", model), concurrency=1)
+    assert len(model.heard) == 5 * 2 * 3, "three tries for each of two messages, and none twice"
 
 
 def test_a_run_as_tables(tmp_path: Path):

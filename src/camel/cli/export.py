@@ -29,6 +29,9 @@ def export(
         list[str] | None,
         typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
     ] = None,
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
+    ] = "",
 ) -> None:
     """Write what a run has committed, in the order of its items, in another format."""
     from camel.core.errors import InputError
@@ -42,11 +45,12 @@ def export(
     if unknown := sorted(set(acknowledge or []) - RESTRICTED):
         raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
     folder = RunFolder(run)
-    stage = _last_stage(folder)
+    stage = _translated(folder, language) if language else _last_stage(folder)
     acknowledged = bool(acknowledge)
     release = Release(acknowledged, _canary(folder) if acknowledged else "")
     written = FORMATS[format].write(Run(run, stage), out, release=release)
-    typer.echo(f"{written.conversations:,} {stage} as {written.rows:,} rows in {written.path}")
+    what = f"conversations in {language}" if language else stage
+    typer.echo(f"{written.conversations:,} {what} as {written.rows:,} rows in {written.path}")
 
 
 def import_(
@@ -125,6 +129,20 @@ def _last_stage(folder: RunFolder) -> str:
         if folder.committed(stage):
             return stage
     raise InputError(f"{folder.root} has nothing to export yet: no shard of conversations is committed")
+
+
+def _translated(folder: RunFolder, language: str) -> str:
+    """The stage that holds a translation."""
+    from camel.core.errors import InputError
+    from camel.generation.translate import STAGE
+
+    folder.settings()
+    stage = f"{STAGE}{language}"
+    if not folder.committed(stage):
+        raise InputError(
+            f"{folder.root} has nothing in {language!r}: make it with camel translate {folder.root} --to {language}"
+        )
+    return stage
 
 
 def _canary(folder: RunFolder) -> str:

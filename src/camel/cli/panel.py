@@ -272,6 +272,7 @@ def _stages(now: Snapshot) -> Table:
             f"{stage.open:,} in work" if stage.open else "",
             f"{stage.finished - stage.committed:,} to commit" if stage.finished > stage.committed else "",
             f"{stage.failed:,} failed" if stage.failed else "",
+            f"{short(stage.tokens)} tokens" if stage.tokens else "",
         ]
         grid.add_row(
             name,

@@ -16,7 +16,7 @@ def status(
     import msgspec
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, say
+    from camel.cli.panel import line, panel, say, short
     from camel.generation.status import read_status
 
     now = read_status(run)
@@ -31,7 +31,11 @@ def status(
         say(console, f"{now.scenario} · {now.model} · {now.state}{f': {now.why}' if now.why else ''}")
         for stage in now.stages:
             failed = f", {stage.failed:,} failed" if stage.failed else ""
-            say(console, f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}")
+            tokens = f", {short(stage.tokens)} tokens" if stage.tokens else ""
+            say(
+                console,
+                f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}{tokens}",
+            )
         say(console, line(now))
         if now.stops:
             say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))

@@ -301,7 +301,7 @@ class Campaign:
             os.fsync(file.fileno())
         sync_folder(path.parent)
         usage = sum((record.usage for record in records), Usage())
-        return Written(len(records), hashlib.sha256(data).hexdigest(), _totals(usage))
+        return Written(len(records), hashlib.sha256(data).hexdigest(), totals_of(usage))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_shard(path, records)
@@ -309,7 +309,7 @@ class Campaign:
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
         return Written(
-            shard.rows, shard.sha256, {**_totals(usage), "failed": float(stops["error"]), **counted}
+            shard.rows, shard.sha256, {**totals_of(usage), "failed": float(stops["error"]), **counted}
         )
 
     def _recount(self) -> None:
@@ -379,5 +379,6 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
     }
 
 
-def _totals(usage: Usage) -> dict[str, float]:
+def totals_of(usage: Usage) -> dict[str, float]:
+    """A usage as a marker keeps it."""
     return {name: float(getattr(usage, name)) for name in COUNTED}

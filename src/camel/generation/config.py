@@ -156,6 +156,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         }
 
 
+def shard_size_for(count: int) -> int:
+    """Items to commit together where nobody says: few of a small stage, so that it has something to show early."""
+    return min(512, max(1, count // 20))
+
+
 def fingerprint(decisive: dict[str, Any]) -> str:
     """A short hash of what decides the data."""
     return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:16]

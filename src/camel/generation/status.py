@@ -20,8 +20,10 @@ from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
 from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
+from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.scenarios import RolePlay, load
+from camel.storage.reader import LAST_STAGES
 from camel.storage.run import RunFolder
 
 LOG = "log.jsonl"
@@ -45,6 +47,8 @@ class StageState(msgspec.Struct, frozen=True):
     """Committed, or ended in a shard that is not whole yet."""
     open: int = 0
     failed: int = 0
+    tokens: int = 0
+    """Of a translation, whose tokens are not part of the run's: another model may have made it."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,16 +219,22 @@ def read_status(root: Path) -> Snapshot:
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
     used = Usage()
+    talk = max((count for name, count in planned.items() if name in LAST_STAGES), default=0)
+    planned |= {name: talk for name in _stages_in(root) if name.startswith(TRANSLATED)}
     for name, count in planned.items():
-        rows = failed = 0
+        rows = failed = tokens = 0
         for shard in folder.committed(name):
             marker = folder.marker(name, shard)
             rows += marker.rows
             failed += int(marker.totals.get("failed", 0))
+            if name.startswith(TRANSLATED):
+                tokens += usage_of(marker.totals).total
+                continue
             used += usage_of(marker.totals)
             stops.update(stops_of(marker.totals))
-        stages.append(StageState(name, count or rows, rows, rows, failed=failed))
-    complete = bool(stages) and all(stage.committed == stage.planned for stage in stages)
+        stages.append(StageState(name, count or rows, rows, rows, failed=failed, tokens=tokens))
+    own = [stage for stage in stages if not stage.name.startswith(TRANSLATED)]
+    complete = bool(own) and all(stage.committed == stage.planned for stage in own)
     working = is_locked(root)
     # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
     logged = msgspec.convert((last or {}).get("usage", {}), Usage)

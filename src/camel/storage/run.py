@@ -4,6 +4,7 @@
     journal/<stage>/<shard>-<attempt>   replies, durable before they are used; dropped once the shard is committed
     data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker never happened
     committed/<stage>/<shard>.json      the marker, written last and only once
+    stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
 
 The one decision to know: a marker is created, never replaced. Whoever comes second, a paused worker or a second
 machine, finds that it exists, and its own file is garbage.
@@ -88,6 +89,17 @@ class RunFolder:
                 f"{path} has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
             )
         return settings
+
+    def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet."""
+        path = self.root / "stages" / f"{stage}.json"
+        journals = self._by_shard("journal", stage)
+        if not self.committed(stage) and not any(
+            True for shard in journals for _ in self.replay(stage, shard)
+        ):
+            path.unlink(missing_ok=True)
+        _create(path, msgspec.json.encode(settings))
+        return _decoded(path, dict[str, Any])
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
