@@ -64,6 +64,9 @@ def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "
         folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
         return folder
     saved = folder.settings().config
+    if config.shard_size is None:
+        # What is usual may change from one version to the next; a run keeps what it was made with.
+        decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
     wanted: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(decisive))
     if changed := sorted(key for key in saved.keys() | wanted.keys() if saved.get(key) != wanted.get(key)):
         details = "; ".join(f"{key}: {saved.get(key)!r} → {wanted.get(key)!r}" for key in changed)
@@ -191,7 +194,7 @@ class Campaign:
             count=self.scenario.count,
             work=self._tallied(name, self._converse if talk else self._answer),
             write=self._write_transcripts,
-            shard_size=self.config.shard_size,
+            shard_size=int(self.folder.settings().config["shard_size"]),
         )
         return [*lists, last]
 

@@ -114,8 +114,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     sampling: Sampling | None = None
     seed: int | None = None
     """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
-    shard_size: int = 512
-    """Items that are committed together."""
+    shard_size: int | None = None
+    """Items that are committed together; left out: a twentieth of them, at most 512. Decided when a run is made."""
     acknowledge: tuple[str, ...] = ()
     """Names of gated scenarios that you know the nature of."""
     run: RunSection = RunSection()
@@ -124,7 +124,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """For estimates only."""
 
     def __post_init__(self) -> None:
-        if self.shard_size < 1 or self.run.concurrency < 1:
+        if (self.shard_size is not None and self.shard_size < 1) or self.run.concurrency < 1:
             raise InputError("shard_size and run.concurrency must be at least 1")
 
     @property
@@ -152,7 +152,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             "model.guided": self.model.guided,
             "sampling": msgspec.to_builtins(self.sampling),
             "seed": self.seed,
-            "shard_size": self.shard_size,
+            "shard_size": self.shard_size or shard_size_for(scenario.count),
         }
 
 

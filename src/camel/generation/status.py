@@ -19,7 +19,7 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
-from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
+from camel.generation.plan import committed_in, make_plan, read_committed
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.scenarios import RolePlay, load
@@ -194,20 +194,11 @@ class Watcher:
         return (usage.calls - calls) / (clock - then), (usage.total - tokens) / (clock - then)
 
     def _estimate(self) -> Usage:
-        """What the whole run will have used, from what its finished items have."""
-        # Whole shards are a fair sample; of the items that end first, most are short.
-        finished = {
-            name: self._shards.get(name) or [Committed(tally.finished, _need(tally.usage))]
-            for name, tally in self._campaign.tallies.items()
-            if tally.finished
-        }
-        expected = make_plan(self._campaign.config, committed=finished).need.likely.usage()
+        """What the whole run will have used, as a plan made now says: items that are not committed tell nothing, for
+        those that end first are short."""
+        expected = make_plan(self._campaign.config, committed=self._shards).need.likely.usage()
         used = self._campaign.meter.before + self._campaign.meter.usage
         return expected if expected.total > used.total else used
-
-
-def _need(usage: Usage) -> Need:
-    return Need(usage.calls, usage.prompt, usage.completion, usage.cached)
 
 
 def read_status(root: Path) -> Snapshot:
