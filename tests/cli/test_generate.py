@@ -239,7 +239,7 @@ def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: Simulat
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "stopping: " in output
-    assert output.endswith("stopped: stopped by you\nresume  camel generate config.toml\n")
+    assert output.endswith("\nstopped by you\nresume  camel generate config.toml\n")
     before = slower_endpoint.ledger()
     assert before.in_flight == 0
     now = status(tmp_path)
@@ -391,6 +391,27 @@ def test_a_budget_stops_the_run(slow_endpoint: SimulatorProcess, tmp_path: Path,
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
     assert slow_endpoint.ledger().billed == 6 + 8 * 10
     assert slow_endpoint.ledger().billed_repeats == 0
+
+
+@pytest.mark.slow
+def test_what_has_ended_and_is_not_committed_is_not_lost(slow_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slow_endpoint, more="shard_size = 8", run="concurrency = 3\n[budget]\ncalls = 60")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    stage = status(tmp_path)["stages"][-1]
+    assert stage["committed"] == 0
+    assert 3 <= stage["finished"] <= 6
+    told = camel("status", "run", cwd=tmp_path).stdout
+    assert f"0 of 8 committed, {stage['finished']} more in the journal" in told
+    refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "go on with the run, as camel status run says" in refused.stderr
+    write(tmp_path, slow_endpoint, more="shard_size = 8")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert status(tmp_path)["stages"][-1] | {"tokens": 0} == {
+        **stage,
+        "committed": 8,
+        "finished": 8,
+    }
 
 
 def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: Path):

@@ -128,7 +128,10 @@ def _last_stage(folder: RunFolder) -> str:
     for stage in (CONVERSATIONS, ANSWERS):
         if folder.committed(stage):
             return stage
-    raise InputError(f"{folder.root} has nothing to export yet: no shard of conversations is committed")
+    raise InputError(
+        f"{folder.root} has nothing to export yet: no shard of conversations is whole. What has ended is kept; go on "
+        f"with the run, as camel status {folder.root} says"
+    )
 
 
 def _translated(folder: RunFolder, language: str) -> str:

@@ -71,6 +71,7 @@ def generate(
 
 def _run(settings: GenerateConfig, model: ChatModel, view: View, resume: str) -> int:
     """Run the campaign in its view; returns the exit code."""
+    from camel.cli.panel import stopped
     from camel.core.errors import CamelError, InputError
     from camel.generation.campaign import Campaign
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
@@ -97,7 +98,7 @@ def _run(settings: GenerateConfig, model: ChatModel, view: View, resume: str) ->
     if outcome.complete:
         view.note(f"complete: {campaign.stages[-1].count:,} {campaign.stages[-1].name} in {last.run}")
         return 0
-    view.note(f"stopped: {outcome.halted}")
+    view.note(stopped(outcome.halted))
     view.note(f"resume  {resume}")
     return INTERRUPTED if interrupted else HALTED
 
@@ -135,6 +136,7 @@ async def _work(
     campaign: Campaign, model: ChatModel, watcher: Watcher, view: View, log: RunLog
 ) -> tuple[Outcome, bool]:
     """Run until it is complete or stopped; says also whether a person stopped it."""
+    from camel.cli.panel import counted
     from camel.generation.campaign import Outcome
     from camel.generation.status import progress_of
 
@@ -148,7 +150,7 @@ async def _work(
         if asked == 1:
             campaign.halt.set("stopped by you")
             view.note(
-                f"stopping: {campaign.meter.in_flight} calls in flight end first; again to leave at once"
+                f"stopping: {counted(campaign.meter.in_flight, 'call')} in flight to end first; again to leave at once"
             )
         elif asked == 2:
             task.cancel()

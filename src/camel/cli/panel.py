@@ -111,7 +111,7 @@ class Lines(_Quiet):
     def event(self, entry: dict[str, Any]) -> None:
         """Print that a stage is complete."""
         if entry["event"] == "stage":
-            self.note(f"stage {entry['stage']} is complete: {entry['items']:,} items")
+            self.note(f"stage {entry['stage']} is complete: {counted(entry['items'], 'item')}")
 
 
 class JsonLines(_Quiet):
@@ -170,22 +170,42 @@ def line(now: Snapshot) -> str:
         f"{stage.name} {stage.finished:,}/{stage.planned:,}" if stage else "",
         f"{stage.committed:,} committed" if stage and stage.committed else "",
         f"{now.failed:,} failed" if now.failed else "",
-        f"{now.usage.calls:,} calls"
+        counted(now.usage.calls, "call")
         + ("" if now.calls_per_second is None else f" ({short(now.calls_per_second)}/s)"),
         f"{spent(now)} → {expected(now)}" if now.expected else spent(now),
         f"{share_cached(now)} cached" if now.usage.cached else "",
         f"{now.retries:,} retries" if now.retries else "",
-        f"{sum(now.errors.values()):,} errors" if now.errors else "",
+        counted(sum(now.errors.values()), "error") if now.errors else "",
         f"{duration(now.elapsed)} gone" if now.elapsed else "",
         f"{duration(now.eta)} to go" if now.eta is not None else "",
     ]
     return " · ".join(part for part in parts if part)
 
 
+def uncommitted(now: Snapshot, stage: StageState) -> str:
+    """What has ended in shards that are not whole yet: nothing of it is lost when a run stops."""
+    more = stage.finished - stage.committed
+    if more <= 0:
+        return ""
+    return f"{more:,} to commit" if now.state == "working" else f"{more:,} more in the journal"
+
+
 def current(now: Snapshot) -> StageState | None:
     """The first stage that is not complete; the last when all are."""
     open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
     return open_stages[0] if open_stages else (now.stages[-1] if now.stages else None)
+
+
+def stopped(why: str, state: str = "stopped") -> str:
+    """That a run stopped, and why."""
+    if state == "working":
+        return f"stopping: {why}"
+    return why if why.startswith("stopped") else f"stopped: {why}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 item, 2 items."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def spent(now: Snapshot) -> str:
@@ -244,8 +264,7 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     words = {"working": "", "complete": "complete", "stopped": "stopped", "new": "not started"}[now.state]
     style = {"working": "cyan", "complete": "green", "stopped": "yellow", "new": "dim"}[now.state]
     if now.why and now.state != "complete":
-        word = "stopping" if now.state == "working" else "stopped"
-        parts += [Text(), Text(f"{word}: {visible(now.why)}", "yellow")]
+        parts += [Text(), Text(visible(stopped(now.why, now.state)), "yellow")]
         style = "yellow"
     title = Text(f" {visible(now.scenario)} · {visible(now.model)}{f' · {words}' if words else ''} ", "bold")
     return Panel(
@@ -270,7 +289,7 @@ def _stages(now: Snapshot) -> Table:
         )
         notes = [
             f"{stage.open:,} in work" if stage.open else "",
-            f"{stage.finished - stage.committed:,} to commit" if stage.finished > stage.committed else "",
+            uncommitted(now, stage),
             f"{stage.failed:,} failed" if stage.failed else "",
             f"{short(stage.tokens)} tokens" if stage.tokens else "",
         ]
@@ -300,7 +319,8 @@ def _figures(now: Snapshot) -> Table:
     grid.add_row("tokens", f"{short(usage.total)}{speed}", "cached", f"{share_cached(now)} of the prompts")
     grid.add_row("spent", cost, "trouble", trouble)
     left = "" if now.eta is None else f"about {duration(now.eta)}"
-    grid.add_row("elapsed", duration(now.elapsed), "to go", left)
+    start = "this start" if now.state == "working" else "last start"
+    grid.add_row("elapsed", f"{duration(now.elapsed)} ({start})", "to go", left)
     return grid
 
 

@@ -212,6 +212,7 @@ def read_status(root: Path) -> Snapshot:
     used = Usage()
     talk = max((count for name, count in planned.items() if name in LAST_STAGES), default=0)
     planned |= {name: talk for name in _stages_in(root) if name.startswith(TRANSLATED)}
+    ended = _finished(last)
     for name, count in planned.items():
         rows = failed = tokens = 0
         for shard in folder.committed(name):
@@ -223,7 +224,8 @@ def read_status(root: Path) -> Snapshot:
                 continue
             used += usage_of(marker.totals)
             stops.update(stops_of(marker.totals))
-        stages.append(StageState(name, count or rows, rows, rows, failed=failed, tokens=tokens))
+        finished = min(count or rows, max(rows, ended.get(name, 0)))
+        stages.append(StageState(name, count or rows, rows, finished, failed=failed, tokens=tokens))
     own = [stage for stage in stages if not stage.name.startswith(TRANSLATED)]
     complete = bool(own) and all(stage.committed == stage.planned for stage in own)
     working = is_locked(root)
@@ -304,6 +306,17 @@ def _last_events(log: RunLog) -> tuple[dict[str, Any] | None, dict[str, Any] | N
             case _:
                 pass
     return start, last, end
+
+
+def _finished(last: dict[str, Any] | None) -> dict[str, int]:
+    """Items that had ended by the last line of the log, in shards that may not be committed: their journals have them."""
+    try:
+        return {
+            stage.name: stage.finished
+            for stage in msgspec.convert((last or {}).get("stages", []), list[StageState])
+        }
+    except msgspec.ValidationError:  # of another version
+        return {}
 
 
 def _planned(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, int]:
