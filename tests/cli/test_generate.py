@@ -329,9 +329,10 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     requests = endpoint.ledger().requests
     refused = camel("generate", "config.toml", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "counts: " in refused.stderr
-    assert "seed: None → 7" in refused.stderr
+    assert refused.stderr.splitlines()[1:3] == ["  counts.task: 2 → 3", "  seed: not set → 7"]
+    assert "--fork NEWDIR" in refused.stderr
     assert "concurrency" not in refused.stderr
+    assert "fingerprint" not in refused.stderr
     assert endpoint.ledger().requests == requests
     # Where and how fast it is sent may change.
     write(tmp_path, endpoint, run="concurrency = 2\ndeadline = 60")
