@@ -80,7 +80,7 @@ def status(folder: Path, run: str = "run") -> dict[str, Any]:
 
 def chats(folder: Path, run: str = "run") -> list[dict[str, Any]]:
     out = folder / f"{run}-chat.jsonl"
-    assert camel("export", run, "chat", str(out), cwd=folder).returncode == 0
+    assert camel("export", run, "chat", str(out), "--force", cwd=folder).returncode == 0
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
@@ -133,8 +133,11 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
         done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
-    assert camel("export", "run", "dataset", "dataset", cwd=tmp_path).returncode == 0
-    assert (tmp_path / "dataset" / "README.md").exists()
+    card = ("--title", "My talks", "--licence", "cc-by-4.0")
+    assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).returncode == 0
+    text = (tmp_path / "dataset" / "README.md").read_text()
+    assert 'license: "cc-by-4.0"' in text
+    assert "# My talks" in text
     done = camel("import", "chat.jsonl", "imported", cwd=tmp_path)
     assert done.stdout == "8 conversations in imported\n", done.stderr
     assert status(tmp_path, "imported")["state"] == "complete"
@@ -142,6 +145,10 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
     assert (tmp_path / "imported-chat.jsonl").read_bytes() == (tmp_path / "chat.jsonl").read_bytes()
     for arguments, word in (
         (("export", "run", "word", "x"), "no format"),
+        (("export", "run", "problems", "x.jsonl"), "as chat or instruction"),
+        (("export", "run", "chat", "chat.jsonl"), "--force"),
+        (("export", "run", "chat", "x.jsonl", "--title", "T"), "card"),
+        (("import", "messages.jsonl", "x"), "cannot be read back"),
         (("export", "nowhere", "chat", "x.jsonl"), "not a run"),
         (("import", "chat.jsonl", "imported"), "not empty"),
         (("import", "chat.jsonl"), "last"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from camel.core.errors import InputError
@@ -285,6 +285,7 @@ def test_chat_survives_the_round_trip(tmp_path: Path, given: list[Transcript], e
 @given(st.lists(talks(moves), max_size=4))
 def test_instruction_survives_the_round_trip(tmp_path: Path, given: list[Transcript]):
     one, two = tmp_path / "one.json", tmp_path / "two.json"
+    assume(not given or any(True for talk in given for _ in exporters.pairs(talk)))
     exporters.instruction(given, one, release=RELEASE)
     exporters.instruction(importers.instruction(one), two, release=RELEASE)
     assert one.read_bytes() == two.read_bytes()

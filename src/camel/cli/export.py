@@ -32,9 +32,21 @@ def export(
     language: Annotated[
         str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
     ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    title: Annotated[str, typer.Option(help="Of a dataset's card; its folder's name unless given.")] = "",
+    licence: Annotated[
+        str,
+        typer.Option(
+            "--licence",
+            "--license",
+            metavar="ID",
+            help="Of a dataset's card, as the hub names it: cc-by-4.0. None is stated unless given.",
+        ),
+    ] = "",
 ) -> None:
     """Write what a run has committed, in the order of its items, in another format."""
     from camel.core.errors import InputError
+    from camel.storage.dataset import dataset
     from camel.storage.exporters import FORMATS
     from camel.storage.reader import Run
     from camel.storage.release import RESTRICTED, Release
@@ -44,11 +56,19 @@ def export(
         raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
     if unknown := sorted(set(acknowledge or []) - RESTRICTED):
         raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    if format != "dataset" and (title or licence):
+        raise InputError("--title and --licence are for the card that the format dataset has")
+    if out.is_file() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
     folder = RunFolder(run)
     stage = _translated(folder, language) if language else _last_stage(folder)
     acknowledged = bool(acknowledge)
     release = Release(acknowledged, _canary(folder) if acknowledged else "")
-    written = FORMATS[format].write(Run(run, stage), out, release=release)
+    records = Run(run, stage)
+    if format == "dataset":
+        written = dataset(records, out, release=release, title=title, licence=licence)
+    else:
+        written = FORMATS[format].write(records, out, release=release)
     what = f"conversations in {language}" if language else stage
     typer.echo(f"{written.conversations:,} {what} as {written.rows:,} rows in {written.path}")
 

@@ -26,12 +26,13 @@ def dataset(
     *,
     release: Release = Release(),  # noqa: B008 - frozen
     title: str = "",
-    licence: str = "cc-by-nc-4.0",
+    licence: str = "",
     rows_per_file: int = 100_000,
 ) -> Written:
     """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
 
-    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`.
+    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
+    stated unless you give one, such as `cc-by-4.0`: the data is yours, whoever's scenario it was made with.
     """
     given = cast("Any", transcripts)
     splits = cast(
@@ -191,7 +192,7 @@ def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Re
     front = [
         "---",
         f"pretty_name: {_quoted(title)}",
-        f"license: {_quoted(licence)}",
+        f"license: {_quoted(licence or 'unknown')}",
         "task_categories:",
         "- text-generation",
         "tags:",
@@ -265,7 +266,7 @@ def _provenance(total: _Figures, licence: str) -> list[str]:
         f"- Configuration fingerprint: {_listed(total.fingerprints)}",
         *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
         f"- Written by camel-society {__version__}",
-        f"- Licence: {_plain(licence)}; what a model wrote is also subject to the terms of that model.",
+        f"- Licence: {_plain(licence) or 'none stated'}; what a model wrote is also subject to the terms of that model.",
     ]
 
 
