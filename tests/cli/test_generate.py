@@ -487,10 +487,18 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     (tmp_path / "broken.toml").write_text("scenario = ")
     (tmp_path / "unknown.toml").write_text('scenario = "code"\nmodle = 1\n[model]\nname = "m"\n')
+    (tmp_path / "count.toml").write_text('scenario = "code"\ncount = 1\n[model]\nname = "m"\n')
+    (tmp_path / "inner.toml").write_text('scenario = "code"\n[model]\nname = "m"\n[run]\nconcurency = 3\n')
+    (tmp_path / "nowhere.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
+    (tmp_path / "modelless.toml").write_text('scenario = "code"\n')
     for arguments, word in (
         (("generate", "nothing.toml"), "cannot read"),
         (("generate", "broken.toml"), "broken.toml"),
-        (("generate", "unknown.toml"), "modle"),
+        (("generate", "unknown.toml"), "unknown field 'modle' (did you mean model?)"),
+        (("generate", "count.toml"), "did you mean counts?"),
+        (("plan", "inner.toml"), "unknown field 'concurency' in [run] (did you mean concurrency?)"),
+        (("plan", "nowhere.toml"), "the path of a folder of your own: looked for cooking"),
+        (("plan", "modelless.toml"), "missing: model"),
         (("generate", "config.toml", "--concurrency", "0"), "at least 1"),
         (("generate", "config.toml", "--fork", "new"), "not a run"),
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
@@ -503,6 +511,18 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
         assert done.returncode == 2, arguments
         assert word in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_beside_the_configuration_is_found_from_anywhere(endpoint: SimulatorProcess, tmp_path: Path):
+    (tmp_path / "sub").mkdir()
+    assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").returncode == 0
+    (tmp_path / "sub" / "c.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
+    (tmp_path / "sub" / "local.toml").write_text('scenario = "cooking"\n')
+    for place, config in ((tmp_path, "sub/c.toml"), (tmp_path / "sub", "c.toml")):
+        done = camel("plan", config, cwd=place)
+        assert done.returncode == 0, done.stderr
+    done = camel("plan", "local.toml", "--local", cwd=tmp_path / "sub")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def generate(
     from camel.generation.config import read_config
 
     console = Console(highlight=False)
-    settings = _adjusted(read_config(config), local, concurrency, out)
+    settings = adjusted(read_config(config, local=local), local, concurrency, out)
     if dry_run:
         from camel.cli.plan import dry_run as show
 
@@ -219,7 +219,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group
 
 
-def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
+def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
     """The configuration with what the command line says."""
     from msgspec.structs import replace
 

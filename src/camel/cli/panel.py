@@ -6,6 +6,7 @@ The one decision to know: a view is told of snapshots and events and knows nothi
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Protocol
@@ -146,17 +147,25 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(visible(text), style), soft_wrap=True)
 
 
-def table(console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """A table on a terminal; elsewhere plain columns, which no width cuts off."""
-    if console.is_terminal:
-        drawn = Table(*head)
+def table(
+    console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] = ()
+) -> None:
+    """A table on a terminal, its first column never cut; elsewhere, and where it is too wide, plain columns, which no
+    width cuts off. The columns of `right` hold numbers."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    if console.is_terminal and sum(widths) + 3 * len(widths) + 1 <= console.width:
+        drawn = Table()
+        for number, name in enumerate(head):
+            drawn.add_column(name, justify="right" if number in right else "left", no_wrap=True)
         for row in rows:
             drawn.add_row(*(Text(visible(cell)) for cell in row))
         console.print(drawn)
         return
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        cells = (
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         say(console, "  ".join(cells).rstrip())
 
 
@@ -232,13 +241,17 @@ def money(dollars: float) -> str:
 
 
 def short(number: float) -> str:
-    """A number for people: 950, 12.3k, 4.56M."""
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    """A number for people: 950, 12.3k, 4.56M, 7.89B."""
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= unit:
             scaled = number / unit
             digits = 2 if scaled < 10 else 1 if scaled < 100 else 0
             return f"{scaled:.{digits}f}{name}"
-    return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+    return (
+        f"{number:.0f}"
+        if number >= 10 or abs(number - round(number)) < 0.05 or number == int(number)
+        else f"{number:.1f}"
+    )
 
 
 def duration(seconds: float) -> str:
@@ -258,9 +271,11 @@ def duration(seconds: float) -> str:
 
 def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     """A run as a box on the terminal."""
-    parts: list[RenderableType] = [_stages(now), Text(), _figures(now)]
+    # On a narrow terminal the bars give way, not the words.
+    bar = max(6, BAR - max(0, WIDTH - width))
+    parts: list[RenderableType] = [_stages(now, bar), Text(), _figures(now)]
     if now.stops:
-        parts += [Text(), _stops(now.stops)]
+        parts += [Text(), _stops(now.stops, bar)]
     words = {"working": "", "complete": "complete", "stopped": "stopped", "new": "not started"}[now.state]
     style = {"working": "cyan", "complete": "green", "stopped": "yellow", "new": "dim"}[now.state]
     if now.why and now.state != "complete":
@@ -272,7 +287,7 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     )
 
 
-def _stages(now: Snapshot) -> Table:
+def _stages(now: Snapshot, width: int) -> Table:
     grid = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "left"):
         grid.add_column(justify=justify, no_wrap=True)
@@ -283,7 +298,7 @@ def _stages(now: Snapshot) -> Table:
         bar = ProgressBar(
             total=max(1, stage.planned),
             completed=stage.finished,
-            width=BAR,
+            width=width,
             complete_style="cyan",
             finished_style="green",
         )
@@ -324,7 +339,7 @@ def _figures(now: Snapshot) -> Table:
     return grid
 
 
-def _stops(stops: dict[str, int]) -> Table:
+def _stops(stops: dict[str, int], width: int) -> Table:
     """Why conversations ended, as a small bar chart."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
@@ -333,6 +348,6 @@ def _stops(stops: dict[str, int]) -> Table:
     total = sum(stops.values())
     for reason, count in sorted(stops.items(), key=lambda pair: -pair[1])[:6]:
         style = "red" if reason == "error" else "green" if reason == "done" else "yellow"
-        bar = "█" * max(1, round(BAR * count / total))
+        bar = "█" * max(1, round(width * count / total))
         grid.add_row(Text(reason, "dim"), Text(bar, style), f"{count:,} ({count / total:.0%})")
     return grid

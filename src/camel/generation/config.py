@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -17,7 +17,8 @@ from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.models.catalogue import Entry, find
 from camel.models.guided import Guide
-from camel.scenarios import Scenario, load
+from camel.scenarios import Scenario, load, shipped
+from camel.scenarios.reading import similar
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -166,11 +167,57 @@ def fingerprint(decisive: dict[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:16]
 
 
-def read_config(path: Path) -> GenerateConfig:
-    """Read a configuration file; an error names the file and the field."""
+def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
+    """Read a configuration file; an error names the file and the field. `local` says that another model will speak.
+
+    A scenario's folder is looked for beside the file first, then from the current folder.
+    """
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), GenerateConfig)
+        table = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
+    if local and isinstance(model := table.setdefault("model", {}), dict):
+        cast("dict[str, Any]", model).setdefault("name", "local")
+    _check_names(path, table)
+    try:
+        config = msgspec.convert(table, GenerateConfig)
+    except msgspec.ValidationError as error:
+        said = str(error).replace("`", "").replace("$.", "")
+        raise InputError(f"{path}: {said.replace('Object missing required field', 'missing:')}") from None
+    return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
+
+
+def _check_names(path: Path, table: dict[str, Any]) -> None:
+    sections: dict[str, Any] = {
+        "model": ModelSection,
+        "run": RunSection,
+        "budget": Budget,
+        "plan": Assumptions,
+    }
+    for name, kind in {"": GenerateConfig, **sections}.items():
+        inner: Any = table.get(name, {}) if name else table
+        known: tuple[str, ...] = kind.__struct_fields__
+        for key in (
+            sorted(cast("dict[str, Any]", inner).keys() - set(known)) if isinstance(inner, dict) else ()
+        ):
+            where = f" in [{name}]" if name else ""
+            raise InputError(
+                f"{path}: unknown field {key!r}{where}{similar(key, known)}; known: {', '.join(known)}"
+            )
+
+
+def _scenario(path: Path, name: str) -> str:
+    """Where a configuration's scenario is: a shipped one's name stays, a folder is found."""
+    places = [path.parent / name, Path(name).expanduser()]
+    if name in shipped():
+        return name
+    for place in places:
+        if place.exists():
+            return f"./{place}" if str(place) in shipped() else str(place)
+    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+    raise InputError(
+        f"{path}: there is no scenario {name!r}{similar(name, shipped())}; known: {', '.join(shipped())}; or the path "
+        f"of a folder of your own: looked for {looked}"
+    )
