@@ -16,7 +16,7 @@ import camel.scenarios
 from camel import ChatModel, LocalServer, Run, local_model
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.translate import translate
+from camel.generation.translate import Translation, translate
 from camel.models.local import LOCAL_SAMPLING
 from camel.scenarios import load
 from camel.storage.exporters import FORMATS
@@ -121,7 +121,9 @@ def test_a_translation_ends_whatever_the_model_says(model: ChatModel, tmp_path: 
     async def both() -> int:
         async with model:
             assert (await Campaign(config, model).run()).complete
-            return (await translate(Run(tmp_path / "run"), "de", model)).damaged
+            translation = Translation(Run(tmp_path / "run"), "de", model)
+            assert await translate(translation)
+            return translation.damaged
 
     damaged = asyncio.run(both())
     (record,) = Run(tmp_path / "run", stage="translated-de")

@@ -193,9 +193,17 @@ def test_problems(tmp_path: Path):
         ("message_2", "It is 4."),
     ]
     assert (second["sub_topic"], second["message_1"], second["message_2"]) == ("S", "What is 3+3?", "6")
-    with pytest.raises(InputError, match="not one problem"):
+    with pytest.raises(InputError, match=r"not one problem.*as chat or instruction"):
         problems([talk()], tmp_path / "math.jsonl")
     assert len(lines(tmp_path / "math.jsonl")) == 2, "the file before stays"
+
+
+def test_a_format_that_has_no_row_for_any_of_them_is_refused(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("before")
+    with pytest.raises(InputError, match="as problems or alpaca"):
+        instruction([solved()], path)
+    assert path.read_text() == "before"
 
 
 def test_two_seats_only(tmp_path: Path):
@@ -486,7 +494,7 @@ def test_a_dataset_and_its_card(tmp_path: Path):
         "data/train-00000-of-00001.parquet",
     ]
     front = front_matter(tmp_path / "set")
-    assert front["license"] == "cc-by-nc-4.0"
+    assert front["license"] == "unknown"
     assert front["pretty_name"] == 'Ti: "tle"---'
     assert front["configs"][0]["data_files"] == [
         {"split": "train", "path": "data/train-*.parquet"},

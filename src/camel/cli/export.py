@@ -29,9 +29,24 @@ def export(
         list[str] | None,
         typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
     ] = None,
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    title: Annotated[str, typer.Option(help="Of a dataset's card; its folder's name unless given.")] = "",
+    licence: Annotated[
+        str,
+        typer.Option(
+            "--licence",
+            "--license",
+            metavar="ID",
+            help="Of a dataset's card, as the hub names it: cc-by-4.0. None is stated unless given.",
+        ),
+    ] = "",
 ) -> None:
     """Write what a run has committed, in the order of its items, in another format."""
     from camel.core.errors import InputError
+    from camel.storage.dataset import dataset
     from camel.storage.exporters import FORMATS
     from camel.storage.reader import Run
     from camel.storage.release import RESTRICTED, Release
@@ -41,12 +56,21 @@ def export(
         raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
     if unknown := sorted(set(acknowledge or []) - RESTRICTED):
         raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    if format != "dataset" and (title or licence):
+        raise InputError("--title and --licence are for the card that the format dataset has")
+    if out.is_file() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
     folder = open_folder(run)
-    stage = _last_stage(folder)
+    stage = _translated(folder, language) if language else _last_stage(folder)
     acknowledged = bool(acknowledge)
     release = Release(acknowledged, _canary(folder) if acknowledged else "")
-    written = FORMATS[format].write(Run(run, stage), out, release=release)
-    typer.echo(f"{written.conversations:,} {stage} as {written.rows:,} rows in {written.path}")
+    records = Run(run, stage)
+    if format == "dataset":
+        written = dataset(records, out, release=release, title=title, licence=licence)
+    else:
+        written = FORMATS[format].write(records, out, release=release)
+    what = f"conversations in {language}" if language else stage
+    typer.echo(f"{written.conversations:,} {what} as {written.rows:,} rows in {written.path}")
 
 
 def import_(
@@ -124,7 +148,24 @@ def _last_stage(folder: RunFolder) -> str:
     for stage in (CONVERSATIONS, ANSWERS):
         if folder.committed(stage):
             return stage
-    raise InputError(f"{folder.address} has nothing to export yet: no shard of conversations is committed")
+    raise InputError(
+        f"{folder.address} has nothing to export yet: no shard of conversations is whole. What has ended is kept; go on "
+        f"with the run, as camel status {folder.address} says"
+    )
+
+
+def _translated(folder: RunFolder, language: str) -> str:
+    """The stage that holds a translation."""
+    from camel.core.errors import InputError
+    from camel.generation.translate import STAGE
+
+    folder.settings()
+    stage = f"{STAGE}{language}"
+    if not folder.committed(stage):
+        raise InputError(
+            f"{folder.address} has nothing in {language!r}: make it with camel translate {folder.address} --to {language}"
+        )
+    return stage
 
 
 def _canary(folder: RunFolder) -> str:

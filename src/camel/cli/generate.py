@@ -69,7 +69,7 @@ def generate(
         raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
     if workers is not None and not address:
         raise typer.BadParameter("--workers are those of a cluster: give its --address too")
-    settings = _adjusted(read_config(config), local, concurrency, out)
+    settings = adjusted(read_config(config, local=local), local, concurrency, out)
     if dry_run:
         from camel.cli.plan import dry_run as show
 
@@ -94,6 +94,7 @@ def _run(
     workers: int | None,
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
+    from camel.cli.panel import stopped
     from camel.core.errors import CamelError, InputError
     from camel.generation.campaign import Campaign
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
@@ -121,7 +122,7 @@ def _run(
     if outcome.complete:
         view.note(f"complete: {campaign.stages[-1].count:,} {campaign.stages[-1].name} in {last.run}")
         return 0
-    view.note(f"stopped: {outcome.halted}")
+    view.note(stopped(outcome.halted))
     view.note(f"resume  {resume}")
     return INTERRUPTED if interrupted else HALTED
 
@@ -178,6 +179,7 @@ async def _work(
     run_stage: RunStage,
 ) -> tuple[Outcome, bool]:
     """Run until it is complete or stopped; says also whether a person stopped it."""
+    from camel.cli.panel import counted
     from camel.generation.campaign import Outcome
     from camel.generation.status import progress_of
 
@@ -191,7 +193,7 @@ async def _work(
         if asked == 1:
             campaign.halt.set("stopped by you")
             view.note(
-                f"stopping: {campaign.meter.in_flight} calls in flight end first; again to leave at once"
+                f"stopping: {counted(campaign.meter.in_flight, 'call')} in flight to end first; again to leave at once"
             )
         elif asked == 2:
             task.cancel()
@@ -260,7 +262,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group
 
 
-def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
+def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
     """The configuration with what the command line says."""
     from msgspec.structs import replace
 

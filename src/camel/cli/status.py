@@ -16,7 +16,7 @@ def status(
     import msgspec
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, say
+    from camel.cli.panel import line, panel, say, short, stopped, uncommitted
     from camel.generation.status import read_status
 
     now = read_status(run)
@@ -28,10 +28,17 @@ def status(
     if console.is_terminal:
         console.print(panel(now, min(96, console.width)))
     else:
-        say(console, f"{now.scenario} · {now.model} · {now.state}{f': {now.why}' if now.why else ''}")
+        say(
+            console, f"{now.scenario} · {now.model} · {stopped(now.why, now.state) if now.why else now.state}"
+        )
         for stage in now.stages:
-            failed = f", {stage.failed:,} failed" if stage.failed else ""
-            say(console, f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}")
+            notes = [
+                f"{stage.committed:,} of {stage.planned:,} committed",
+                uncommitted(now, stage),
+                f"{stage.failed:,} failed" if stage.failed else "",
+                f"{short(stage.tokens)} tokens" if stage.tokens else "",
+            ]
+            say(console, f"stage {stage.name}: {', '.join(note for note in notes if note)}")
         say(console, line(now))
         if now.stops:
             say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))

@@ -21,7 +21,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.conversation import spoken
-from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected
+from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected, shown
 from camel.core.history import History
 from camel.core.message import Message, Sampling, Usage, well_formed
 from camel.core.model import Model, Reply, Request
@@ -70,14 +70,44 @@ def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "
         folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
         return folder
     saved = folder.settings().config
+    if config.shard_size is None:
+        # What is usual may change from one version to the next; a run keeps what it was made with.
+        decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
     wanted: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(decisive))
-    if changed := sorted(key for key in saved.keys() | wanted.keys() if saved.get(key) != wanted.get(key)):
-        details = "; ".join(f"{key}: {saved.get(key)!r} → {wanted.get(key)!r}" for key in changed)
+    if changed := _changes(saved, wanted):
+        lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(
-            f"{folder.address} was made from another configuration ({details[:400]}): "
-            "set it back, or give the new one a folder of its own with out"
+            f"{folder.address} was made from another configuration:{lines}\n"
+            "set it back, begin a run beside it with --fork NEWDIR (keeps the lists it can), or afresh with --out DIR"
         )
     return folder
+
+
+def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two configurations, a line each: its name, what it was and what it is."""
+
+    def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+        counts: dict[str, Any] = config.get("counts") or {}
+        return {**config, **{f"counts.{name}": count for name, count in counts.items()}, "counts": None}
+
+    old, new = flat(saved), flat(wanted)
+    if old.get("scenario_fingerprint") == new.get("scenario_fingerprint"):
+        old["scenario"] = new.get("scenario")  # the same, found on another way
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    prompts = "scenario_fingerprint"
+    if prompts in changed:
+        changed.remove(prompts)
+        # It follows from the scenario and its counts: only where those are the same does it say anything of its own.
+        if not any(key == "scenario" or key.startswith("counts.") for key in changed):
+            return [*_lines(changed, old, new), "scenario: its prompts or its declaration were changed"]
+    return _lines(changed, old, new)
+
+
+def _lines(changed: Sequence[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    def words(value: Any) -> str:
+        return "not set" if value is None else shown(value)
+
+    return [f"{key}: {words(old.get(key))} → {words(new.get(key))}" for key in changed]
 
 
 @dataclass(slots=True)
@@ -234,7 +264,7 @@ class Campaign:
             count=self.scenario.count,
             work=self._tallied(name, self._converse if talk else self._answer),
             write=self._write_transcripts,
-            shard_size=self.config.shard_size,
+            shard_size=int(self.folder.settings().config["shard_size"]),
         )
         return [*lists, last]
 
@@ -349,7 +379,7 @@ class Campaign:
             os.fsync(file.fileno())
         sync_folder(path.parent)
         usage = sum((record.usage for record in records), Usage())
-        return Written(len(records), hashlib.sha256(data).hexdigest(), _totals(usage))
+        return Written(len(records), hashlib.sha256(data).hexdigest(), totals_of(usage))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_shard(path, records)
@@ -357,7 +387,7 @@ class Campaign:
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
         return Written(
-            shard.rows, shard.sha256, {**_totals(usage), "failed": float(stops["error"]), **counted}
+            shard.rows, shard.sha256, {**totals_of(usage), "failed": float(stops["error"]), **counted}
         )
 
     def _recount(self) -> None:
@@ -484,5 +514,6 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
     }
 
 
-def _totals(usage: Usage) -> dict[str, float]:
+def totals_of(usage: Usage) -> dict[str, float]:
+    """A usage as a marker keeps it."""
     return {name: float(getattr(usage, name)) for name in COUNTED}

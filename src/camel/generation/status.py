@@ -19,10 +19,12 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, Campaign, stops_of, usage_of
-from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
+from camel.generation.plan import committed_in, make_plan, read_committed
+from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
 from camel.scenarios import RolePlay, load
+from camel.storage.reader import LAST_STAGES
 from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import is_remote, open_store
 from camel.storage.verify import Planned
@@ -48,6 +50,8 @@ class StageState(msgspec.Struct, frozen=True):
     """Committed, or ended in a shard that is not whole yet."""
     open: int = 0
     failed: int = 0
+    tokens: int = 0
+    """Of a translation, whose tokens are not part of the run's: another model may have made it."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,20 +199,11 @@ class Watcher:
         return (usage.calls - calls) / (clock - then), (usage.total - tokens) / (clock - then)
 
     def _estimate(self) -> Usage:
-        """What the whole run will have used, from what its finished items have."""
-        # Whole shards are a fair sample; of the items that end first, most are short.
-        finished = {
-            name: self._shards.get(name) or [Committed(tally.finished, _need(tally.usage))]
-            for name, tally in self._campaign.tallies.items()
-            if tally.finished
-        }
-        expected = make_plan(self._campaign.config, committed=finished).need.likely.usage()
+        """What the whole run will have used, as a plan made now says: items that are not committed tell nothing, for
+        those that end first are short."""
+        expected = make_plan(self._campaign.config, committed=self._shards).need.likely.usage()
         used = self._campaign.meter.before + self._campaign.meter.usage
         return expected if expected.total > used.total else used
-
-
-def _need(usage: Usage) -> Need:
-    return Need(usage.calls, usage.prompt, usage.completion, usage.cached)
 
 
 def read_status(where: str | Path) -> Snapshot:
@@ -220,15 +215,23 @@ def read_status(where: str | Path) -> Snapshot:
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
     used = Usage()
+    talk = max((count for name, count in planned.items() if name in LAST_STAGES), default=0)
+    planned |= {name: talk for name in folder.stages() if name.startswith(TRANSLATED)}
+    ended = _finished(last)
     for name, count in planned.items():
-        rows = failed = 0
+        rows = failed = tokens = 0
         for marker in folder.markers(name, folder.committed(name)):
             rows += marker.rows
             failed += int(marker.totals.get("failed", 0))
+            if name.startswith(TRANSLATED):
+                tokens += usage_of(marker.totals).total
+                continue
             used += usage_of(marker.totals)
             stops.update(stops_of(marker.totals))
-        stages.append(StageState(name, count or rows, rows, rows, failed=failed))
-    complete = bool(stages) and all(stage.committed == stage.planned for stage in stages)
+        finished = min(count or rows, max(rows, ended.get(name, 0)))
+        stages.append(StageState(name, count or rows, rows, finished, failed=failed, tokens=tokens))
+    own = [stage for stage in stages if not stage.name.startswith(TRANSLATED)]
+    complete = bool(own) and all(stage.committed == stage.planned for stage in own)
     working = is_locked(folder.root)
     # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
     logged = msgspec.convert((last or {}).get("usage", {}), Usage)
@@ -310,6 +313,17 @@ def _last_events(
             case _:
                 pass
     return start, last, end
+
+
+def _finished(last: dict[str, Any] | None) -> dict[str, int]:
+    """Items that had ended by the last line of the log, in shards that may not be committed: their journals have them."""
+    try:
+        return {
+            stage.name: stage.finished
+            for stage in msgspec.convert((last or {}).get("stages", []), list[StageState])
+        }
+    except msgspec.ValidationError:  # of another version
+        return {}
 
 
 def planned_items(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, int]:

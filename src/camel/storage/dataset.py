@@ -26,12 +26,13 @@ def dataset(
     *,
     release: Release = Release(),  # noqa: B008 - frozen
     title: str = "",
-    licence: str = "cc-by-nc-4.0",
+    licence: str = "",
     rows_per_file: int = 100_000,
 ) -> Written:
     """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
 
-    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`.
+    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
+    stated unless you give one, such as `cc-by-4.0`: the data is yours, whoever's scenario it was made with.
     """
     given = cast("Any", transcripts)
     splits = cast(
@@ -65,7 +66,7 @@ def _write_split(
     folder: Path, split: str, transcripts: Iterator[Transcript], release: Release, rows_per_file: int
 ) -> int:
     """Write the files of a split; returns their size in bytes."""
-    layout = _dataset_schema(release)
+    layout = dataset_schema(release)
     files: list[Path] = []
     first = next(transcripts, None)
     while first is not None or not files:
@@ -79,7 +80,7 @@ def _write_split(
     return sum(file.stat().st_size for file in files)
 
 
-def _dataset_schema(release: Release) -> Any:
+def dataset_schema(release: Release = Release()) -> Any:  # noqa: B008 - frozen
     """A transcript's schema, with facts as pairs, because `datasets` knows no maps, and the canary on every row."""
     pa = table.arrow()
     pair = pa.struct([("key", pa.string()), ("value", pa.string())])
@@ -100,6 +101,15 @@ def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
     if release.canary:
         columns["canary"] = pa.repeat(pa.scalar(release.canary, pa.string()), batch.num_rows)
     return pa.RecordBatch.from_arrays([columns[name] for name in layout.names], schema=layout)
+
+
+def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
+    """The rows of committed shards in a dataset's layout, one row group in memory at a time; `content` names what is in them."""
+    layout, release = dataset_schema(), Release()
+    for file in files:
+        for group in table.stream_groups(Path(file)):
+            for batch in group.to_batches():
+                yield from _as_dataset(batch, layout, release).to_pylist()
 
 
 @dataclass(slots=True)
@@ -182,7 +192,7 @@ def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Re
     front = [
         "---",
         f"pretty_name: {_quoted(title)}",
-        f"license: {_quoted(licence)}",
+        f"license: {_quoted(licence or 'unknown')}",
         "task_categories:",
         "- text-generation",
         "tags:",
@@ -256,7 +266,7 @@ def _provenance(total: _Figures, licence: str) -> list[str]:
         f"- Configuration fingerprint: {_listed(total.fingerprints)}",
         *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
         f"- Written by camel-society {__version__}",
-        f"- Licence: {_plain(licence)}; what a model wrote is also subject to the terms of that model.",
+        f"- Licence: {_plain(licence) or 'none stated'}; what a model wrote is also subject to the terms of that model.",
     ]
 
 

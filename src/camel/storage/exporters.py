@@ -113,7 +113,10 @@ def _instruction_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
 def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
     if (found := _problem(transcript)) is None:
         if len(transcript.messages) > 2:
-            raise InputError(f"conversation {shown(transcript.id)} is not one problem and its solution")
+            raise InputError(
+                f"conversation {shown(transcript.id)} is not one problem and its solution: export a role play as chat "
+                "or instruction"
+            )
         return
     facts = transcript.facts
     yield {
@@ -327,6 +330,11 @@ def _write(
             for row in rows(transcript):
                 put(transcript.id, _encode({**row, **marked} if marked else row))
                 count += 1
+        if conversations and not count:
+            raise InputError(
+                f"none of the {conversations:,} conversations has a row for this format: export questions and answers "
+                "as problems or alpaca, role plays as chat or instruction"
+            )
     return Written(path, conversations, count)
 
 

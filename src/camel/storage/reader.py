@@ -19,6 +19,7 @@ from typing import Any
 from camel.core.errors import InputError, MissingExtra
 from camel.core.transcript import Transcript
 from camel.storage.compact import Part, parts_of
+from camel.storage.dataset import dataset_rows, dataset_schema
 from camel.storage.run import Marker, open_folder
 from camel.storage.table import read_shard, stream_shard
 
@@ -92,10 +93,16 @@ class Run:
         return self.to_arrow(columns).to_pandas()
 
     def to_hf(self) -> Any:
-        """All records as a Hugging Face `Dataset`."""
+        """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""
         datasets = _need("datasets")
         self._need_some()
-        return datasets.Dataset.from_parquet([str(file) for file in self.files])
+        # `datasets` knows what it has in its cache by these: the hashes tell apart runs that lay in the same place.
+        given = {
+            "files": [str(file.resolve()) for file in self.files],
+            "content": " ".join(marker.sha256 for marker in self.markers),
+        }
+        features = datasets.Features.from_arrow_schema(dataset_schema())
+        return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
 
     def sql(self, query: str) -> Any:
         """Ask DuckDB; the records are the table `run`. Returns DuckDB's relation: `.fetchall()`, `.df()`, `.show()`."""

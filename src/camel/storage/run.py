@@ -5,6 +5,7 @@
     data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker never happened
     committed/<stage>/<shard>.json      the marker, written last and only once
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.storage.compact`)
+    stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
 
 The one decision to know: a marker is created, never replaced. Whoever comes second, a paused worker or a second
 machine, finds that it exists, and its own file is garbage.
@@ -121,6 +122,17 @@ class RunFolder:
                 f"{self.address}/run.json has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
             )
         return settings
+
+    def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet."""
+        name = f"stages/{stage}.json"
+        journals = self._by_shard("journal", stage)
+        if not self.committed(stage) and not any(
+            True for shard in journals for _ in self.replay(stage, shard)
+        ):
+            self.store.remove([name])
+        self.store.create(name, msgspec.json.encode(settings))
+        return self._decoded(name, dict[str, Any])
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
