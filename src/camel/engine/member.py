@@ -18,6 +18,8 @@ from camel.engine.site import WAIT, Beat, Desk, DeskGone, Orders, Site
 from camel.engine.worker import LEASE_LOST, Halted, Window, clock, run_worker
 
 BEAT_EVERY = 1.0
+PATIENCE = 2.0
+"""Seconds after which a beat that was not answered is sent again."""
 PAUSE = 0.2
 """Seconds before somebody who got nothing asks again."""
 OUT, GONE = "this worker was taken for dead", "the driver is gone"
@@ -78,7 +80,7 @@ class Member:
                     await asyncio.sleep(PAUSE)
                     continue
                 self._turn, self._stage, self._ended = turn.number, turn.stage, False
-                stage = self._site.stage(turn.stage, turn.attempt)
+                stage, failed = self._site.stage(turn.stage, turn.attempt), None
                 try:
                     await run_worker(
                         stage,
@@ -90,9 +92,12 @@ class Member:
                         committed=self._note_committed,
                         left=self._note_left,
                     )
-                finally:
-                    self._ended = True
-                    await self._tell()
+                except Exception as error:
+                    failed = error
+                self._ended = True
+                await self._tell()
+                if failed is not None:
+                    raise failed
 
     async def _lease(self) -> int | None:
         with contextlib.suppress(Halted, DeskGone):
@@ -138,7 +143,8 @@ class Member:
             self._news.clear()
             await self._tell()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), BEAT_EVERY)
+                async with asyncio.timeout(BEAT_EVERY):
+                    await self._news.wait()
 
     async def _beat(self) -> None:
         async with self._one_beat:
@@ -155,7 +161,9 @@ class Member:
                 self._window.taken,
             )
             sent = clock()
-            self._follow(await asyncio.wait_for(self._desk.beat(beat), 2 * BEAT_EVERY), sent)
+            async with asyncio.timeout(PATIENCE):
+                orders = await self._desk.beat(beat)
+            self._follow(orders, sent)
             del self._committed[: len(committed)], self._left[: len(left)]
 
     def _follow(self, orders: Orders, sent: float) -> None:

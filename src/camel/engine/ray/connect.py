@@ -31,6 +31,8 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
         )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
+        # Said of other systems: what is no cluster lives on 127.0.0.1, and all its ports listen there only.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not os.environ.get("RAY_AUTH_TOKEN") and not os.environ.get("RAY_AUTH_TOKEN_PATH"):
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
@@ -61,7 +63,6 @@ def _settings(address: str, workers: int | None) -> dict[str, Any]:
             "num_cpus": max(workers or 0, os.cpu_count() or 1),
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE,
-            "_node_ip_address": "127.0.0.1",
         }
     return settings
 
