@@ -101,7 +101,7 @@ async def _live(name: str, pretence: Pretence, coordinator: Any, count: int) -> 
     desk = Stopwatch(_RemoteDesk(coordinator))
     members = [Member(f"{name}.{n}", await pretence(), desk) for n in range(count)]
     ends = await asyncio.gather(*(member.live() for member in members))
-    Path(pretence.folder, f"times-{name}.json").write_text(json.dumps(desk.times))
+    await asyncio.to_thread(Path(pretence.folder, f"times-{name}.json").write_text, json.dumps(desk.times))
     return ends[0]
 
 
