@@ -33,9 +33,11 @@ WORKER = "ray::WorkerActor"
 OBJECT_STORE = 80 * 2**20
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now, all of them different: one asked for after the other may be the same."""
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [int(server.getsockname()[1]) for server in servers]
 
 
 def children(pid: int) -> list[int]:
@@ -98,9 +100,9 @@ class RayCluster:
 
     def __init__(self, root: Path, nodes: int, cpus: int, dashboard: bool) -> None:
         self.root, self.cpus = root, cpus
-        self.dashboard = _free_port() if dashboard else 0
+        self.port, port = _free_ports(2)
+        self.dashboard = port if dashboard else 0
         """The port of the dashboard on 127.0.0.1, for `ray job submit`; 0: there is none."""
-        self.port = _free_port()
         # 127.x.y.*, so that clusters beside each other do not meet.
         self._net = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
         self.environment = {
@@ -211,21 +213,37 @@ class RayCluster:
             node.kill()
 
     def _node(self, last: int, *options: str) -> Node:
-        command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--disable-usage-stats"]
-        command += [
-            f"--node-ip-address={self._net}.{last + 1}",
-            f"--object-store-memory={OBJECT_STORE}",
-            # Ports that nodes on one machine would fight over.
-            f"--dashboard-agent-listen-port={_free_port()}",
-            f"--metrics-export-port={self._metrics.setdefault(last, _free_port())}",
-            f"--runtime-env-agent-port={_free_port()}",
-            *options,
-        ]
         log = self.root / f"node{last}.log"
-        log.write_text("")
-        node = Node(command, self.environment, log)
-        # One after the other: two that start at once have been seen to wait for each other's ports.
-        self._until(lambda: "runtime started" in log.read_text(), f"node {last} does not come up")
+        for left in (2, 1, 0):
+            # Ports that nodes on one machine would fight over. Somebody may take one before the node does.
+            agent, metrics, environments = _free_ports(3)
+            self._metrics[last] = metrics
+            command = [
+                str(Path(sys.executable).with_name("ray")),
+                "start",
+                "--block",
+                "--disable-usage-stats",
+            ]
+            command += [
+                f"--node-ip-address={self._net}.{last + 1}",
+                f"--object-store-memory={OBJECT_STORE}",
+                f"--dashboard-agent-listen-port={agent}",
+                f"--metrics-export-port={metrics}",
+                f"--runtime-env-agent-port={environments}",
+                *options,
+            ]
+            log.write_text("")
+            node = Node(command, self.environment, log)
+
+            def settled(node: Node = node) -> bool:
+                return "runtime started" in log.read_text() or node.process.poll() is not None
+
+            # One after the other: two that start at once have been seen to wait for each other's ports.
+            self._until(settled, f"node {last} does not come up")
+            if node.process.poll() is None or not left:
+                break
+            node.kill()
+        self._until(lambda: "runtime started" in log.read_text(), f"node {last} does not come up", 1.0)
         return node
 
     def _until(self, holds: object, otherwise: str, seconds: float = 90.0) -> None:

@@ -41,6 +41,7 @@ from camel.core.errors import CamelError
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import LedgerRow, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.scenarios import Scenario
 from camel.storage import exporters, journal
 from camel.storage.journal import Journal
 from camel.storage.reader import Run
@@ -192,8 +193,8 @@ class Witness:
     """Calls of each session."""
     _read: int = 0
 
-    def new_rows(self) -> list[LedgerRow]:
-        """What was billed since the last look, once the endpoint has noticed that nobody is there any more."""
+    def rows(self) -> list[LedgerRow]:
+        """What was asked since the last look, once the endpoint has noticed that nobody is there any more."""
         quiet, before = 0, -1
         while quiet < 3:
             counters = self.endpoint.ledger()
@@ -205,12 +206,15 @@ class Witness:
             file.seek(self._read)
             data = file.read()
         self._read += len(data)
-        rows = msgspec.json.Decoder(LedgerRow).decode_lines(data)
-        return [row for row in rows if row.billed]
+        return msgspec.json.Decoder(LedgerRow).decode_lines(data)
 
-    def learn(self) -> None:
+    def new_rows(self) -> list[LedgerRow]:
+        """What was billed since the last look."""
+        return [row for row in self.rows() if row.billed]
+
+    def learn(self, rows: list[LedgerRow] | None = None) -> None:
         """Number the calls of each session, from a run in which each was sent once."""
-        for row in sorted(self.new_rows(), key=lambda row: row.seq):
+        for row in sorted(self.new_rows() if rows is None else rows, key=lambda row: row.seq):
             assert row.hash not in self.calls, "two calls of the undisturbed run have the same body"
             self.calls[row.hash] = row.session, self.lengths[row.session]
             self.lengths[row.session] += 1
@@ -294,19 +298,21 @@ class Crashes:
             for marker in (root / "committed" / name).glob("[0-9]*.json"):
                 start = int(marker.stem) * size
                 for index in range(start, min(count, start + size)):
-                    session = self._session(name, index)
+                    session = session_of(self.scenario, name, index)
                     found |= {(session, call) for call in range(self.witness.lengths[session])}
             for path in (root / "journal" / name).glob("*-*"):
                 entries: Iterator[Any] = map(msgspec.msgpack.decode, journal.read(path))
-                found |= {(self._session(name, entry[0]), entry[1]) for entry in entries}
+                found |= {(session_of(self.scenario, name, entry[0]), entry[1]) for entry in entries}
         return found
 
     def stages(self) -> list[tuple[str, int, int]]:
         lists = [(level.name, self.scenario.lists(level.name), 256) for level in self.scenario.asked]
         return [*lists, ("conversations", self.scenario.count, self.config.shard_size)]
 
-    def _session(self, stage: str, index: int) -> str:
-        return self.scenario.id(index) if stage == "conversations" else f"{stage}-{index}"
+
+def session_of(scenario: Scenario, stage: str, index: int) -> str:
+    """What an item's calls have in common in the endpoint's ledger."""
+    return scenario.id(index) if stage == "conversations" else f"{stage}-{index}"
 
 
 def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> int:

@@ -362,6 +362,36 @@ async def test_shares_reach_their_workers(tmp_path: Path):
     assert {"rpm": 60.0} in team.sites["a"].shares
 
 
+async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_path: Path):
+    team = Team(Bench(tmp_path, 4), ttl=30)
+    team.expected = 1
+    team.look()
+    beats: list[Beat] = []
+    windows: list[int] = []
+
+    class Watched(Line):
+        async def beat(self, beat: Beat) -> Orders:
+            orders = await super().beat(beat)
+            beats.append(beat)
+            # Who comes now, while the answer is on its way: the worker can still fill the window it had.
+            if len(beats) == 5:
+                team.expected = 2
+                team.look()
+            windows.append(team.coordinator.beat(Beat("b", 0, Report())).window if len(beats) > 5 else 0)
+            return orders
+
+    worker = Member("a", BenchSite(team.bench), Watched(team.coordinator))
+    team.tasks["a"] = asyncio.create_task(worker.live())
+    while len(beats) < 9:
+        await asyncio.sleep(0.01)
+    assert [beat.open for beat in beats[:6]] == [0, 6, 6, 6, 6, 6], (
+        "it has nothing in flight, and may have six"
+    )
+    assert windows[5] == 0
+    assert windows[7] == 3
+    await team.close()
+
+
 def test_windows_add_up_while_workers_come_and_go():
     now = 0.0
     coordinator = Coordinator(10, ttl=5, now=lambda: now)

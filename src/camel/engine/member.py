@@ -165,7 +165,7 @@ class Member:
                 left,
                 self._ended,
                 "" if wish in _OWN or wish == self._ordered else wish,
-                self._window.taken,
+                max(self._window.taken, self._window.size),
             )
             sent = clock()
             async with asyncio.timeout(PATIENCE):

@@ -102,7 +102,7 @@ class Beat(msgspec.Struct, frozen=True):
     halted: str = ""
     """Why this worker wants the whole run to stop."""
     open: int = 0
-    """Items in flight."""
+    """Items in flight, or that may be before the answer is heard."""
 
 
 class Orders(msgspec.Struct, frozen=True):

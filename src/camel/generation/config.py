@@ -183,7 +183,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             context_tokens=section.context_tokens,
             guided=section.guided,
             deadline=self.run.deadline,
-            attempt_timeout=min(300.0, self.run.deadline),
+            # Half, so that a call that hangs is tried once more.
+            attempt_timeout=self.run.deadline / 2,
             pool=self.pool(),
             session_field=section.session_field,
         )

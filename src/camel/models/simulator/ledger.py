@@ -32,6 +32,8 @@ class LedgerRow(msgspec.Struct, gc=False):
     """Of the whole request body, hexadecimal."""
     seen: int
     """How many times the same body had arrived before."""
+    client: int = 0
+    """Port of the connection at the client's end, which tells whose request it was."""
     outcome: str = ""
     """`served`, a fault's kind, `client_gone`, `capacity`, `burst`, `rejected` (a bad request), `error`
     (the author failed) or `stopped` (the simulator ended first)."""
@@ -77,11 +79,11 @@ class Ledger:
         if path:
             self._file = Path(path).open("ab", buffering=1 << 18)  # noqa: SIM115 - closed by close()
 
-    def arrive(self, session: str, digest: int) -> LedgerRow:
+    def arrive(self, session: str, digest: int, client: int = 0) -> LedgerRow:
         """Enter a request whose body hashes to `digest`."""
         known = self._known.get(digest, 0)
         self._known[digest] = known + 2
-        row = LedgerRow(self._sequence, time.time(), session, f"{digest:016x}", known >> 1)
+        row = LedgerRow(self._sequence, time.time(), session, f"{digest:016x}", known >> 1, client)
         self._sequence += 1
         counters = self.counters
         counters.requests += 1

@@ -56,18 +56,18 @@ class Planner:
             ("POST", "/reset"): self._reset,
         }
 
-    def plan(self, request: wire.HttpRequest) -> Plan:
-        """Decide about one request."""
+    def plan(self, request: wire.HttpRequest, client: int = 0) -> Plan:
+        """Decide about one request; `client` is the port it came from."""
         if request.path == "/v1/chat/completions" and request.method == "POST":
-            return self._plan_chat(request)
+            return self._plan_chat(request, client)
         route = self._routes.get((request.method, request.path))
         if route is not None:
             return Plan("", 200, (wire.respond(200, route()),))
         return Plan("", 404, (chat.error(404, f"no such thing: {request.method} {request.path}"),))
 
-    def _plan_chat(self, request: wire.HttpRequest) -> Plan:
+    def _plan_chat(self, request: wire.HttpRequest, client: int) -> Plan:
         digest = int.from_bytes(sha256(request.body).digest()[:8], "big")
-        row = self.ledger.arrive(request.session, digest)
+        row = self.ledger.arrive(request.session, digest, client)
         try:
             asked = chat.decode_request(request.body)
             fault = self._draw_fault(row, digest)

@@ -37,9 +37,11 @@ class _Connection(asyncio.BufferedProtocol):
         self._begun = False
         self._closes = False
         self._transport: asyncio.Transport
+        self._client = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._client = int((transport.get_extra_info("peername") or (0, 0))[1])
         self._open.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -82,7 +84,7 @@ class _Connection(asyncio.BufferedProtocol):
                     self._transport.write(wire.CONTINUE)
                 return
             self._closes = request.closes
-            self._play(self._planner.plan(request))
+            self._play(self._planner.plan(request, self._client))
 
     def _play(self, plan: Plan) -> None:
         self._plan, self._pieces, self._begun = plan, iter(plan.pieces), False

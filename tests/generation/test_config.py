@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from camel.core.history import History
+from camel.core.message import Sampling
+from camel.core.model import Request
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.models.simulator import Simulator, SimulatorSettings
+
+
+async def test_a_call_that_hangs_is_tried_once_more_within_its_deadline():
+    async with Simulator(SimulatorSettings(faults={"hang": 0.5})) as endpoint:
+        config = GenerateConfig(
+            "ai_society", ModelSection("simulated", base_url=endpoint.base_url), run=RunSection(deadline=1.0)
+        )
+        history = History()
+        attempts: list[int] = []
+        async with config.chat_model() as model:
+            for number in range(40):
+                history.add("user", f"question {number}")
+                try:
+                    reply = await model.reply(Request(history, Sampling()))
+                except Exception as error:
+                    attempts.append(-getattr(error, "attempts", 0))
+                else:
+                    attempts.append(reply.attempts)
+                if 2 in attempts:
+                    break
+    assert 2 in attempts, attempts
