@@ -34,7 +34,7 @@ venv:
 	$(PYTHON) -m venv $(VENV)
 	pip="$(VENV)/bin/pip --disable-pip-version-check -qq install"
 	$$pip --require-hashes --only-binary=:all: -r .ci/requirements.txt
-	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/local.txt -r .ci/data.txt
+	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/local.txt -r .ci/extras.txt
 	$$pip --no-build-isolation --no-deps -e .
 
 lint:

@@ -320,7 +320,7 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> i
     started = time.perf_counter()
     chance = random.Random(seed)
     ledger = root / "ledger.jsonl"
-    settings = SimulatorSettings(latency=LATENCY, ledger_path=str(ledger))
+    settings = SimulatorSettings(words=60, latency=LATENCY, ledger_path=str(ledger))
     with spawn(settings) as endpoint:
         witness = Witness(ledger, endpoint)
         calm = Crashes(_config(root / "calm", endpoint.base_url, conversations), witness, chance)

@@ -81,7 +81,7 @@ def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bo
     """Run both variants in alternation; returns CPU seconds per call and whether the requests were the same."""
     cpu: dict[str, list[float]] = {name: [] for name in VARIANTS}
     digests: dict[str, set[int]] = {name: set() for name in VARIANTS}
-    with spawn(SimulatorSettings(length=None)) as endpoint:
+    with spawn(SimulatorSettings(words=60, length=None)) as endpoint:
         for _ in range(rounds):
             for variant in VARIANTS:
                 endpoint.reset()
@@ -98,7 +98,7 @@ def compare(conversations: int, rounds: int) -> tuple[dict[str, list[float]], bo
 
 def hold_open(conversations: int) -> tuple[float, int]:
     """Peak memory in MB of a process with so many conversations open, and how many the endpoint saw at once."""
-    with spawn(SimulatorSettings(length=None, latency=Constant(1.5))) as endpoint:
+    with spawn(SimulatorSettings(words=60, length=None, latency=Constant(1.5))) as endpoint:
         result = _spawn_child("camel", endpoint.base_url, conversations)
         return result["peak_mb"], endpoint.ledger().max_in_flight
 

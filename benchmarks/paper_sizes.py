@@ -44,7 +44,8 @@ SHORT = {
     "biology": (200, {"topic": 5, "subtopic": 5, "problem": 8}),
 }
 LANGUAGES = ("ar", "fr")
-MOST_MB = 400
+MOST_MB = {"translation": 500}
+"""Peak memory by dataset; 400 where nothing is said. A translation holds originals and translations."""
 
 
 def main() -> int:
@@ -79,7 +80,7 @@ def main() -> int:
 
 def _report(what: str, folder: Path, sizes: dict[str, tuple[int, dict[str, int]]], *, short: bool) -> int:
     """Run one dataset and print its row; returns how many checks failed."""
-    with spawn(SimulatorSettings()) as endpoint:
+    with spawn(SimulatorSettings(words=60)) as endpoint:
         command = [
             sys.executable,
             "-m",
@@ -106,8 +107,8 @@ def _report(what: str, folder: Path, sizes: dict[str, tuple[int, dict[str, int]]
     calls = json.loads(out)["calls"]
     if calls != ledger.served:
         problems.append(f"{calls:,} calls counted, {ledger.served:,} served")
-    if peak > MOST_MB:
-        problems.append(f"more than {MOST_MB} MB")
+    if peak > (most := MOST_MB.get(what, 400)):
+        problems.append(f"more than {most} MB")
     print(
         f"| {what} | {items:,} | {ledger.served:,} | {wall:.0f} | {cpu:.0f} | {cpu / max(1, calls) * 1e3:.2f} | {peak:.0f} | "
         f"{'; '.join(problems) or 'exact'} |",

@@ -80,7 +80,7 @@ def status(folder: Path, run: str = "run") -> dict[str, Any]:
 
 def chats(folder: Path, run: str = "run") -> list[dict[str, Any]]:
     out = folder / f"{run}-chat.jsonl"
-    assert camel("export", run, "chat", str(out), cwd=folder).returncode == 0
+    assert camel("export", run, "chat", str(out), "--force", cwd=folder).returncode == 0
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
@@ -133,8 +133,11 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
         done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
-    assert camel("export", "run", "dataset", "dataset", cwd=tmp_path).returncode == 0
-    assert (tmp_path / "dataset" / "README.md").exists()
+    card = ("--title", "My talks", "--licence", "cc-by-4.0")
+    assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).returncode == 0
+    text = (tmp_path / "dataset" / "README.md").read_text()
+    assert 'license: "cc-by-4.0"' in text
+    assert "# My talks" in text
     done = camel("import", "chat.jsonl", "imported", cwd=tmp_path)
     assert done.stdout == "8 conversations in imported\n", done.stderr
     assert status(tmp_path, "imported")["state"] == "complete"
@@ -142,6 +145,10 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
     assert (tmp_path / "imported-chat.jsonl").read_bytes() == (tmp_path / "chat.jsonl").read_bytes()
     for arguments, word in (
         (("export", "run", "word", "x"), "no format"),
+        (("export", "run", "problems", "x.jsonl"), "as chat or instruction"),
+        (("export", "run", "chat", "chat.jsonl"), "--force"),
+        (("export", "run", "chat", "x.jsonl", "--title", "T"), "card"),
+        (("import", "messages.jsonl", "x"), "cannot be read back"),
         (("export", "nowhere", "chat", "x.jsonl"), "not a run"),
         (("import", "chat.jsonl", "imported"), "not empty"),
         (("import", "chat.jsonl"), "last"),
@@ -178,6 +185,50 @@ def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_a_translation_as_a_user_sees_it(slower_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slower_endpoint, counts="assistant_role = 1, user_role = 2, task = 2")
+    url = {"OPENAI_BASE_URL": slower_endpoint.base_url}
+    command = ["translate", "run", "--to", "de", "--model", "simulated", "--concurrency", "2"]
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    missing = camel("export", "run", "chat", "x.jsonl", "--language", "de", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "camel translate run --to de" in missing.stderr
+    before = slower_endpoint.ledger().requests
+    with subprocess.Popen(
+        [*COMMAND, *command], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, **url}
+    ) as process:
+        wait_for(slower_endpoint, before + 6)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert output.endswith(f"stopped by you\nresume  {shlex.join(['camel', *command])}\n"), output
+    refused = camel(*command[:4], "--model", "other", cwd=tmp_path, **url)
+    assert refused.returncode == 2
+    assert "--model simulated" in refused.stderr
+    done = camel(*command, cwd=tmp_path, **url)
+    assert done.returncode == 0, done.stderr
+    assert "de  4 / 4 conversations" in done.stdout
+    assert slower_endpoint.ledger().billed_repeats == 0
+    now = status(tmp_path)
+    assert now["state"] == "complete"
+    assert now["stages"][-1]["name"] == "translated-de"
+    assert now["stages"][-1]["tokens"] > 0
+    assert "stage translated-de: 4 of 4 committed, " in camel("status", "run", cwd=tmp_path).stdout
+    done = camel("export", "run", "chat", "de.jsonl", "--language", "de", cwd=tmp_path)
+    assert done.stdout == "4 conversations in de as 4 rows in de.jsonl\n"
+    assert len(chats(tmp_path)) == 4
+
+
+@pytest.mark.slow
+def test_an_unfinished_run_is_not_translated(slow_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slow_endpoint, run="concurrency = 4\n[budget]\ncalls = 40")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    refused = camel("translate", "run", "--to", "de", "--model", "m", cwd=tmp_path, OPENAI_API_KEY="k")
+    assert refused.returncode == 2
+    assert "finish it first: camel generate config.toml" in refused.stderr
+
+
+@pytest.mark.slow
 def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, slower_endpoint)
     with subprocess.Popen(
@@ -195,7 +246,7 @@ def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: Simulat
         output, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "stopping: " in output
-    assert output.endswith("stopped: stopped by you\nresume  camel generate config.toml\n")
+    assert output.endswith("\nstopped by you\nresume  camel generate config.toml\n")
     before = slower_endpoint.ledger()
     assert before.in_flight == 0
     now = status(tmp_path)
@@ -285,9 +336,10 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     requests = endpoint.ledger().requests
     refused = camel("generate", "config.toml", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "counts: " in refused.stderr
-    assert "seed: None → 7" in refused.stderr
+    assert refused.stderr.splitlines()[1:3] == ["  counts.task: 2 → 3", "  seed: not set → 7"]
+    assert "--fork NEWDIR" in refused.stderr
     assert "concurrency" not in refused.stderr
+    assert "fingerprint" not in refused.stderr
     assert endpoint.ledger().requests == requests
     # Where and how fast it is sent may change.
     write(tmp_path, endpoint, run="concurrency = 2\ndeadline = 60")
@@ -347,6 +399,27 @@ def test_a_budget_stops_the_run(slow_endpoint: SimulatorProcess, tmp_path: Path,
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
     assert slow_endpoint.ledger().billed == 6 + 8 * 10
     assert slow_endpoint.ledger().billed_repeats == 0
+
+
+@pytest.mark.slow
+def test_what_has_ended_and_is_not_committed_is_not_lost(slow_endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, slow_endpoint, more="shard_size = 8", run="concurrency = 3\n[budget]\ncalls = 60")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    stage = status(tmp_path)["stages"][-1]
+    assert stage["committed"] == 0
+    assert 3 <= stage["finished"] <= 6
+    told = camel("status", "run", cwd=tmp_path).stdout
+    assert f"0 of 8 committed, {stage['finished']} more in the journal" in told
+    refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "go on with the run, as camel status run says" in refused.stderr
+    write(tmp_path, slow_endpoint, more="shard_size = 8")
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert status(tmp_path)["stages"][-1] | {"tokens": 0} == {
+        **stage,
+        "committed": 8,
+        "finished": 8,
+    }
 
 
 def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: Path):
@@ -414,10 +487,18 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     (tmp_path / "broken.toml").write_text("scenario = ")
     (tmp_path / "unknown.toml").write_text('scenario = "code"\nmodle = 1\n[model]\nname = "m"\n')
+    (tmp_path / "count.toml").write_text('scenario = "code"\ncount = 1\n[model]\nname = "m"\n')
+    (tmp_path / "inner.toml").write_text('scenario = "code"\n[model]\nname = "m"\n[run]\nconcurency = 3\n')
+    (tmp_path / "nowhere.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
+    (tmp_path / "modelless.toml").write_text('scenario = "code"\n')
     for arguments, word in (
         (("generate", "nothing.toml"), "cannot read"),
         (("generate", "broken.toml"), "broken.toml"),
-        (("generate", "unknown.toml"), "modle"),
+        (("generate", "unknown.toml"), "unknown field 'modle' (did you mean model?)"),
+        (("generate", "count.toml"), "did you mean counts?"),
+        (("plan", "inner.toml"), "unknown field 'concurency' in [run] (did you mean concurrency?)"),
+        (("plan", "nowhere.toml"), "the path of a folder of your own: looked for cooking"),
+        (("plan", "modelless.toml"), "missing: model"),
         (("generate", "config.toml", "--concurrency", "0"), "at least 1"),
         (("generate", "config.toml", "--fork", "new"), "not a run"),
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
@@ -430,6 +511,18 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
         assert done.returncode == 2, arguments
         assert word in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_folder_beside_the_configuration_is_found_from_anywhere(endpoint: SimulatorProcess, tmp_path: Path):
+    (tmp_path / "sub").mkdir()
+    assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").returncode == 0
+    (tmp_path / "sub" / "c.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
+    (tmp_path / "sub" / "local.toml").write_text('scenario = "cooking"\n')
+    for place, config in ((tmp_path, "sub/c.toml"), (tmp_path / "sub", "c.toml")):
+        done = camel("plan", config, cwd=place)
+        assert done.returncode == 0, done.stderr
+    done = camel("plan", "local.toml", "--local", cwd=tmp_path / "sub")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

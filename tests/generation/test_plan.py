@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from camel import ChatModel, InputError
+from camel import ChatModel, InputError, ScriptedModel
 from camel.generation.campaign import Campaign
 from camel.generation.config import (
     Assumptions,
@@ -21,9 +22,9 @@ from camel.generation.config import (
     read_config,
 )
 from camel.generation.plan import Committed, Need, Plan, committed_in, hours, make_plan, workers
-from camel.generation.status import read_status
+from camel.generation.status import Watcher, read_status
 from camel.models.catalogue import Entry
-from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings, spawn
 from camel.storage.run import RunFolder
 
 PRICE = Entry(input=0.4, output=1.6)
@@ -31,6 +32,14 @@ PRICE = Entry(input=0.4, output=1.6)
 
 def config(scenario: str = "ai_society", **fields: object) -> GenerateConfig:
     return GenerateConfig(scenario=scenario, model=ModelSection("simulated", price=PRICE), **fields)  # type: ignore[arg-type]
+
+
+def run(settings: GenerateConfig, url: str) -> None:
+    async def generate() -> None:
+        async with ChatModel("simulated", base_url=url, api_key="") as model:
+            assert (await Campaign(settings, model).run()).complete
+
+    asyncio.run(generate())
 
 
 class Finished:
@@ -51,8 +60,6 @@ class Finished:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
-    import asyncio
-
     settings = config(
         counts={"assistant_role": 8, "user_role": 5, "task": 10},
         out=str(tmp_path_factory.mktemp("plan") / "run"),
@@ -60,12 +67,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         run=RunSection(concurrency=32),
     )
 
-    async def generate(url: str) -> None:
-        async with ChatModel("simulated", base_url=url, api_key="") as model:
-            assert (await Campaign(settings, model).run()).complete
-
-    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=16))) as endpoint:
-        asyncio.run(generate(endpoint.base_url))
+    with spawn(SimulatorSettings(words=60, length=LogNormal(median=6, p99=16))) as endpoint:
+        run(settings, endpoint.base_url)
         yield Finished(settings, endpoint)
 
 
@@ -101,6 +104,56 @@ def test_the_range_narrows(finished: Finished):
     ]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scenario", "counts"),
+    [
+        ("ai_society", {"assistant_role": 20, "user_role": 20, "task": 1}),
+        ("code", {"language": 4, "domain": 10, "task": 10}),
+        ("math", {"topic": 5, "subtopic": 5, "problem": 20}),
+        ("physics", {"topic": 5, "subtopic": 5, "problem": 20}),
+    ],
+)
+def test_before_any_call_the_estimate_is_within_15_per_cent(
+    scenario: str, counts: dict[str, int], tmp_path: Path
+):
+    """On the endpoint as it comes, with the assumptions as they come: both follow the paper's conversations."""
+    settings = config(scenario, counts=counts, out=str(tmp_path / "run"))
+    with spawn(SimulatorSettings()) as endpoint:
+        run(settings, endpoint.base_url)
+        finished = Finished(settings, endpoint)
+    plan = make_plan(settings)
+    low, likely, high = (total(need) for need in plan.need)
+    assert plan.money is not None
+    assert likely == pytest.approx(finished.tokens, rel=0.15)
+    assert plan.need.likely.calls == pytest.approx(finished.billed, rel=0.15)
+    assert plan.money.likely == pytest.approx(finished.money, rel=0.15)
+    assert low <= finished.tokens <= high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("median", "words"), [(8, 30.0), (30, 400.0)])
+def test_an_estimate_from_what_one_knows_of_the_model_is_within_15_per_cent(
+    median: int, words: float, tmp_path: Path
+):
+    """A terse model and one that goes on, each described by two numbers that three conversations would show."""
+    length = LogNormal(median=median, p99=3 * median)
+    counts = {"assistant_role": 15, "user_role": 15, "task": 1}
+    # The mean of this log-normal, cut at 40; instructions have about 45 tokens, a word of a solution 1.7.
+    quantiles = [min(40.0, length.at((at + 0.5) / 1000)) for at in range(1000)]
+    assumed = Assumptions(
+        messages=sum(quantiles) / 1000 + 0.5, message_tokens=(45 + 1.7 * words) / 2, cached=0.0, spread=0.45
+    )
+    settings = config(counts=counts, out=str(tmp_path / "run"), plan=assumed)
+    with spawn(SimulatorSettings(length=length, words=words)) as endpoint:
+        run(settings, endpoint.base_url)
+        finished = Finished(settings, endpoint)
+    plan = make_plan(settings)
+    assert total(plan.need.likely) == pytest.approx(finished.tokens, rel=0.15)
+    assert plan.money is not None
+    assert plan.money.likely == pytest.approx(finished.money, rel=0.15)
 
 
 def test_before_any_call_the_range_holds_the_truth(finished: Finished):
@@ -182,6 +235,62 @@ def test_one_shard_is_not_trusted_far():
     assert likely == pytest.approx(25_000 * 1e4)
     assert low == pytest.approx(likely * 0.75, rel=0.01)
     assert high == pytest.approx(likely * 1.25, rel=0.01)
+
+
+def test_what_is_still_going_on_is_not_taken_to_be_short():
+    """Of eight in flight the short ones end first; those that began before them are counted as assumed."""
+    short = Need(3, 1_000, 100)
+    assumed = make_plan(config(counts={"task": 1})).stages[-1].need.likely.times(1 / 2_500)
+    ended = [Committed(1, short, shard=number) for number in (2, 5, 9)]
+    plan = make_plan(config(counts={"task": 1}), committed={"conversations": ended})
+    each = total(plan.stages[-1].need.likely) / 2_500
+    assert each == pytest.approx((3 * total(short) + 7 * total(assumed)) / 10, rel=0.01)
+    # Once they have ended too, nothing is assumed.
+    ended = [Committed(1, short, shard=number) for number in range(10)]
+    plan = make_plan(config(counts={"task": 1}), committed={"conversations": ended})
+    assert total(plan.stages[-1].need.likely) == pytest.approx(2_500 * total(short))
+
+
+def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path):
+    settings = config(
+        counts={"assistant_role": 4, "user_role": 5, "task": 2},
+        out=str(tmp_path / "run"),
+        run=RunSection(concurrency=40),
+        shard_size=40,
+    )
+    forecasts: list[tuple[int, float]] = []
+
+    async def watched(url: str) -> None:
+        async with ChatModel("simulated", base_url=url, api_key="") as model:
+            campaign = Campaign(settings, model)
+            running = asyncio.create_task(campaign.run())
+            while not running.done():
+                await asyncio.sleep(0.05)
+                now = Watcher(campaign).now()
+                assert now.expected is not None
+                forecasts.append((now.stages[-1].finished, now.expected.total))
+            assert (await running).complete
+
+    with spawn(SimulatorSettings(length=LogNormal(median=8, p99=30), latency=Constant(0.02))) as endpoint:
+        asyncio.run(watched(endpoint.base_url))
+    low = make_plan(settings).need.low
+    early = [tokens for finished, tokens in forecasts if 0 < finished < 20]
+    assert early
+    assert min(early) > total(low)
+
+
+def test_small_runs_commit_early_and_old_ones_keep_their_shards(tmp_path: Path):
+    settings = config(counts={"assistant_role": 2, "user_role": 5, "task": 4}, out=str(tmp_path / "run"))
+    scenario = settings.loaded_scenario()
+    assert settings.decisive(scenario)["shard_size"] == 2
+    assert config().decisive(config().loaded_scenario())["shard_size"] == 512
+    assert config(shard_size=7).decisive(scenario)["shard_size"] == 7
+    # A run of a version whose usual size was another goes on with it.
+    old = msgspec.structs.replace(settings, shard_size=512)
+    Campaign(old, ScriptedModel([]))
+    assert Campaign(settings, ScriptedModel([])).stages[-1].shard_size == 512
+    with pytest.raises(InputError, match="shard_size"):
+        Campaign(msgspec.structs.replace(settings, shard_size=3), ScriptedModel([]))
 
 
 def test_assumptions_are_read_from_the_configuration(tmp_path: Path):

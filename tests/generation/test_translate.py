@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
-from camel.core.message import Message
+from camel.core.message import Message, Sampling
+from camel.core.model import Request
 from camel.core.stopping import Stop
 from camel.core.task import Task
+from camel.engine.worker import Halt
+from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import Translate, load
@@ -59,6 +66,7 @@ def a_run(folder: Path, conversations: int) -> Run:
                 Message(2, "user", "Trader", "<CAMEL_TASK_DONE>"),
             ],
             stop=Stop("done", "done"),
+            facts={"number": str(i), "word": ""},
         )
         for i in range(conversations)
     ]
@@ -75,7 +83,8 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
     model = ScriptedModel(
         [ASK, "Nein.", good, "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request."]
     )
-    done = await translate(a_run(tmp_path, 1), "de", model)
+    done = Translation(a_run(tmp_path, 1), "de", model)
+    assert await translate(done)
     assert done.damaged == 0
     assert "not translated" in model.heard[1][-1].content
     assert "marker" in model.heard[2][-1].content
@@ -85,14 +94,15 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
         "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request.",
         "<CAMEL_TASK_DONE>",
     ]
-    assert record.facts == {"language": "de"}
+    assert record.facts == {"number": "0", "word": "", "language": "de"}
     assert record.messages[0].move.instruction
     assert record.messages[0].usage.calls == 3
 
 
 async def test_what_cannot_be_mended_is_kept_and_labelled(tmp_path: Path):
-    done = await translate(a_run(tmp_path, 1), "de", ScriptedModel(lambda request: "Nein."))
-    assert done.damaged == 2
+    done = Translation(a_run(tmp_path, 1), "de", ScriptedModel(lambda request: "Nein."))
+    assert await translate(done)
+    assert done.damaged == 1
     (record,) = Run(tmp_path, stage="translated-de")
     assert record.labels == ["damaged-translation"]
 
@@ -109,16 +119,51 @@ def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
         async def both() -> None:
             async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
                 for language in ("ar", "fr"):
-                    assert (await translate(run, language, model)).damaged == 0
+                    translation = Translation(run, language, model)
+                    assert await translate(translation)
+                    assert translation.damaged == 0
 
         asyncio.run(both())
         paid = endpoint.ledger().requests
         assert paid == 2 * 2 * 30
         asyncio.run(both())
         assert endpoint.ledger().requests == paid
+        ledger = endpoint.ledger()
+    stages = {stage.name: stage for stage in read_status(tmp_path).stages}
+    assert stages["translated-ar"].committed == stages["translated-ar"].planned == 30
+    used = stages["translated-ar"].tokens + stages["translated-fr"].tokens
+    assert used == ledger.prompt_tokens + ledger.completion_tokens
     for language in ("ar", "fr"):
         records = list(Run(tmp_path, stage=f"translated-{language}"))
         assert [record.id for record in records] == [f"{i:03d}" for i in range(30)]
+
+
+async def test_another_model_is_refused_by_name(tmp_path: Path):
+    run = a_run(tmp_path, 1)
+    first = ScriptedModel(lambda request: "Nein.", name="first")
+    assert await translate(Translation(run, "de", first))
+    with pytest.raises(InputError, match=r"model was 'first' and is 'second'.*--model first"):
+        Translation(run, "de", ScriptedModel([], name="second"))
+    # Where nothing has been paid yet, another may begin.
+    Translation(run, "fr", first)
+    Translation(run, "fr", ScriptedModel([], name="second"))
+    with pytest.raises(InputError, match="sampling was"):
+        Translation(run, "de", first, sampling=Sampling(temperature=1.0))
+
+
+async def test_a_stop_keeps_what_was_paid_and_says_so(tmp_path: Path):
+    run, halt = a_run(tmp_path, 5), Halt()
+
+    def reply(request: Request) -> str:
+        halt.set("stopped by you")
+        return "Nein."
+
+    model = ScriptedModel(reply)
+    assert not await translate(Translation(run, "de", model, halt=halt), concurrency=1)
+    paid = len(model.heard)
+    assert paid == 1
+    assert await translate(Translation(run, "de", model), concurrency=1)
+    assert len(model.heard) == 5 * 2 * 3, "three tries for each of two messages, and none twice"
 
 
 def test_a_run_as_tables(tmp_path: Path):
@@ -127,3 +172,30 @@ def test_a_run_as_tables(tmp_path: Path):
     assert run.sql("select stop.reason, count(*) from run group by 1").fetchall() == [("done", 5)]
     assert list(run.to_pandas(["id"])["id"]) == [f"{i:03d}" for i in range(5)]
     assert run.to_arrow().num_rows == 5
+
+
+def test_a_run_as_a_hugging_face_dataset(tmp_path: Path):
+    # In a process of its own: `datasets` reads where its cache is when it is imported.
+    script = """
+import sys
+from pathlib import Path
+from camel import Run
+run = Run(sys.argv[1])
+data = run.to_hf()
+assert data["id"][:] == [record.id for record in run], data["id"]
+assert [row["content"] for row in data[3]["messages"]] == [m.content for m in list(run)[3].messages]
+assert data[3]["facts"] == [{"key": "number", "value": "3"}, {"key": "word", "value": ""}], data[3]["facts"]
+print(len(data))
+"""
+    for rows in (5, 6):  # in the same place: the cache must not answer for the run that was there before
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        a_run(tmp_path / "run", rows)
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / "run")],
+            env={**os.environ, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == f"{rows}\n"

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -15,14 +16,25 @@ import camel.scenarios
 from camel import ChatModel, LocalServer, Run, local_model
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.translate import translate
+from camel.generation.translate import Translation, translate
 from camel.models.local import LOCAL_SAMPLING
 from camel.scenarios import load
-from camel.storage.exporters import FORMATS, Release
+from camel.storage.exporters import FORMATS
+from camel.storage.release import Release
 
 pytestmark = pytest.mark.real_model
 
-SCENARIOS = ["ai_society", "code", "math", "physics", "chemistry", "biology", "misalignment"]
+# Whole where an item is one question; where it is a conversation, whose two long prompts take the tiny model seconds to read, two.
+SCENARIOS = {
+    "ai_society": (2, 1, 1),
+    "code": (2, 1, 1),
+    "math": (2, 2, 2),
+    "physics": (2, 2, 2),
+    "chemistry": (2, 2, 2),
+    "biology": (2, 2, 2),
+    "misalignment": (2, 1, 1),
+}
+MESSAGES, TOKENS = 4, 64
 CANARY = Release(acknowledge=True, canary="camel-canary-00000000-0000-4000-8000-000000000000")
 
 
@@ -33,11 +45,13 @@ def model() -> Iterator[ChatModel]:
 
 
 def _shortened(name: str, folder: Path) -> Path:
-    """A copy of a shipped scenario whose conversations end after six messages, to keep CI short."""
+    """A copy of a shipped scenario whose conversations end after a few messages, to keep CI short."""
     copy = folder / name
     shutil.copytree(Path(camel.scenarios.__file__).parent / name, copy)
     declaration = (copy / "scenario.toml").read_text()
-    (copy / "scenario.toml").write_text(declaration.replace("[role_play]", "[role_play]\nmax_messages = 6"))
+    (copy / "scenario.toml").write_text(
+        declaration.replace("[role_play]", f"[role_play]\nmax_messages = {MESSAGES}")
+    )
     return copy
 
 
@@ -46,15 +60,14 @@ def test_a_tiny_run_of_each_scenario(
     name: str, model: ChatModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     folder = _shortened(name, tmp_path)
     scenario = load(str(folder))
     config = GenerateConfig(
         scenario=str(folder),
         model=ModelSection(model.name, guided="llama.cpp"),
         out=str(tmp_path / "run"),
-        counts={level.name: 2 if place == 0 else 1 for place, level in enumerate(scenario.levels)},
-        sampling=LOCAL_SAMPLING,
+        counts=dict(zip((level.name for level in scenario.levels), SCENARIOS[name], strict=True)),
+        sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=TOKENS),
         seed=11,
         acknowledge=("misalignment",),
         run=RunSection(concurrency=4),
@@ -69,7 +82,8 @@ def test_a_tiny_run_of_each_scenario(
 
     campaign = asyncio.run(generate())
     records = list(Run(tmp_path / "run"))
-    assert [record.id for record in records] == ["001_001_001", "002_001_001"]
+    sizes = (range(1, count + 1) for count in SCENARIOS[name])
+    assert [record.id for record in records] == ["_".join(f"{n:03d}" for n in at) for at in product(*sizes)]
     assert all(record.stop and record.messages for record in records)
     assert all(record.labels == list(scenario.labels) for record in records)
     assert all(record.fingerprint == campaign.fingerprint for record in records)
@@ -80,11 +94,12 @@ def test_a_tiny_run_of_each_scenario(
         warnings.simplefilter("ignore")  # the library's own, on import and on reading
         import datasets
 
-        loaded = datasets.load_dataset(str(tmp_path / "dataset"), split="train")
-    assert loaded.num_rows == 2
+        cache = str(tmp_path / "cache")
+        loaded = datasets.load_dataset(str(tmp_path / "dataset"), split="train", cache_dir=cache)
+    assert loaded["id"][:] == [record.id for record in records]
     for format in ("chat", "instruction", "messages", "sharegpt"):
         written = FORMATS[format].write(records, tmp_path / f"{format}.jsonl", release=CANARY)
-        assert written.conversations <= 2
+        assert written.conversations <= len(records)
         lines = (tmp_path / f"{format}.jsonl").read_text().splitlines()
         assert len(lines) == written.rows
         assert all(msgspec.json.decode(line) for line in lines)
@@ -106,7 +121,9 @@ def test_a_translation_ends_whatever_the_model_says(model: ChatModel, tmp_path: 
     async def both() -> int:
         async with model:
             assert (await Campaign(config, model).run()).complete
-            return (await translate(Run(tmp_path / "run"), "de", model)).damaged
+            translation = Translation(Run(tmp_path / "run"), "de", model)
+            assert await translate(translation)
+            return translation.damaged
 
     damaged = asyncio.run(both())
     (record,) = Run(tmp_path / "run", stage="translated-de")

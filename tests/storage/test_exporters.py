@@ -24,13 +24,11 @@ from camel.core.message import Message, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.storage.dataset import dataset
 from camel.storage.exporters import (
     FORMATS,
-    Release,
     alpaca,
     chat,
-    dataset,
-    file_name,
     instruction,
     messages,
     problems,
@@ -38,6 +36,8 @@ from camel.storage.exporters import (
     stop_reason,
     termination,
 )
+from camel.storage.files import file_name
+from camel.storage.release import Release
 
 GUID = "26b5c67b-86e6-4c63-9a38-1f2b4d0c7f11"
 RELEASE = Release(acknowledge=True, canary=GUID)
@@ -193,9 +193,17 @@ def test_problems(tmp_path: Path):
         ("message_2", "It is 4."),
     ]
     assert (second["sub_topic"], second["message_1"], second["message_2"]) == ("S", "What is 3+3?", "6")
-    with pytest.raises(InputError, match="not one problem"):
+    with pytest.raises(InputError, match=r"not one problem.*as chat or instruction"):
         problems([talk()], tmp_path / "math.jsonl")
     assert len(lines(tmp_path / "math.jsonl")) == 2, "the file before stays"
+
+
+def test_a_format_that_has_no_row_for_any_of_them_is_refused(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("before")
+    with pytest.raises(InputError, match="as problems or alpaca"):
+        instruction([solved()], path)
+    assert path.read_text() == "before"
 
 
 def test_two_seats_only(tmp_path: Path):
@@ -486,7 +494,7 @@ def test_a_dataset_and_its_card(tmp_path: Path):
         "data/train-00000-of-00001.parquet",
     ]
     front = front_matter(tmp_path / "set")
-    assert front["license"] == "cc-by-nc-4.0"
+    assert front["license"] == "unknown"
     assert front["pretty_name"] == 'Ti: "tle"---'
     assert front["configs"][0]["data_files"] == [
         {"split": "train", "path": "data/train-*.parquet"},
@@ -549,6 +557,16 @@ print(json.dumps({
 """
 
 
+def loaded(folder: Path, home: Path) -> dict[str, Any]:
+    """What `datasets` sees in a folder, without a network and with a cache that the calls of a test share."""
+    own = {"HF_HOME": str(home / "home"), "HF_DATASETS_CACHE": str(home / "cache")}
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", **own}
+    command = [sys.executable, "-c", LOAD, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 def test_datasets_opens_the_folder_offline(tmp_path: Path):
     pytest.importorskip("pyarrow")
@@ -556,18 +574,7 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     # A process of its own: the package reads its environment once, and warns about matters of its own.
     first = talk("a", facts={"assistant": "Python Programmer"})
     dataset({"train": [first, talk("b", stop=None)], "test": [talk("c")]}, tmp_path / "set", release=RELEASE)
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_DATASETS_CACHE": str(tmp_path / "cache"),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(tmp_path / "set")], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen = loaded(tmp_path / "set", tmp_path)
     assert seen["rows"] == {"train": 2, "test": 1}
     assert seen["row"] == {
         "id": "a",
@@ -578,6 +585,9 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     }
     assert seen["content"] == [message.content for message in first.messages]
     assert (seen["system"], seen["prompt"]) == ("You are the user.", 10)
+    # The package's cache goes by the folder's name and its card: an export that grew must not come back as it was.
+    dataset([talk("d"), talk("e"), talk("f")], tmp_path / "later" / "set", release=RELEASE)
+    assert loaded(tmp_path / "later" / "set", tmp_path)["rows"] == {"train": 3}
 
 
 # ---------------------------------------------------------------- the hub

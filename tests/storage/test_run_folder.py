@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -12,7 +13,7 @@ import pytest
 
 from camel.core.errors import CamelError, InputError
 from camel.storage.journal import read
-from camel.storage.run import Marker, RunFolder, Settings
+from camel.storage.run import Marker, RunFolder, Settings, open_folder
 
 
 def marker(shard: int = 0, file: str = "data/talk/0") -> Marker:
@@ -20,7 +21,14 @@ def marker(shard: int = 0, file: str = "data/talk/0") -> Marker:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
+def folder(place: Callable[[str], RunFolder]) -> RunFolder:
+    run = place("run")
+    run.create(Settings("f", {"seed": 1}, "0"))
+    return run
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> RunFolder:
     run = RunFolder(tmp_path / "run")
     run.create(Settings("f", {"seed": 1}, "0"))
     return run
@@ -49,9 +57,8 @@ def test_of_racing_threads_exactly_one_commits(folder: RunFolder):
 
 RACER = """
 import sys
-from pathlib import Path
-from camel.storage.run import Marker, RunFolder
-folder, me = RunFolder(Path(sys.argv[1])), sys.argv[2]
+from camel.storage.run import Marker, open_folder
+folder, me = open_folder(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
 print(*[shard for shard in range(30) if folder.commit(Marker("talk", shard, me, 1, "", "f"))])
@@ -61,7 +68,7 @@ print(*[shard for shard in range(30) if folder.commit(Marker("talk", shard, me, 
 def test_of_racing_processes_exactly_one_commits(folder: RunFolder):
     racers = [
         subprocess.Popen(
-            [sys.executable, "-c", RACER, str(folder.root), str(number)],
+            [sys.executable, "-c", RACER, folder.address, str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -83,14 +90,15 @@ def test_of_racing_processes_exactly_one_commits(folder: RunFolder):
 
 def test_what_is_not_a_marker_is_not_seen_as_one(folder: RunFolder):
     folder.commit(marker(3))
-    markers = folder.root / "committed" / "talk"
     for name in (".000001.json.abcdef", "._000003.json", ".DS_Store", "notes.json", "000001.json~"):
-        (markers / name).write_text("{}")
+        folder.store.create(f"committed/talk/{name}", b"{}")
     assert folder.committed("talk") == {3}
     assert folder.committed("no such stage") == set()
 
 
-def test_a_marker_that_cannot_be_written_leaves_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
+def test_a_marker_that_cannot_be_written_leaves_nothing(on_disk: RunFolder, monkeypatch: pytest.MonkeyPatch):
+    folder = on_disk
+
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -120,8 +128,9 @@ async def test_journals_are_kept_until_the_marker_exists(folder: RunFolder):
     assert list(read(other.path)) == [b"other"]
 
 
-async def test_a_sweep_removes_what_committed_shards_left_and_nothing_else(folder: RunFolder):
+async def test_a_sweep_removes_what_committed_shards_left_and_nothing_else(on_disk: RunFolder):
     """As after a crash between the marker and the end of the commit."""
+    folder = on_disk
     kept = []
     for shard in (0, 1):
         for attempt in ("a", "b"):
@@ -147,10 +156,10 @@ def test_shards_beyond_a_million_keep_their_names_apart(folder: RunFolder):
 
 def test_a_second_process_is_kept_out(folder: RunFolder):
     code = (
-        "import sys; from pathlib import Path; from camel.storage.run import RunFolder\n"
-        "with RunFolder(Path(sys.argv[1])).locked(): print('in')"
+        "import sys; from camel.storage.run import open_folder\n"
+        "with open_folder(sys.argv[1]).locked(): print('in')"
     )
-    command = [sys.executable, "-c", code, str(folder.root)]
+    command = [sys.executable, "-c", code, folder.address]
     with folder.locked():
         out = subprocess.run(command, capture_output=True, text=True)
         assert out.returncode == 1
@@ -195,9 +204,63 @@ def test_settings_that_are_not_a_file_are_one_line(tmp_path: Path):
         RunFolder(tmp_path).settings()
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b'{"stage": 1}'])
+OUTSIDE = b'{"stage":"talk","shard":0,"file":"../../secret","rows":1,"sha256":"","fingerprint":"f"}'
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"stage": 1}', OUTSIDE, OUTSIDE.replace(b"../../", b"/")])
 def test_a_damaged_marker_is_one_line(folder: RunFolder, data: bytes):
-    folder.commit(marker())
-    (folder.root / "committed" / "talk" / "000000.json").write_bytes(data)
+    folder.store.create("committed/talk/000000.json", data)
     with pytest.raises(CamelError, match=r"000000\.json is damaged"):
         folder.marker("talk", 0)
+
+
+async def test_of_a_run_in_a_store_the_sweep_removes_what_is_local(s3: object, bucket: Callable[[str], str]):
+    folder = open_folder(bucket("run"))
+    folder.create(Settings("f", {}, "0"))
+    for shard in (0, 1):
+        log = folder.open_journal("talk", shard, "a")
+        await log.append(b"x")
+        await log.close()
+        folder.data_path("talk", shard, "b", ".parquet").write_bytes(b"a copy that was on its way")
+    folder.commit(marker(0))
+    folder.sweep("talk")
+    left = [path.name for path in sorted(folder.root.rglob("*-*")) if path.is_file()]
+    assert left == ["000001-b.parquet", "000001-a"]
+
+
+def test_journals_of_another_run_at_the_same_address_are_refused(s3: object, bucket: Callable[[str], str]):
+    folder = open_folder(bucket("run"))
+    folder.create(Settings("f", {}, "0"))
+    with folder.locked():
+        pass
+    folder.store.remove(["run.json"])
+    folder.create(Settings("g", {}, "0"))
+    with pytest.raises(InputError, match="journals of another run"), folder.locked():
+        pass
+
+
+def test_what_is_known_to_be_committed_is_not_listed_again(folder: RunFolder):
+    for shard in (0, 1, 2, 5):
+        folder.commit(marker(shard))
+    assert folder.committed("talk") == {0, 1, 2, 5}
+    for shard in (3, 100_000, 999_999, 1_000_000, 4_000_000):
+        folder.commit(marker(shard))
+    assert folder.committed("talk") == {0, 1, 2, 3, 5, 100_000, 999_999, 1_000_000, 4_000_000}
+
+
+def test_a_file_is_kept_before_it_is_named_and_read_again(folder: RunFolder):
+    path = folder.data_path("talk", 0, "a", ".txt")
+    path.write_bytes(b"said")
+    file, size = folder.keep(path)
+    assert size == 4
+    assert folder.commit(Marker("talk", 0, file, 1, "", "f", {}, size))
+    assert folder.read(folder.marker("talk", 0).file) == b"said"
+    with folder.opened([file, file]) as files:
+        assert [one.read_bytes() for one in files] == [b"said", b"said"]
+    loser = folder.data_path("talk", 0, "b", ".txt")
+    loser.write_bytes(b"said again")
+    folder.keep(loser)
+    assert len(list(folder.store.entries("data"))) == 2
+    folder.discard(loser)
+    assert [entry.name for entry in folder.store.entries("data")] == [file]
+    assert folder.stages() == ["talk"]

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from camel._version import __version__
+from camel.cli.compact import compact
 from camel.cli.export import export, import_
+from camel.cli.gc import gc
 from camel.cli.generate import generate
 from camel.cli.plan import plan
 from camel.cli.play import play
@@ -17,6 +19,7 @@ from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
 from camel.cli.status import runs, status
 from camel.cli.translate import translate
+from camel.cli.verify import verify
 
 app = typer.Typer(
     name="camel",
@@ -34,6 +37,9 @@ app.command()(status)
 app.command()(runs)
 app.command()(export)
 app.command("import")(import_)
+app.command()(verify)
+app.command()(compact)
+app.command()(gc)
 app.add_typer(scenarios)
 
 

@@ -17,7 +17,7 @@ ROWS_PER_SHARD = 512
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     format: Annotated[
         str,
         typer.Argument(
@@ -29,23 +29,48 @@ def export(
         list[str] | None,
         typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
     ] = None,
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
+    ] = "",
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    title: Annotated[str, typer.Option(help="Of a dataset's card; its folder's name unless given.")] = "",
+    licence: Annotated[
+        str,
+        typer.Option(
+            "--licence",
+            "--license",
+            metavar="ID",
+            help="Of a dataset's card, as the hub names it: cc-by-4.0. None is stated unless given.",
+        ),
+    ] = "",
 ) -> None:
     """Write what a run has committed, in the order of its items, in another format."""
     from camel.core.errors import InputError
-    from camel.storage.exporters import FORMATS, RESTRICTED, Release
+    from camel.storage.dataset import dataset
+    from camel.storage.exporters import FORMATS
     from camel.storage.reader import Run
-    from camel.storage.run import RunFolder
+    from camel.storage.release import RESTRICTED, Release
+    from camel.storage.run import open_folder
 
     if format not in FORMATS:
         raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
     if unknown := sorted(set(acknowledge or []) - RESTRICTED):
         raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
-    folder = RunFolder(run)
-    stage = _last_stage(folder)
+    if format != "dataset" and (title or licence):
+        raise InputError("--title and --licence are for the card that the format dataset has")
+    if out.is_file() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+    folder = open_folder(run)
+    stage = _translated(folder, language) if language else _last_stage(folder)
     acknowledged = bool(acknowledge)
     release = Release(acknowledged, _canary(folder) if acknowledged else "")
-    written = FORMATS[format].write(Run(run, stage), out, release=release)
-    typer.echo(f"{written.conversations:,} {stage} as {written.rows:,} rows in {written.path}")
+    records = Run(run, stage)
+    if format == "dataset":
+        written = dataset(records, out, release=release, title=title, licence=licence)
+    else:
+        written = FORMATS[format].write(records, out, release=release)
+    what = f"conversations in {language}" if language else stage
+    typer.echo(f"{written.conversations:,} {what} as {written.rows:,} rows in {written.path}")
 
 
 def import_(
@@ -92,19 +117,19 @@ def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
 
     from camel import __version__
     from camel.core.errors import InputError
-    from camel.storage.run import Marker, RunFolder, Settings, new_attempt
+    from camel.storage.run import Marker, Settings, new_attempt, open_folder
     from camel.storage.table import write_shard
 
-    folder = RunFolder(out)
-    if folder.exists or (out.exists() and any(out.iterdir())):
-        raise InputError(f"{out} is not empty: import into a new folder")
+    folder = open_folder(out)
+    if folder.exists or folder.stages() or (out.exists() and any(out.iterdir())):
+        raise InputError(f"{folder.address} is not empty: import into a new folder")
     rows = number = 0
     names: set[str] = set()
     while shard := list(islice(transcripts, ROWS_PER_SHARD)):
         path = folder.data_path(IMPORTED, number, new_attempt(), ".parquet")
         written = write_shard(path, shard)
-        file = str(path.relative_to(folder.root))
-        folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}))
+        file, size = folder.keep(path)
+        folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}, size))
         names |= {transcript.scenario for transcript in shard}
         rows, number = rows + written.rows, number + 1
     if not rows:
@@ -123,7 +148,24 @@ def _last_stage(folder: RunFolder) -> str:
     for stage in (CONVERSATIONS, ANSWERS):
         if folder.committed(stage):
             return stage
-    raise InputError(f"{folder.root} has nothing to export yet: no shard of conversations is committed")
+    raise InputError(
+        f"{folder.address} has nothing to export yet: no shard of conversations is whole. What has ended is kept; go on "
+        f"with the run, as camel status {folder.address} says"
+    )
+
+
+def _translated(folder: RunFolder, language: str) -> str:
+    """The stage that holds a translation."""
+    from camel.core.errors import InputError
+    from camel.generation.translate import STAGE
+
+    folder.settings()
+    stage = f"{STAGE}{language}"
+    if not folder.committed(stage):
+        raise InputError(
+            f"{folder.address} has nothing in {language!r}: make it with camel translate {folder.address} --to {language}"
+        )
+    return stage
 
 
 def _canary(folder: RunFolder) -> str:

@@ -69,7 +69,7 @@ def generate(
         raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
     if workers is not None and not address:
         raise typer.BadParameter("--workers are those of a cluster: give its --address too")
-    settings = _adjusted(read_config(config), local, concurrency, out)
+    settings = adjusted(read_config(config, local=local), local, concurrency, out)
     if dry_run:
         from camel.cli.plan import dry_run as show
 
@@ -94,6 +94,7 @@ def _run(
     workers: int | None,
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
+    from camel.cli.panel import stopped
     from camel.core.errors import CamelError, InputError
     from camel.generation.campaign import Campaign
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
@@ -102,7 +103,7 @@ def _run(
     watcher = Watcher(campaign, resume=resume)
     log = RunLog(campaign.folder.root / LOG)
     if is_locked(campaign.folder.root):
-        raise InputError(f"another process is working on {campaign.folder.root}: wait for it or stop it")
+        raise InputError(f"another process is working on {campaign.folder.address}: wait for it or stop it")
     _announce(campaign, log, view, resume)
     interrupted = False
     try:
@@ -116,11 +117,12 @@ def _run(
         raise
     ending = progress_of(last) | {"why": outcome.halted}
     entry = log.write("end", **ending, run=last.run, resume=resume)
+    campaign.folder.save_beside(LOG)
     view.event(entry)
     if outcome.complete:
         view.note(f"complete: {campaign.stages[-1].count:,} {campaign.stages[-1].name} in {last.run}")
         return 0
-    view.note(f"stopped: {outcome.halted}")
+    view.note(stopped(outcome.halted))
     view.note(f"resume  {resume}")
     return INTERRUPTED if interrupted else HALTED
 
@@ -136,7 +138,7 @@ def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
     price = campaign.config.price()
     entry = log.write(
         "start",
-        run=str(campaign.folder.root),
+        run=campaign.folder.address,
         log=str(log.path),
         resume=resume,
         pid=os.getpid(),
@@ -147,7 +149,7 @@ def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
         stages={stage.name: stage.count for stage in campaign.stages},
         estimate=plan.to_dict(),
     )
-    view.note(f"run     {campaign.folder.root}")
+    view.note(f"run     {campaign.folder.address}")
     view.note(f"log     {log.path}")
     view.note(f"resume  {resume}")
     view.note(f"expect  {summary(plan)}")
@@ -177,6 +179,7 @@ async def _work(
     run_stage: RunStage,
 ) -> tuple[Outcome, bool]:
     """Run until it is complete or stopped; says also whether a person stopped it."""
+    from camel.cli.panel import counted
     from camel.generation.campaign import Outcome
     from camel.generation.status import progress_of
 
@@ -190,7 +193,7 @@ async def _work(
         if asked == 1:
             campaign.halt.set("stopped by you")
             view.note(
-                f"stopping: {campaign.meter.in_flight} calls in flight end first; again to leave at once"
+                f"stopping: {counted(campaign.meter.in_flight, 'call')} in flight to end first; again to leave at once"
             )
         elif asked == 2:
             task.cancel()
@@ -259,7 +262,7 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group
 
 
-def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
+def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
     """The configuration with what the command line says."""
     from msgspec.structs import replace
 
@@ -276,7 +279,7 @@ def _adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out:
             sampling=sampling,
             run=replace(config.run, concurrency=LOCAL_CONCURRENCY),
             # Not into the folder of the model that the configuration names.
-            out=out or f"{config.folder}-local",
+            out=out or f"{config.where}-local",
         )
     if concurrency is not None:
         config = replace(config, run=replace(config.run, concurrency=concurrency))
@@ -289,9 +292,9 @@ def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
     from camel.generation.fork import fork_run
 
     forked = replace(config, out=target)
-    kept = fork_run(forked, config.folder)
+    kept = fork_run(forked, config.where)
     what = f"keeps its lists of {', '.join(kept)}" if kept else "begins afresh"
-    view.note(f"forked from {config.folder}: {what}")
+    view.note(f"forked from {config.where}: {what}")
     return forked
 
 

@@ -6,6 +6,7 @@ The one decision to know: a view is told of snapshots and events and knows nothi
 
 from __future__ import annotations
 
+from collections.abc import Container
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Protocol
@@ -114,7 +115,7 @@ class Lines(_Quiet):
     def event(self, entry: dict[str, Any]) -> None:
         """Print that a stage is complete."""
         if entry["event"] == "stage":
-            self.note(f"stage {entry['stage']} is complete: {entry['items']:,} items")
+            self.note(f"stage {entry['stage']} is complete: {counted(entry['items'], 'item')}")
 
 
 class JsonLines(_Quiet):
@@ -149,17 +150,25 @@ def say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(visible(text), style), soft_wrap=True)
 
 
-def table(console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """A table on a terminal; elsewhere plain columns, which no width cuts off."""
-    if console.is_terminal:
-        drawn = Table(*head)
+def table(
+    console: Console, head: tuple[str, ...], rows: list[tuple[str, ...]], right: Container[int] = ()
+) -> None:
+    """A table on a terminal, its first column never cut; elsewhere, and where it is too wide, plain columns, which no
+    width cuts off. The columns of `right` hold numbers."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    if console.is_terminal and sum(widths) + 3 * len(widths) + 1 <= console.width:
+        drawn = Table()
+        for number, name in enumerate(head):
+            drawn.add_column(name, justify="right" if number in right else "left", no_wrap=True)
         for row in rows:
             drawn.add_row(*(Text(visible(cell)) for cell in row))
         console.print(drawn)
         return
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        cells = (
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         say(console, "  ".join(cells).rstrip())
 
 
@@ -173,22 +182,42 @@ def line(now: Snapshot) -> str:
         f"{stage.name} {stage.finished:,}/{stage.planned:,}" if stage else "",
         f"{stage.committed:,} committed" if stage and stage.committed else "",
         f"{now.failed:,} failed" if now.failed else "",
-        f"{now.usage.calls:,} calls"
+        counted(now.usage.calls, "call")
         + ("" if now.calls_per_second is None else f" ({short(now.calls_per_second)}/s)"),
         f"{spent(now)} → {expected(now)}" if now.expected else spent(now),
         f"{share_cached(now)} cached" if now.usage.cached else "",
         f"{now.retries:,} retries" if now.retries else "",
-        f"{sum(now.errors.values()):,} errors" if now.errors else "",
+        counted(sum(now.errors.values()), "error") if now.errors else "",
         f"{duration(now.elapsed)} gone" if now.elapsed else "",
         f"{duration(now.eta)} to go" if now.eta is not None else "",
     ]
     return " · ".join(part for part in parts if part)
 
 
+def uncommitted(now: Snapshot, stage: StageState) -> str:
+    """What has ended in shards that are not whole yet: nothing of it is lost when a run stops."""
+    more = stage.finished - stage.committed
+    if more <= 0:
+        return ""
+    return f"{more:,} to commit" if now.state == "working" else f"{more:,} more in the journal"
+
+
 def current(now: Snapshot) -> StageState | None:
     """The first stage that is not complete; the last when all are."""
     open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
     return open_stages[0] if open_stages else (now.stages[-1] if now.stages else None)
+
+
+def stopped(why: str, state: str = "stopped") -> str:
+    """That a run stopped, and why."""
+    if state == "working":
+        return f"stopping: {why}"
+    return why if why.startswith("stopped") else f"stopped: {why}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 item, 2 items."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def spent(now: Snapshot) -> str:
@@ -215,13 +244,17 @@ def money(dollars: float) -> str:
 
 
 def short(number: float) -> str:
-    """A number for people: 950, 12.3k, 4.56M."""
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    """A number for people: 950, 12.3k, 4.56M, 7.89B."""
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= unit:
             scaled = number / unit
             digits = 2 if scaled < 10 else 1 if scaled < 100 else 0
             return f"{scaled:.{digits}f}{name}"
-    return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+    return (
+        f"{number:.0f}"
+        if number >= 10 or abs(number - round(number)) < 0.05 or number == int(number)
+        else f"{number:.1f}"
+    )
 
 
 def duration(seconds: float) -> str:
@@ -241,16 +274,17 @@ def duration(seconds: float) -> str:
 
 def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     """A run as a box on the terminal."""
-    parts: list[RenderableType] = [_stages(now), Text(), _figures(now)]
+    # On a narrow terminal the bars give way, not the words.
+    bar = max(6, BAR - max(0, WIDTH - width))
+    parts: list[RenderableType] = [_stages(now, bar), Text(), _figures(now)]
     if now.replicas:
         parts += [Text(), _replicas(now.replicas)]
     if now.stops:
-        parts += [Text(), _stops(now.stops)]
+        parts += [Text(), _stops(now.stops, bar)]
     words = {"working": "", "complete": "complete", "stopped": "stopped", "new": "not started"}[now.state]
     style = {"working": "cyan", "complete": "green", "stopped": "yellow", "new": "dim"}[now.state]
     if now.why and now.state != "complete":
-        word = "stopping" if now.state == "working" else "stopped"
-        parts += [Text(), Text(f"{word}: {visible(now.why)}", "yellow")]
+        parts += [Text(), Text(visible(stopped(now.why, now.state)), "yellow")]
         style = "yellow"
     title = Text(f" {visible(now.scenario)} · {visible(now.model)}{f' · {words}' if words else ''} ", "bold")
     return Panel(
@@ -258,7 +292,7 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     )
 
 
-def _stages(now: Snapshot) -> Table:
+def _stages(now: Snapshot, width: int) -> Table:
     grid = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "right", "left"):
         grid.add_column(justify=justify, no_wrap=True)
@@ -269,14 +303,15 @@ def _stages(now: Snapshot) -> Table:
         bar = ProgressBar(
             total=max(1, stage.planned),
             completed=stage.finished,
-            width=BAR,
+            width=width,
             complete_style="cyan",
             finished_style="green",
         )
         notes = [
             f"{stage.open:,} in work" if stage.open else "",
-            f"{stage.finished - stage.committed:,} to commit" if stage.finished > stage.committed else "",
+            uncommitted(now, stage),
             f"{stage.failed:,} failed" if stage.failed else "",
+            f"{short(stage.tokens)} tokens" if stage.tokens else "",
         ]
         grid.add_row(
             name,
@@ -303,7 +338,8 @@ def _figures(now: Snapshot) -> Table:
     grid.add_row("tokens", f"{short(usage.total)}{speed}", "cached", f"{share_cached(now)} of the prompts")
     grid.add_row("spent", cost, "trouble", trouble)
     left = "" if now.eta is None else f"about {duration(now.eta)}"
-    grid.add_row("elapsed", duration(now.elapsed), "to go", left)
+    start = "this start" if now.state == "working" else "last start"
+    grid.add_row("elapsed", f"{duration(now.elapsed)} ({start})", "to go", left)
     return grid
 
 
@@ -329,7 +365,7 @@ def _replicas(replicas: tuple[ReplicaState, ...]) -> Table:
     return grid
 
 
-def _stops(stops: dict[str, int]) -> Table:
+def _stops(stops: dict[str, int], width: int) -> Table:
     """Why conversations ended, as a small bar chart."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
@@ -338,6 +374,6 @@ def _stops(stops: dict[str, int]) -> Table:
     total = sum(stops.values())
     for reason, count in sorted(stops.items(), key=lambda pair: -pair[1])[:6]:
         style = "red" if reason == "error" else "green" if reason == "done" else "yellow"
-        bar = "█" * max(1, round(BAR * count / total))
+        bar = "█" * max(1, round(width * count / total))
         grid.add_row(Text(reason, "dim"), Text(bar, style), f"{count:,} ({count / total:.0%})")
     return grid

@@ -26,20 +26,20 @@ def plan(
         list[str] | None,
         typer.Option(metavar="LEVEL=N", help="Another size for a level of the scenario; repeatable."),
     ] = None,
+    local: Annotated[bool, typer.Option("--local", help="As camel generate --local would do it.")] = False,
     out: Annotated[str, typer.Option(metavar="DIR", help="A run whose figures to go by.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Estimate calls, tokens, money, storage and time. Where the run exists, from its own figures."""
-    from msgspec.structs import replace
     from rich.console import Console
 
+    from camel.cli.generate import adjusted
     from camel.core.errors import InputError
     from camel.generation.config import read_config
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above zero, not {rate}")
-    settings = read_config(config)
-    settings = replace(settings, out=out) if out else settings
+    settings = adjusted(read_config(config, local=local), local, None, out)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
 
 
@@ -66,11 +66,16 @@ def summary(plan: Plan) -> str:
     parts = [
         f"{plan.items:,} {plan.stages[-1].name}",
         f"about {short(need.likely.calls)} calls",
-        f"{short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])})",
+        f"{short(tokens[1])} tokens{span(*map(short, (tokens[0], tokens[2], tokens[1])), gap=' ')}",
     ]
     if cost is not None and cost.high:
-        parts.append(f"{money(cost.likely)} ({money(cost.low)} to {money(cost.high)})")
+        parts.append(f"{money(cost.likely)}{span(*map(money, (cost.low, cost.high, cost.likely)), gap=' ')}")
     return ", ".join(parts)
+
+
+def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
+    """Between what a figure may be; nothing where that is the figure itself."""
+    return "" if low == high == likely else f"{gap}({low} to {high})"
 
 
 def _show(
@@ -82,9 +87,8 @@ def _show(
     prompts: Any = (),
 ) -> None:
     from camel.generation.plan import committed_in, hours, make_plan, workers
-    from camel.storage.run import RunFolder
 
-    made = make_plan(config, counts=counts, committed=committed_in(RunFolder(config.folder), config))
+    made = make_plan(config, counts=counts, committed=committed_in(config.open_folder(), config))
     assumed = config.plan
     wanted = rate or config.run.concurrency / assumed.seconds_per_call
     if as_json:
@@ -111,7 +115,7 @@ def _stages(console: Console, made: Plan) -> None:
             stage.name,
             f"{stage.items:,}",
             f"{stage.shards:,}",
-            short(stage.need.likely.calls),
+            short(round(stage.need.likely.calls)),
             short(stage.need.likely.prompt),
             short(stage.need.likely.completion),
             f"{stage.done:,} done" if stage.done else f"{stage.measured:,} items" if stage.measured else "",
@@ -119,17 +123,19 @@ def _stages(console: Console, made: Plan) -> None:
         for stage in made.stages
     ]
     head = ("stage", "items", "shards", "calls", "prompt tokens", "completion tokens", "measured")
-    table(console, head, rows)
+    if not any(row[-1] for row in rows):
+        head, rows = head[:-1], [row[:-1] for row in rows]
+    table(console, head, rows, right=range(1, 6))
 
 
 def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import money, say, short
+    from camel.cli.panel import counted, money, say, short
 
     need = made.need
 
     def between(name: str, unit: str = "") -> str:
-        low, likely, high = (getattr(case, name) for case in need)
-        return f"{short(likely)}{unit}   ({short(low)} to {short(high)})"
+        low, likely, high = (short(getattr(case, name)) for case in need)
+        return f"{likely}{unit}{span(low, high, likely)}"
 
     say(console, f"calls       {between('calls')}")
     say(console, f"prompt      {between('prompt', ' tokens')}")
@@ -143,8 +149,11 @@ def _totals(console: Console, made: Plan) -> None:
             "money       unknown: the model has no price in the catalogue; give it one as model.price",
         )
     else:
-        say(console, f"money       {money(cost.likely)}   ({money(cost.low)} to {money(cost.high)})")
-    say(console, f"storage     {between('bytes', 'B')} in {made.shards:,} shards")
+        say(
+            console,
+            f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}",
+        )
+    say(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 
 
 def _times(console: Console, made: Plan, config: GenerateConfig, rate: float, own: bool) -> None:
@@ -157,7 +166,7 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: float, ow
     why = f" ({config.run.concurrency} in flight)" if own else ""
     say(
         console,
-        f"time        {likely} at {rate:,.4g} calls/s{why}   ({low} to {high}); "
+        f"time        {likely} at {rate:,.4g} calls/s{why}{span(low, high, likely)}; "
         f"{count:,} worker{'s' if count > 1 else ''} of {WORKER} at {seconds:g} s a call",
     )
     if hours(made.need.likely, rate) > MONTH:
@@ -177,7 +186,7 @@ def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
     measured = [stage for stage in made.stages if stage.measured]
     if measured:
         names = ", ".join(f"{stage.measured:,} of {stage.name}" for stage in measured)
-        say(console, f"measured    on {names} in {config.folder}", "dim")
+        say(console, f"measured    on {names} in {config.where}", "dim")
     if len(measured) < len(made.stages):
         assumed = config.plan
         talk = (

@@ -9,14 +9,14 @@ import typer
 
 
 def status(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show how far a run is, what it used, and how to go on with it."""
     import msgspec
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, say
+    from camel.cli.panel import line, panel, say, short, stopped, uncommitted
     from camel.generation.status import read_status
 
     now = read_status(run)
@@ -28,10 +28,17 @@ def status(
     if console.is_terminal:
         console.print(panel(now, min(96, console.width)))
     else:
-        say(console, f"{now.scenario} · {now.model} · {now.state}{f': {now.why}' if now.why else ''}")
+        say(
+            console, f"{now.scenario} · {now.model} · {stopped(now.why, now.state) if now.why else now.state}"
+        )
         for stage in now.stages:
-            failed = f", {stage.failed:,} failed" if stage.failed else ""
-            say(console, f"stage {stage.name}: {stage.committed:,} of {stage.planned:,} committed{failed}")
+            notes = [
+                f"{stage.committed:,} of {stage.planned:,} committed",
+                uncommitted(now, stage),
+                f"{stage.failed:,} failed" if stage.failed else "",
+                f"{short(stage.tokens)} tokens" if stage.tokens else "",
+            ]
+            say(console, f"stage {stage.name}: {', '.join(note for note in notes if note)}")
         say(console, line(now))
         if now.stops:
             say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
@@ -45,7 +52,7 @@ def status(
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look.")] = Path("runs"),
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to look.")] = "runs",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List the runs below a folder."""
@@ -55,8 +62,9 @@ def runs(
     from camel.cli.panel import current, spent, table
     from camel.core.errors import InputError
     from camel.generation.status import find_runs, read_status
+    from camel.storage.store import is_remote
 
-    if not folder.is_dir():
+    if not is_remote(folder) and not Path(folder).is_dir():
         raise InputError(f"{folder} is not a folder")
     rows: list[tuple[str, ...]] = []
     for path in find_runs(folder):

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+import time
+from collections.abc import AsyncGenerator, Generator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.generation.translate import Translation
+    from camel.models.chat import ChatModel
+
+HALTED, INTERRUPTED = 3, 130
+STOPPED = "stopped by you"
+EVERY = 10.0
+"""Seconds between two lines where the output is no terminal."""
+
 
 def translate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     to: Annotated[
         list[str], typer.Option(metavar="CODE", help="A language: ar zh ko ja hi ru es fr de it; repeatable.")
     ],
@@ -19,25 +36,154 @@ def translate(
     base_url: Annotated[
         str, typer.Option(envvar="OPENAI_BASE_URL", metavar="URL", help="Its endpoint.")
     ] = "",
-    concurrency: Annotated[int, typer.Option(help="Conversations in flight.")] = 64,
+    local: Annotated[
+        bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
+    ] = False,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Conversations in flight: 64, with --local 2.")
+    ] = None,
 ) -> None:
     """Put every message of a run into other languages, keeping the markers. The same command goes on after a stop."""
-    import asyncio
+    from rich.console import Console
 
-    from camel.generation import translate as translation
-    from camel.models.connect import connect
+    from camel.cli.panel import say
+    from camel.engine.worker import Halt
+    from camel.generation.translate import Translation
     from camel.storage.reader import Run
 
-    records = Run(run)
-    chat = connect(model, base_url=base_url)
+    console, halt = Console(highlight=False), Halt()
+    in_flight = concurrency or (2 if local else 64)
+    _check_finished(run)
+    with _model(console, model, base_url, local, in_flight) as chat:
+        # All of them before the first call: what cannot go on is refused before anything is paid.
+        records = Run(run)
+        wanted = [Translation(records, language, chat, halt=halt) for language in to]
+        complete = asyncio.run(_work(console, wanted, chat, in_flight))
+    if complete:
+        say(console, f"export  camel export {shlex.quote(str(run))} chat FILE --language {to[0]}")
+        return
+    mine = halt.reason == STOPPED
+    say(console, halt.reason if mine else f"stopped: {halt.reason}")
+    own_url = base_url if base_url != os.environ.get("OPENAI_BASE_URL", "") else ""
+    say(console, f"resume  {_resume(run, to, model, own_url, local, concurrency)}")
+    raise typer.Exit(INTERRUPTED if mine else HALTED)
 
-    async def work() -> None:
+
+async def _work(console: Console, wanted: list[Translation], chat: ChatModel, concurrency: int) -> bool:
+    """Do all translations, one after the other; False when something stopped them."""
+    from camel.cli.panel import say
+    from camel.generation.translate import translate as put_into
+
+    loop, task, asked = asyncio.get_running_loop(), asyncio.current_task(), 0
+    halt = wanted[0].halt
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            halt.set(STOPPED)
+            say(console, "stopping: the calls in flight end first; again to leave at once")
+        elif asked == 2 and task is not None:
+            task.cancel()
+        else:
+            os._exit(INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
         async with chat:
-            for language in to:
-                typer.echo(f"{len(records):,} conversations into {language} …")
-                done = await translation.translate(records, language, chat, concurrency=concurrency)
-                typer.echo(
-                    f"  done: stage translated-{language}, {done.damaged:,} messages damaged beyond mending"
-                )
+            for translation in wanted:
+                async with _shown(console, translation):
+                    if not await put_into(translation, concurrency=concurrency):
+                        return False
+                damaged = translation.damaged
+                note = f", {damaged:,} with a message that could not be mended" if damaged else ""
+                say(console, f"{_line(translation)} · complete{note}")
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    except asyncio.CancelledError:
+        if asked < 2 or task is None:
+            raise
+        task.uncancel()
+        return False
+    return True
 
-    asyncio.run(work())
+
+@contextlib.asynccontextmanager
+async def _shown(console: Console, translation: Translation) -> AsyncGenerator[None]:
+    """Say how far a translation is while it goes on: in place on a terminal, elsewhere a line now and then."""
+    from camel.cli.panel import say
+
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(console.status("")) if console.is_terminal else None
+
+        async def show() -> None:
+            while True:
+                await asyncio.sleep(EVERY if place is None else 0.25)
+                line = _line(translation, time.monotonic() - started)
+                if place is None:
+                    say(console, line)
+                else:
+                    place.update(line)
+
+        async with asyncio.TaskGroup() as group:
+            shower = group.create_task(show())
+            try:
+                yield
+            finally:
+                shower.cancel()
+
+
+def _line(translation: Translation, seconds: float | None = None) -> str:
+    from camel.cli.panel import duration, money, short
+
+    tally, meter = translation.tally, translation.meter
+    parts = [
+        f"{translation.language}  {tally.finished:,} / {tally.planned:,} conversations",
+        f"{meter.usage.calls:,} calls" if meter.usage.calls else "",
+        f"{short(meter.usage.total)} tokens" if meter.usage.total else "",
+        money(meter.money) if meter.money else "",
+        f"{sum(meter.errors.values()):,} errors" if meter.errors else "",
+        f"{duration(seconds)} gone" if seconds else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _check_finished(run: str) -> None:
+    """Refuse a run that is not complete: which conversations it has must not change below a translation."""
+    from camel.core.errors import InputError
+    from camel.generation.status import read_status
+
+    now = read_status(run)
+    if now.state != "complete":
+        how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
+        raise InputError(
+            f"{run} is not complete, and only a complete run is translated; finish it first{how}"
+        )
+
+
+@contextlib.contextmanager
+def _model(console: Console, name: str, base_url: str, local: bool, concurrency: int) -> Generator[ChatModel]:
+    from camel.cli.panel import say
+    from camel.models.connect import connect
+    from camel.models.local import LocalServer, local_model
+
+    if not local:
+        yield connect(name, base_url=base_url)
+        return
+    server = LocalServer(parallel=concurrency)
+    # A translation is held to no grammar.
+    with local_model(server, guided=None, say=lambda text: say(console, text)) as model:
+        yield model
+
+
+def _resume(run: str, to: list[str], model: str, base_url: str, local: bool, concurrency: int | None) -> str:
+    words: list[Any] = ["camel", "translate", run]
+    for language in to:
+        words += ["--to", language]
+    words += ["--model", model] if model else []
+    words += ["--base-url", base_url] if base_url else []
+    words += ["--local"] if local else []
+    words += ["--concurrency", concurrency] if concurrency is not None else []
+    return shlex.join(str(word) for word in words)

@@ -14,6 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -122,6 +123,8 @@ class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     result: bytes
 
 
+_COMMITS = ThreadPoolExecutor(4, "camel-commit")
+"""Threads of their own: uploads to a store that is slow must not take those on which the journal is written."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Entry).decode
 
@@ -153,14 +156,15 @@ class _Shard:
 
     async def commit(self, fingerprint: str) -> None:
         """Write the records, then the marker; only then are the journals dropped."""
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.to_thread(self._commit, fingerprint)
+            await loop.run_in_executor(_COMMITS, self._commit, fingerprint)
         except OSError as error:
             raise CommitFailed(
                 f"shard {self.number} of stage {self.stage.name} cannot be written: {error}"
             ) from error
         await self.journal.close()
-        await asyncio.to_thread(self.folder.drop_journals, self.stage.name, self.number)
+        await loop.run_in_executor(_COMMITS, self.folder.drop_journals, self.stage.name, self.number)
 
     def _commit(self, fingerprint: str) -> None:
         records = [self.records[index] for index in sorted(self.records)]
@@ -170,12 +174,19 @@ class _Shard:
         except OSError:
             path.unlink(missing_ok=True)  # on a full disk, half a file is in the way
             raise
-        file = str(path.relative_to(self.folder.root))
+        file, size = self.folder.keep(path)
         marker = Marker(
-            self.stage.name, self.number, file, written.rows, written.sha256, fingerprint, written.totals
+            self.stage.name,
+            self.number,
+            file,
+            written.rows,
+            written.sha256,
+            fingerprint,
+            written.totals,
+            size,
         )
         if not self.folder.commit(marker):
-            path.unlink(missing_ok=True)
+            self.folder.discard(path)
 
 
 class _Steps:

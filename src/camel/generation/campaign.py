@@ -6,10 +6,12 @@ Each level that a model must be asked for is a stage whose items are lists; the 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +21,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.conversation import spoken
-from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected
+from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected, shown
 from camel.core.history import History
 from camel.core.message import Message, Sampling, Usage, well_formed
 from camel.core.model import Model, Reply, Request
@@ -37,7 +39,7 @@ from camel.models.recorded import RecordedModel
 from camel.models.traced import traced
 from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.journal import sync_folder
-from camel.storage.run import RunFolder, Settings
+from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import write_shard
 
 LISTS_PER_SHARD = 256
@@ -46,6 +48,8 @@ PASSES = 3
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 COUNTED = ("prompt", "completion", "cached", "calls")
 """What of a shard's usage its marker keeps."""
+COUNTED_FIRST = 1_000
+"""Markers that are read before the work begins; of more, only a budget makes it wait."""
 STOPPED = "stop."
 """Begins the names under which a marker counts why its conversations ended."""
 
@@ -60,20 +64,50 @@ class Outcome(msgspec.Struct, frozen=True):
 
 def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "") -> RunFolder:
     """Make the run's folder, or go on with the one that is there if it was made from the same configuration."""
-    folder = RunFolder(config.folder)
+    folder = config.open_folder()
     decisive = config.decisive(scenario)
     if not folder.exists:
         folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
         return folder
     saved = folder.settings().config
+    if config.shard_size is None:
+        # What is usual may change from one version to the next; a run keeps what it was made with.
+        decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
     wanted: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(decisive))
-    if changed := sorted(key for key in saved.keys() | wanted.keys() if saved.get(key) != wanted.get(key)):
-        details = "; ".join(f"{key}: {saved.get(key)!r} → {wanted.get(key)!r}" for key in changed)
+    if changed := _changes(saved, wanted):
+        lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(
-            f"{folder.root} was made from another configuration ({details[:400]}): "
-            "set it back, or give the new one a folder of its own with out"
+            f"{folder.address} was made from another configuration:{lines}\n"
+            "set it back, begin a run beside it with --fork NEWDIR (keeps the lists it can), or afresh with --out DIR"
         )
     return folder
+
+
+def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """What differs between two configurations, a line each: its name, what it was and what it is."""
+
+    def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+        counts: dict[str, Any] = config.get("counts") or {}
+        return {**config, **{f"counts.{name}": count for name, count in counts.items()}, "counts": None}
+
+    old, new = flat(saved), flat(wanted)
+    if old.get("scenario_fingerprint") == new.get("scenario_fingerprint"):
+        old["scenario"] = new.get("scenario")  # the same, found on another way
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    prompts = "scenario_fingerprint"
+    if prompts in changed:
+        changed.remove(prompts)
+        # It follows from the scenario and its counts: only where those are the same does it say anything of its own.
+        if not any(key == "scenario" or key.startswith("counts.") for key in changed):
+            return [*_lines(changed, old, new), "scenario: its prompts or its declaration were changed"]
+    return _lines(changed, old, new)
+
+
+def _lines(changed: Sequence[str], old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    def words(value: Any) -> str:
+        return "not set" if value is None else shown(value)
+
+    return [f"{key}: {words(old.get(key))} → {words(new.get(key))}" for key in changed]
 
 
 @dataclass(slots=True)
@@ -89,6 +123,22 @@ class Tally:
     failed: int = 0
     usage: Usage = field(default_factory=Usage)
     """What the finished items have used."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What the markers of a stage say, those that have been read."""
+
+    shards: set[int] = field(default_factory=set[int])
+    usage: Usage = field(default_factory=Usage)
+    failed: int = 0
+    stops: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, marker: Marker) -> None:
+        self.shards.add(marker.shard)
+        self.usage += usage_of(marker.totals)
+        self.failed += int(marker.totals.get("failed", 0))
+        self.stops.update(stops_of(marker.totals))
 
 
 class _Paid(msgspec.Struct):
@@ -127,16 +177,22 @@ class Campaign:
         """Why conversations ended, over all starts."""
         self.stage = ""
         self._endpoint = model
+        self.elsewhere: list[ReplicaState] = []
+        """The endpoints of a model that is spoken to by others, as they tell it."""
         self.stages = self._stages()
         self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
         self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._counted = {stage.name: _Counted() for stage in self.stages}
+        self._counting: asyncio.Future[None] | None = None
+        """What reads the markers while the work goes on already."""
+        self._stopped = False
 
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
         pool: Pool | None = getattr(self._endpoint, "pool", None)
-        return pool.states() if pool else []
+        return pool.states() if pool else self.elsewhere
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Committed and planned items of each stage."""
@@ -152,9 +208,7 @@ class Campaign:
         run_stage: RunStage = run_stage,
     ) -> Outcome:
         """Work until everything is committed or something stops it; `run_stage` says where the work is done."""
-        with self.folder.locked():
-            self._recount()
-            self.meter.before = self._used_before()
+        with self.folder.locked(), self._counting_begun():
             for stage in self.stages:
                 self.stage = stage.name
 
@@ -166,6 +220,7 @@ class Campaign:
                 for attempt in range(PASSES):
                     self.try_for_the(attempt)
                     if attempt:
+                        await self._counting_done()
                         # Another pass begins open shards anew and would count their items twice.
                         self._recount()
                     complete = await run_stage(
@@ -181,6 +236,7 @@ class Campaign:
                         break
                 if not complete:
                     return Outcome(False, self.halt.reason or "some items could not be finished")
+            await self._counting_done()
         return Outcome(True, "")
 
     def try_for_the(self, attempt: int) -> None:
@@ -208,7 +264,7 @@ class Campaign:
             count=self.scenario.count,
             work=self._tallied(name, self._converse if talk else self._answer),
             write=self._write_transcripts,
-            shard_size=self.config.shard_size,
+            shard_size=int(self.folder.settings().config["shard_size"]),
         )
         return [*lists, last]
 
@@ -310,9 +366,10 @@ class Campaign:
 
     def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
         """Read what a person may have edited since: only the counts must still be right."""
-        path = self.folder.root / self.folder.marker(level, shard).file
-        count = self.scenario.level(level).count
-        return [named.items for named in read_lists(path.read_text("utf-8"), source=str(path), count=count)]
+        file = self.folder.marker(level, shard).file
+        count, text = self.scenario.level(level).count, self.folder.read(file).decode("utf-8")
+        source = f"{self.folder.address}/{file}"
+        return [named.items for named in read_lists(text, source=source, count=count)]
 
     def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
         data = render_lists((record.parents, record.items) for record in records).encode()
@@ -322,7 +379,7 @@ class Campaign:
             os.fsync(file.fileno())
         sync_folder(path.parent)
         usage = sum((record.usage for record in records), Usage())
-        return Written(len(records), hashlib.sha256(data).hexdigest(), _totals(usage))
+        return Written(len(records), hashlib.sha256(data).hexdigest(), totals_of(usage))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_shard(path, records)
@@ -330,30 +387,87 @@ class Campaign:
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
         return Written(
-            shard.rows, shard.sha256, {**_totals(usage), "failed": float(stops["error"]), **counted}
+            shard.rows, shard.sha256, {**totals_of(usage), "failed": float(stops["error"]), **counted}
         )
 
     def _recount(self) -> None:
-        """Count what is committed, by the markers."""
+        """Count what is committed: read the markers that have not been read yet."""
+        self._read_markers(self._committed())
         self.stops.clear()
         for stage in self.stages:
-            tally = self.tallies[stage.name] = Tally(stage.count)
-            for shard in self.folder.committed(stage.name):
-                totals = self.folder.marker(stage.name, shard).totals
-                tally.usage += usage_of(totals)
-                tally.failed += int(totals.get("failed", 0))
-                tally.committed += len(stage.indices(shard))
-                self.stops.update(stops_of(totals))
-            tally.finished = tally.committed
+            self._tally_names(stage, self._counted[stage.name].shards)
+            self._add(stage.name, self._counted[stage.name])
 
-    def _used_before(self) -> Usage:
-        """What earlier starts have used: by the markers, and by the journals of shards that are still open."""
-        used = sum((tally.usage for tally in self.tallies.values()), Usage())
+    @contextlib.contextmanager
+    def _counting_begun(self) -> Generator[None]:
+        """Count what is committed, now, or beside the work where markers are many and no budget waits for them."""
+        self._stopped = False
+        self._begin_counting()
+        try:
+            yield
+        finally:
+            self._stopped = True
+
+    def _begin_counting(self) -> None:
+        self.meter.before = self._journaled()
+        limits = self.config.budget
+        committed = self._committed()
+        few = sum(map(len, committed.values())) <= COUNTED_FIRST
+        if few or limits.money or limits.tokens or limits.calls:
+            self._recount()
+            self.meter.before += sum((tally.usage for tally in self.tallies.values()), Usage())
+            return
+        for stage in self.stages:
+            self._tally_names(stage, committed[stage.name])
+        loop = asyncio.get_running_loop()
+        self._counting = loop.run_in_executor(None, self._read_markers, committed)
+        self._counting.add_done_callback(self._catch_up)
+
+    def _committed(self) -> dict[str, set[int]]:
+        return {stage.name: self.folder.committed(stage.name) for stage in self.stages}
+
+    def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
+        """Read them, until the run stops; on a thread, so that it touches nothing that is shown."""
+        for name, shards in committed.items():
+            counted = self._counted[name]
+            for marker in self.folder.markers(name, shards - counted.shards):
+                counted.add(marker)
+                if self._counting is not None and (self._stopped or self.halt.reason):
+                    return
+
+    def _catch_up(self, done: asyncio.Future[None]) -> None:
+        """Show what was read beside the work."""
+        if error := done.exception():
+            self.halt.set(str(error))
+            return
+        for name, counted in self._counted.items():
+            self._add(name, counted)
+            self.meter.before += counted.usage
+
+    async def _counting_done(self) -> None:
+        if self._counting is not None:
+            await self._counting
+
+    def _tally_names(self, stage: Stage, shards: set[int]) -> None:
+        """A tally of shards of which only the names are known."""
+        items = sum(len(stage.indices(shard)) for shard in shards)
+        self.tallies[stage.name] = Tally(stage.count, items, items)
+
+    def _add(self, stage: str, counted: _Counted) -> None:
+        """What the markers say, on top of that."""
+        tally = self.tallies[stage]
+        tally.usage += counted.usage
+        tally.failed += counted.failed
+        self.stops.update(counted.stops)
+
+    def _journaled(self) -> Usage:
+        """What earlier starts have used for shards that are still open, by their journals."""
+        used = Usage()
         for stage in self.stages:
             journals = self.folder.root / "journal" / stage.name
             names = journals.iterdir() if journals.exists() else ()
             shards = {int(path.name.partition("-")[0]) for path in names}
-            for shard in shards - self.folder.committed(stage.name):
+            for shard in shards - self.folder.committed(stage.name) if shards else ():
                 for entry in self.folder.replay(stage.name, shard):
                     # A journaled step: item, number, check, result.
                     used += _paid(msgspec.msgpack.decode(entry)[3]).usage
@@ -400,5 +514,6 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
     }
 
 
-def _totals(usage: Usage) -> dict[str, float]:
+def totals_of(usage: Usage) -> dict[str, float]:
+    """A usage as a marker keeps it."""
     return {name: float(getattr(usage, name)) for name in COUNTED}

@@ -11,7 +11,8 @@ from camel.core.errors import InputError
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign
-from camel.generation.site import CampaignFactory, Gathering, Grants, handed_over
+from camel.generation.shares import Shares
+from camel.generation.site import CampaignFactory, Gathering, handed_over
 from camel.storage.run import RunFolder
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Cluster:
             concurrency=campaign.config.run.concurrency,
             workers=self._workers,
             ttl=self._ttl or TTL,
-            share=Grants(meter.budget, meter.price, meter.before),
+            share=Shares(meter.budget, meter.price, meter.before, campaign.config.pool().rates),
             environment=handed_over(),
             watch=self._gathering.watch,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -20,7 +20,9 @@ from camel.models.chat import ChatModel
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.pool import PoolSettings
-from camel.scenarios import Scenario, load
+from camel.scenarios import Scenario, load, shipped
+from camel.scenarios.reading import similar
+from camel.storage.run import RunFolder, open_folder
 
 START = 32
 """Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
@@ -98,7 +100,7 @@ class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """Standard deviation of the number of messages, as a share of their average."""
     message_tokens: Guess = Figure(50, 150, 350)
     """Of a message, on average over instructions and solutions."""
-    answer_tokens: Guess = Figure(60, 400, 900)
+    answer_tokens: Guess = Figure(60, 300, 900)
     """Of the answer to a question."""
     item_tokens: Guess = Figure(5, 12, 30)
     """Of one entry of a list."""
@@ -129,8 +131,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     sampling: Sampling | None = None
     seed: int | None = None
     """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
-    shard_size: int = 512
-    """Items that are committed together."""
+    shard_size: int | None = None
+    """Items that are committed together; left out: a twentieth of them, at most 512. Decided when a run is made."""
     acknowledge: tuple[str, ...] = ()
     """Names of gated scenarios that you know the nature of."""
     run: RunSection = RunSection()
@@ -139,13 +141,22 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """For estimates only."""
 
     def __post_init__(self) -> None:
-        if self.shard_size < 1 or self.run.concurrency < 1:
+        if (self.shard_size is not None and self.shard_size < 1) or self.run.concurrency < 1:
             raise InputError("shard_size and run.concurrency must be at least 1")
 
     @property
+    def where(self) -> str:
+        """Where the run lives: a folder, or an address such as `s3://bucket/prefix`."""
+        return self.out or f"runs/{Path(self.scenario).name}"
+
+    @property
     def folder(self) -> Path:
-        """Where the run lives."""
-        return Path(self.out or f"runs/{Path(self.scenario).name}")
+        """Where a run on a disk lives."""
+        return Path(self.where)
+
+    def open_folder(self) -> RunFolder:
+        """The run there, or its place."""
+        return open_folder(self.where)
 
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""
@@ -188,8 +199,13 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             "model.guided": self.model.guided,
             "sampling": msgspec.to_builtins(self.sampling),
             "seed": self.seed,
-            "shard_size": self.shard_size,
+            "shard_size": self.shard_size or shard_size_for(scenario.count),
         }
+
+
+def shard_size_for(count: int) -> int:
+    """Items to commit together where nobody says: few of a small stage, so that it has something to show early."""
+    return min(512, max(1, count // 20))
 
 
 def fingerprint(decisive: dict[str, Any]) -> str:
@@ -197,11 +213,57 @@ def fingerprint(decisive: dict[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:16]
 
 
-def read_config(path: Path) -> GenerateConfig:
-    """Read a configuration file; an error names the file and the field."""
+def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
+    """Read a configuration file; an error names the file and the field. `local` says that another model will speak.
+
+    A scenario's folder is looked for beside the file first, then from the current folder.
+    """
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), GenerateConfig)
+        table = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
+    if local and isinstance(model := table.setdefault("model", {}), dict):
+        cast("dict[str, Any]", model).setdefault("name", "local")
+    _check_names(path, table)
+    try:
+        config = msgspec.convert(table, GenerateConfig)
+    except msgspec.ValidationError as error:
+        said = str(error).replace("`", "").replace("$.", "")
+        raise InputError(f"{path}: {said.replace('Object missing required field', 'missing:')}") from None
+    return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
+
+
+def _check_names(path: Path, table: dict[str, Any]) -> None:
+    sections: dict[str, Any] = {
+        "model": ModelSection,
+        "run": RunSection,
+        "budget": Budget,
+        "plan": Assumptions,
+    }
+    for name, kind in {"": GenerateConfig, **sections}.items():
+        inner: Any = table.get(name, {}) if name else table
+        known: tuple[str, ...] = kind.__struct_fields__
+        for key in (
+            sorted(cast("dict[str, Any]", inner).keys() - set(known)) if isinstance(inner, dict) else ()
+        ):
+            where = f" in [{name}]" if name else ""
+            raise InputError(
+                f"{path}: unknown field {key!r}{where}{similar(key, known)}; known: {', '.join(known)}"
+            )
+
+
+def _scenario(path: Path, name: str) -> str:
+    """Where a configuration's scenario is: a shipped one's name stays, a folder is found."""
+    places = [path.parent / name, Path(name).expanduser()]
+    if name in shipped():
+        return name
+    for place in places:
+        if place.exists():
+            return f"./{place}" if str(place) in shipped() else str(place)
+    looked = " and ".join(dict.fromkeys(str(place) for place in places))
+    raise InputError(
+        f"{path}: there is no scenario {name!r}{similar(name, shipped())}; known: {', '.join(shipped())}; or the path "
+        f"of a folder of your own: looked for {looked}"
+    )

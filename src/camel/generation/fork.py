@@ -6,7 +6,6 @@ model and its settings) can be compared; a conversation depends on everything, s
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,34 +16,35 @@ from camel.core.errors import CamelError, InputError
 from camel.generation.campaign import open_run
 from camel.generation.config import GenerateConfig
 from camel.scenarios import Scenario, load
-from camel.storage.run import RunFolder
+from camel.storage.run import new_attempt, open_folder
 
 _MAKES_LISTS = ("scenario", "model.name", "model.guided", "sampling", "seed")
 
 
-def fork_run(config: GenerateConfig, source: Path) -> list[str]:
+def fork_run(config: GenerateConfig, source: str | Path) -> list[str]:
     """Make the run that `config` describes out of the one at `source`; returns the stages that it takes over.
 
     Where that was done before, it is left as it is.
     """
-    old, new = RunFolder(source), RunFolder(config.folder)
+    old, new = open_folder(source), config.open_folder()
     settings = old.settings()
     if new.exists and new.settings().forked_from != str(source):
-        raise InputError(f"{config.folder} holds another run: fork into a new folder")
+        raise InputError(f"{new.address} holds another run: fork into a new folder")
     scenario = config.loaded_scenario()
     new = open_run(config, scenario, forked_from=str(source))
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
     reused = _reusable(scenario, settings.config, decisive)
     fingerprint = new.settings().fingerprint
     for level in reused:
-        for shard in sorted(old.committed(level)):
-            marker = old.marker(level, shard)
-            path = new.root / marker.file
-            path.parent.mkdir(parents=True, exist_ok=True)
+        for marker in old.markers(level, sorted(old.committed(level) - new.committed(level))):
             # A copy, not a link: lists are there to be edited, in each run by itself.
-            shutil.copyfile(old.root / marker.file, path)
+            path = new.data_path(level, marker.shard, new_attempt(), Path(marker.file).suffix)
+            path.write_bytes(old.read(marker.file))
+            file, size = new.keep(path)
             # What was paid for it was paid by the other run.
-            new.commit(msgspec.structs.replace(marker, fingerprint=fingerprint, totals={}))
+            forked = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
+            if not new.commit(forked):
+                new.discard(path)
     return [level for level in reused if old.committed(level)]
 
 

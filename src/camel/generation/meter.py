@@ -15,6 +15,7 @@ from camel.core.errors import (
     NotAuthorised,
     QuotaExhausted,
     RateLimited,
+    Unreachable,
 )
 from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request
@@ -120,8 +121,11 @@ class Meter:
             if error.retryable or isinstance(error, DeadlineExceeded):
                 self._failing += 1
                 if self._failing >= PATIENCE:
+                    hint = (
+                        "; check model.base_url or OPENAI_BASE_URL" if isinstance(error, Unreachable) else ""
+                    )
                     self.halt.set(
-                        f"{PATIENCE} calls in a row failed, the last with {type(error).__name__}: {error}"
+                        f"{PATIENCE} calls in a row failed, the last with {type(error).__name__}: {error}{hint}"
                     )
 
 

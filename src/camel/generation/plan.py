@@ -15,7 +15,7 @@ import msgspec
 
 from camel.core.message import Usage
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, usage_of
-from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess
+from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
 from camel.models.catalogue import Entry
 from camel.scenarios import Level, Question, RolePlay, Scenario, sample
 from camel.storage.run import Marker, RunFolder
@@ -29,6 +29,8 @@ STORED = Figure(0.15, 0.4, 0.5)
 """Bytes on disk for each byte of text, in Parquet with zstd: less where a model repeats itself."""
 ONE_SHARD = 0.25
 """How far off a single shard's average is taken to be."""
+SAMPLE = 2_000
+"""Markers that are read for an estimate: a run of any size can be planned, or started, after a few seconds."""
 AT_LEAST = 0.01
 """No average is trusted further than this."""
 
@@ -74,6 +76,8 @@ class Committed(NamedTuple):
 
     rows: int
     need: Need
+    shard: int = 0
+    """Its number."""
 
 
 class StagePlan(msgspec.Struct, frozen=True):
@@ -172,7 +176,8 @@ def make_plan(
     name = CONVERSATIONS if talk else ANSWERS
     each = guess.of_conversation if talk else guess.of_answer
     kept = scenario.count == actual.count
-    stages.append(_stage(name, scenario.count, config.shard_size, each, committed.get(name, ()), kept))
+    size = config.shard_size or shard_size_for(scenario.count)
+    stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
     return Plan(scenario.name, scenario.shape, tuple(stages), config.price())
 
 
@@ -184,18 +189,23 @@ def committed_in(folder: RunFolder, config: GenerateConfig) -> dict[str, list[Co
     if (saved.get("scenario"), saved.get("model.name")) != (config.scenario, config.model.name):
         return {}
     found: dict[str, list[Committed]] = {}
-    root = folder.root / "committed"
-    for path in sorted(root.iterdir()) if root.exists() else ():
-        markers = (folder.marker(path.name, shard) for shard in sorted(folder.committed(path.name)))
-        found[path.name] = [read_committed(folder, marker) for marker in markers]
+    for stage in folder.stages():
+        shards = sorted(folder.committed(stage))
+        step = -(-len(shards) // SAMPLE)
+        known = [read_committed(folder, marker) for marker in folder.markers(stage, shards[:: step or 1])]
+        # Of very many each stands for its neighbours.
+        found[stage] = [known[number // step] for number in range(len(shards))]
     return found
 
 
 def read_committed(folder: RunFolder, marker: Marker) -> Committed:
     """What a committed shard took."""
-    used, data = usage_of(marker.totals), folder.root / marker.file
-    size = data.stat().st_size if data.exists() else 0
-    return Committed(marker.rows, Need(used.calls, used.prompt, used.completion, used.cached, size))
+    used, size = usage_of(marker.totals), marker.size
+    if not size and folder.on_disk and (data := folder.root / marker.file).exists():
+        size = data.stat().st_size
+    return Committed(
+        marker.rows, Need(used.calls, used.prompt, used.completion, used.cached, size), marker.shard
+    )
 
 
 def _stage(
@@ -215,10 +225,21 @@ def _stage(
     for shard in shards:
         total = total.plus(shard.need)
     done = min(rows, items) if kept else 0
-    mean, off = total.times(1 / rows), _uncertainty(shards, (items - done) * len(shards) / rows)
+    holes = _holes(shards, items - done)
+    # What began before others that have ended is still going on because it is long.
+    longer = max(total.times(1 / rows), guess(1), key=lambda need: need.prompt + need.completion)
+    mean = total.plus(longer.times(holes)).times(1 / (rows + holes))
+    off = _uncertainty(shards, (items - done) * len(shards) / rows)
     base = total if kept else Need()
-    need = Range(*(base.plus(mean.times((items - done) * factor)) for factor in (1 - off, 1.0, 1 + off)))
+    rest = longer.times(holes).plus(mean.times(items - rows - holes)) if kept else mean.times(items)
+    need = Range(*(base.plus(rest.times(factor)) for factor in (1 - off, 1.0, 1 + off)))
     return StagePlan(name, items, -(-items // shard_size), need, rows, done)
+
+
+def _holes(shards: Sequence[Committed], left: int) -> int:
+    """Items of shards that are not committed although later ones are; none as a rule where shards are large."""
+    missing = max(shard.shard for shard in shards) + 1 - len(shards)
+    return max(0, min(left, missing * max(shard.rows for shard in shards)))
 
 
 def _uncertainty(shards: Sequence[Committed], left: float) -> float:

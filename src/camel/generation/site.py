@@ -10,25 +10,23 @@ import asyncio
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from camel.core.message import Usage
 from camel.core.model import Reply, Request
 from camel.engine.coordinator import Totals
 from camel.engine.site import Report
 from camel.engine.stage import Stage
 from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_of
 from camel.generation.config import Budget, GenerateConfig
-from camel.generation.meter import Grant
-from camel.models.catalogue import Entry
+from camel.generation.shares import ENDPOINT, USED, allowed, granted, told_of, under, used_by
+from camel.models.pool import ReplicaState
+from camel.models.sharing import nested
 from camel.models.traced import flush
+from camel.storage.store import is_remote
 
-USED = ("calls", "prompt", "completion", "cached", "unknown")
-BUDGET = "budget."
-"""Begins the names of what a worker is granted of the budget, in its share."""
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 """Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
 
@@ -63,7 +61,7 @@ class CampaignFactory(msgspec.Struct, frozen=True):
     @staticmethod
     def here(config: GenerateConfig) -> CampaignFactory:
         """A factory whose paths mean the same on every node that sees the same file system."""
-        out = str(config.folder.absolute())
+        out = config.where if is_remote(config.where) else str(config.folder.absolute())
         return CampaignFactory(msgspec.structs.replace(config, out=out), str(Path.cwd()))
 
     async def __call__(self) -> CampaignSite:
@@ -78,6 +76,7 @@ class CampaignSite:
 
     def __init__(self, config: GenerateConfig) -> None:
         self._model = config.chat_model()
+        self._model.pool.allow({})  # nothing, until the coordinator has said how much
         # Budgets are the driver's; a worker has what it is granted of them.
         unlimited = msgspec.structs.replace(config, budget=Budget())
         self._campaign = Campaign(unlimited, self._model)
@@ -111,12 +110,13 @@ class CampaignSite:
             gauges[f"finished.{name}"] = float(tally.finished)
             gauges[f"failed.{name}"] = float(tally.failed)
         gauges |= {f"{STOPPED}{reason}": float(times) for reason, times in campaign.stops.items()}
+        gauges |= told_of(self._model.pool)
         return Report(counters, gauges)
 
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""
-        budget = _under(BUDGET, share)
-        self._campaign.meter.grant = Grant(**budget) if budget else None
+        self._campaign.meter.grant = granted(share)
+        self._model.pool.allow(allowed(share))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -155,9 +155,9 @@ class Gathering:
     def watch(self, totals: Totals) -> None:
         """Show what the workers report."""
         campaign, meter, gauges = self._campaign, self._campaign.meter, totals.gauges
-        meter.usage = Usage(**{name: int(totals.counters.get(name, 0)) for name in USED})
+        meter.usage = used_by(totals.counters)
         meter.errors = Counter(
-            {name: int(times) for name, times in _under("errors.", totals.counters).items()}
+            {name: int(times) for name, times in under("errors.", totals.counters).items()}
         )
         meter.retries = int(totals.counters.get("retries", 0))
         meter.rate_limited = int(totals.counters.get("rate_limited", 0))
@@ -173,61 +173,28 @@ class Gathering:
         campaign.stops.clear()
         campaign.stops.update(self._stops)
         campaign.stops.update(
-            {name: int(times) for name, times in _under(STOPPED, gauges).items() if times > 0}
+            {name: int(times) for name, times in under(STOPPED, gauges).items() if times > 0}
         )
+        campaign.elsewhere = _replicas(nested(under(ENDPOINT, gauges)))
         if over := meter.over_budget():
             campaign.halt.set(over)
 
 
-def _under(prefix: str, figures: Mapping[str, float]) -> dict[str, float]:
-    return {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
-
-
-class Grants:
-    """Gives each worker a piece of the run's budget at a time, so that all pieces together never exceed it.
-
-    What a dead worker had left of its piece counts as used until the next start, which knows better from the journals.
-    """
-
-    def __init__(self, budget: Budget, price: Entry | None, before: Usage) -> None:
-        self._budget, self._price = budget, price
-        money = None if price is None else price.cost(before)
-        limits = {
-            "calls": None if budget.calls is None else budget.calls - before.calls,
-            "tokens": None if budget.tokens is None else budget.tokens - before.total,
-            "money": None if budget.money is None or money is None else budget.money - money,
-        }
-        self._limits = {name: float(limit) for name, limit in limits.items() if limit is not None}
-        self._granted: dict[str, dict[str, float]] = {}
-
-    def __call__(
-        self, reports: Mapping[str, Report], live: Collection[str]
-    ) -> tuple[Mapping[str, Mapping[str, float]], str]:
-        """Top up who has used half of what it had."""
-        halt = ""
-        for name, limit in self._limits.items():
-            for worker in live:
-                report = reports.get(worker, Report())
-                used, mine = self._used(name, report), self._granted.setdefault(worker, {})
-                mine.setdefault(name, 0.0)  # who comes when all is given away has nothing, and not no limit
-                free = limit - sum(granted.get(name, 0.0) for granted in self._granted.values())
-                piece = free / (2 * max(1, len(live)))
-                if name == "calls":
-                    piece = min(free, max(1.0, piece // 1))
-                if free <= (0 if name == "calls" else limit * 1e-4):
-                    if report.gauges.get("starved"):
-                        halt = f"the budget of {name} is used up"
-                elif used >= mine[name] / 2:
-                    mine[name] += piece
-        shares = {
-            worker: {f"{BUDGET}{name}": granted for name, granted in self._granted[worker].items()}
-            for worker in live
-            if worker in self._granted
-        }
-        return shares, halt
-
-    def _used(self, name: str, report: Report) -> float:
-        usage = Usage(**{name: int(report.counters.get(name, 0)) for name in USED})
-        if name == "money":
-            return self._price.cost(usage) if self._price else 0.0
-        return float(usage.calls + report.gauges.get("in_flight", 0) if name == "calls" else usage.total)
+def _replicas(endpoints: Mapping[str, Mapping[str, float]]) -> list[ReplicaState]:
+    """The endpoints as the workers together see them."""
+    return [
+        ReplicaState(
+            url=url,
+            state="open" if its.get("broken") else "closed",
+            limit=its["allowed"] if its.get("allowed", -1) >= 0 else None,
+            in_flight=int(its.get("in_flight", 0)),
+            waiting=int(its.get("waiting", 0)),
+            open=int(its.get("open", 0)),
+            most_open=None,
+            calls=int(its.get("calls", 0)),
+            refused=int(its.get("refused", 0)),
+            failed=int(its.get("failed", 0)),
+            cached=its.get("cached", 0.0) / its["prompt"] if its.get("prompt") else 0.0,
+        )
+        for url, its in sorted(endpoints.items())
+    ]

@@ -18,12 +18,16 @@ import msgspec
 
 from camel.core.errors import CamelError
 from camel.core.message import Usage
-from camel.generation.campaign import ANSWERS, CONVERSATIONS, Campaign, stops_of, usage_of
-from camel.generation.plan import Committed, Need, committed_in, make_plan, read_committed
+from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, Campaign, stops_of, usage_of
+from camel.generation.plan import committed_in, make_plan, read_committed
+from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
 from camel.scenarios import RolePlay, load
-from camel.storage.run import RunFolder
+from camel.storage.reader import LAST_STAGES
+from camel.storage.run import RunFolder, open_folder
+from camel.storage.store import is_remote, open_store
+from camel.storage.verify import Planned
 
 LOG = "log.jsonl"
 WINDOW = 15.0
@@ -46,6 +50,8 @@ class StageState(msgspec.Struct, frozen=True):
     """Committed, or ended in a shard that is not whole yet."""
     open: int = 0
     failed: int = 0
+    tokens: int = 0
+    """Of a translation, whose tokens are not part of the run's: another model may have made it."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,30 +99,39 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLog:
-    """The run's log: one JSON object a line, with a time. Holds figures and reasons; no prompts, no replies, no keys."""
+    """The run's log: one JSON object a line, with a time. Holds figures and reasons; no prompts, no replies, no keys.
+
+    For people, and never the truth about what was done: a line that cannot be written, on a full disk, is left out.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._torn = False
 
     def write(self, event: str, **fields: Any) -> dict[str, Any]:
         """Add an event and give it back."""
         entry = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}
-        with self.path.open("ab") as file:
-            file.write(msgspec.json.encode(entry) + b"\n")
+        # After half a line, the next one begins on a line of its own.
+        line = b"\n" * self._torn + msgspec.json.encode(entry) + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab") as file:
+                file.write(line)
+            self._torn = False
+        except OSError:
+            self._torn = True
         return entry
 
-    def events(self) -> Iterator[dict[str, Any]]:
-        """What has been written, as far as it is whole."""
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            for line in file:
-                try:
-                    entry: Any = msgspec.json.decode(line)
-                except msgspec.MsgspecError:
-                    continue
-                if isinstance(entry, dict) and "event" in entry:
-                    yield entry
+
+def read_log(folder: RunFolder) -> Iterator[dict[str, Any]]:
+    """What has been written to a run's log, as far as it is whole."""
+    for line in folder.read_beside(LOG).splitlines():
+        try:
+            entry: Any = msgspec.json.decode(line)
+        except msgspec.MsgspecError:
+            continue
+        if isinstance(entry, dict) and "event" in entry:
+            yield entry
 
 
 class Watcher:
@@ -146,7 +161,7 @@ class Watcher:
         expected = self._expected if state != "complete" else used
         left = max(0, expected.calls - used.calls)
         return Snapshot(
-            run=str(campaign.folder.root),
+            run=campaign.folder.address,
             state=state,
             scenario=campaign.scenario.name,
             model=campaign.config.model.name,
@@ -184,42 +199,40 @@ class Watcher:
         return (usage.calls - calls) / (clock - then), (usage.total - tokens) / (clock - then)
 
     def _estimate(self) -> Usage:
-        """What the whole run will have used, from what its finished items have."""
-        # Whole shards are a fair sample; of the items that end first, most are short.
-        finished = {
-            name: self._shards.get(name) or [Committed(tally.finished, _need(tally.usage))]
-            for name, tally in self._campaign.tallies.items()
-            if tally.finished
-        }
-        expected = make_plan(self._campaign.config, committed=finished).need.likely.usage()
+        """What the whole run will have used, as a plan made now says: items that are not committed tell nothing, for
+        those that end first are short."""
+        expected = make_plan(self._campaign.config, committed=self._shards).need.likely.usage()
         used = self._campaign.meter.before + self._campaign.meter.usage
         return expected if expected.total > used.total else used
 
 
-def _need(usage: Usage) -> Need:
-    return Need(usage.calls, usage.prompt, usage.completion, usage.cached)
-
-
-def read_status(root: Path) -> Snapshot:
-    """The state of a run's folder."""
-    folder = RunFolder(root)
+def read_status(where: str | Path) -> Snapshot:
+    """The state of the run at a folder or an address."""
+    folder = open_folder(where)
     settings = folder.settings()
-    start, last, end = _last_events(RunLog(root / LOG))
-    planned = _planned(settings.config, start) or dict.fromkeys(_stages_in(root), 0)
+    start, last, end = _last_events(folder)
+    planned = planned_items(settings.config, start) or dict.fromkeys(folder.stages(), 0)
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
     used = Usage()
+    talk = max((count for name, count in planned.items() if name in LAST_STAGES), default=0)
+    planned |= {name: talk for name in folder.stages() if name.startswith(TRANSLATED)}
+    ended = _finished(last)
     for name, count in planned.items():
-        rows = failed = 0
-        for shard in folder.committed(name):
-            marker = folder.marker(name, shard)
+        rows = failed = tokens = 0
+        for marker in folder.markers(name, folder.committed(name)):
             rows += marker.rows
             failed += int(marker.totals.get("failed", 0))
+            if name.startswith(TRANSLATED):
+                tokens += usage_of(marker.totals).total
+                continue
             used += usage_of(marker.totals)
             stops.update(stops_of(marker.totals))
-        stages.append(StageState(name, count or rows, rows, rows, failed=failed))
-    complete = bool(stages) and all(stage.committed == stage.planned for stage in stages)
-    working = is_locked(root)
+        finished = min(count or rows, max(rows, ended.get(name, 0)))
+        stages.append(StageState(name, count or rows, rows, finished, failed=failed, tokens=tokens))
+    own = [stage for stage in stages if not stage.name.startswith(TRANSLATED)]
+    complete = bool(own) and all(stage.committed == stage.planned for stage in own)
+    working = is_locked(folder.root)
     # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
     logged = msgspec.convert((last or {}).get("usage", {}), Usage)
     used = logged if logged.calls > used.calls else used
@@ -228,7 +241,7 @@ def read_status(root: Path) -> Snapshot:
     recent = bool(last) and working and _age(last) < FRESH
     now = last if recent and last else {}
     return Snapshot(
-        run=str(root),
+        run=folder.address,
         state="working" if working else "complete" if complete else "stopped" if start else "new",
         scenario=str(settings.config.get("scenario", "")),
         model=model,
@@ -247,21 +260,22 @@ def read_status(root: Path) -> Snapshot:
         why="" if working or complete else (end or {}).get("why", "") or ("it was cut off" if start else ""),
         forked_from=settings.forked_from,
         resume=(start or {}).get("resume", ""),
-        log=str(root / LOG) if start else "",
+        log=str(folder.root / LOG) if start else "",
     )
 
 
-def find_runs(root: Path) -> list[Path]:
-    """The runs below a folder, itself included; a run's own folder is not searched further."""
-    if (root / "run.json").exists():
-        return [root]
-    found: list[Path] = []
+def find_runs(where: str | Path) -> list[str]:
+    """The runs below a folder or an address, itself included; a run itself is not searched further."""
+    store = open_store(where)
     try:
-        below = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        if store.exists("run.json"):
+            return [store.address]
+        below = store.folders("")
     except OSError:
         return []
-    for path in below:
-        found += find_runs(path)
+    found: list[str] = []
+    for name in below:
+        found += find_runs(f"{where}/{name}" if is_remote(where) else Path(where) / name)
     return found
 
 
@@ -283,10 +297,12 @@ def progress_of(snapshot: Snapshot) -> dict[str, Any]:
     return {name: value for name, value in snapshot.to_dict().items() if name not in left_out}
 
 
-def _last_events(log: RunLog) -> tuple[dict[str, Any] | None, dict[str, Any] | None, dict[str, Any] | None]:
+def _last_events(
+    folder: RunFolder,
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None, dict[str, Any] | None]:
     """The last start, and the last progress and end that followed it."""
     start = last = end = None
-    for event in log.events():
+    for event in read_log(folder):
         match event["event"]:
             case "start":
                 start, last, end = event, None, None
@@ -299,7 +315,18 @@ def _last_events(log: RunLog) -> tuple[dict[str, Any] | None, dict[str, Any] | N
     return start, last, end
 
 
-def _planned(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, int]:
+def _finished(last: dict[str, Any] | None) -> dict[str, int]:
+    """Items that had ended by the last line of the log, in shards that may not be committed: their journals have them."""
+    try:
+        return {
+            stage.name: stage.finished
+            for stage in msgspec.convert((last or {}).get("stages", []), list[StageState])
+        }
+    except msgspec.ValidationError:  # of another version
+        return {}
+
+
+def planned_items(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, int]:
     """Items by stage, from the log; else from the scenario where it still lies where it lay."""
     if start and isinstance(start.get("stages"), dict):
         return dict(start["stages"])
@@ -311,10 +338,18 @@ def _planned(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, 
     return planned | {CONVERSATIONS if isinstance(scenario.end, RolePlay) else ANSWERS: scenario.count}
 
 
-def _stages_in(root: Path) -> list[str]:
-    """Of a run that says nothing about its stages, such as an import: those that have something."""
-    found = root / "committed"
-    return sorted(path.name for path in found.iterdir()) if found.exists() else []
+def planned_shards(folder: RunFolder) -> dict[str, Planned]:
+    """What each stage of a run is to have; empty where that cannot be known, as of an import."""
+    config = folder.settings().config
+    if "imported" in config:
+        return {}
+    start, _, _ = _last_events(folder)
+    items = planned_items(config, start)
+    size = int(config.get("shard_size", 0)) or 1
+    return {
+        name: Planned(count, size if name in (CONVERSATIONS, ANSWERS) else LISTS_PER_SHARD)
+        for name, count in items.items()
+    }
 
 
 def _age(event: dict[str, Any] | None) -> float:

@@ -2,10 +2,14 @@
 
 The markers of the grammar stay as they are, so that a translated conversation still parses. A reply that lost one, that is
 empty, cut off or not in the language is asked for again, each time in other words, a bounded number of times.
+
+The one decision to know: a language is done by one model with one prompt. What it was begun with is kept with the run,
+and going on with anything else is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, ModelError, ServerFailed
+from camel.core.errors import InputError, ModelError, ServerFailed, shown
 from camel.core.history import History, estimate_tokens
 from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
@@ -23,11 +27,18 @@ from camel.core.transcript import Transcript
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
+from camel.generation.campaign import Tally, totals_of
+from camel.generation.config import Budget, fingerprint, shard_size_for
+from camel.generation.meter import Meter, MeteredModel
+from camel.models.catalogue import find
 from camel.models.recorded import RecordedModel
 from camel.scenarios import Translate, load
 from camel.storage.reader import Run
-from camel.storage.table import stream_shard, write_shard
+from camel.storage.table import write_shard
 
+STAGE = "translated-"
+"""Begins the name of a stage; the language's code ends it."""
+DAMAGED = "damaged-translation"
 TRIES = 3
 SAMPLING = Sampling(temperature=0.2)
 TRANSLATOR = "translator"
@@ -73,35 +84,90 @@ def _letters(text: str, translate: Translate) -> list[str]:
 class Translation:
     """A run being put into another language; its stage belongs to the same run's folder."""
 
-    def __init__(self, run: Run, language: str, model: Model, *, sampling: Sampling = SAMPLING) -> None:
+    def __init__(
+        self,
+        run: Run,
+        language: str,
+        model: Model,
+        *,
+        sampling: Sampling = SAMPLING,
+        halt: Halt | None = None,
+    ) -> None:
         scenario = load("translation")
         assert isinstance(scenario.end, Translate)
         if language not in scenario.end.languages:
             known = ", ".join(scenario.end.languages)
             raise InputError(f"no language {language!r}: known are {known}")
         self.run, self.language, self.translate = run, language, scenario.end
-        self._model, self._sampling = model, sampling
+        self.name, self.halt = f"{STAGE}{language}", halt or Halt()
+        self.meter = Meter(Budget(), find(getattr(model, "name", "")), self.halt)
+        self.tally = Tally(len(run))
+        self._model, self._sampling = MeteredModel(model, self.meter), sampling
+        settings = self._begun(getattr(model, "name", type(model).__name__))
+        self._shard_size = int(settings["shard_size"])
+        self.fingerprint = fingerprint(settings)
         self._starts = [0]
         for marker in run.markers:
             self._starts.append(self._starts[-1] + marker.rows)
-        self._shard = lru_cache(maxsize=4)(self._read)
-        self.calls = 0
-        """Calls that its messages took, those of earlier starts that were replayed included."""
-        self.damaged = 0
-        """Messages that no try could mend; they are kept, and their conversations labelled `damaged-translation`."""
+        self._shard = lru_cache(maxsize=2)(self._read)
 
-    def stage(self, shard_size: int = 512) -> Stage:
+    def _begun(self, model: str) -> dict[str, Any]:
+        """What the translation was begun with, if it may go on with what it has now."""
+        done = self.run.folder.committed(self.name)
+        prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
+        wanted: dict[str, Any] = {
+            "model": model,
+            "prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16],
+            "sampling": msgspec.to_builtins(self._sampling),
+            "conversations": len(self.run),
+            "of": self.run.settings.fingerprint,
+            # Before this was kept, all had shards of 512.
+            "shard_size": 512 if done else shard_size_for(len(self.run)),
+        }
+        begun = self.run.folder.begun(self.name, wanted)
+        differs = [name for name in wanted if name != "shard_size" and begun.get(name) != wanted[name]]
+        if differs:
+            details = ", ".join(
+                f"{name} was {shown(begun.get(name))} and is {shown(wanted[name])}" for name in differs
+            )
+            hint = f": go on with --model {begun.get('model')}" if differs == ["model"] else ""
+            raise InputError(f"the stage {self.name} was begun with something else ({details}){hint}")
+        return begun
+
+    @property
+    def damaged(self) -> int:
+        """Conversations with a message that no try could mend; it is kept, and they are labelled."""
+        folder = self.run.folder
+        markers = (folder.marker(self.name, shard) for shard in folder.committed(self.name))
+        return sum(int(marker.totals.get("damaged", 0)) for marker in markers)
+
+    def stage(self) -> Stage:
         """The stage that does it."""
         return Stage(
-            name=f"translated-{self.language}",
+            name=self.name,
             count=len(self.run),
-            work=self._work,
+            work=self._tallied,
             write=_write,
-            shard_size=shard_size,
+            shard_size=self._shard_size,
         )
 
+    def recount(self) -> None:
+        """Count what is committed, by the markers."""
+        stage = self.stage()
+        done = sum(len(stage.indices(shard)) for shard in self.run.folder.committed(self.name))
+        self.tally = Tally(stage.count, done, done)
+
+    async def _tallied(self, index: int, steps: Steps) -> Transcript:
+        self.tally.open += 1
+        try:
+            record = await self._work(index, steps)
+        finally:
+            self.tally.open -= 1
+        self.tally.finished += 1
+        return record
+
     def _read(self, shard: int) -> list[Transcript]:
-        return list(stream_shard(self.run.files[shard]))
+        return self.run.shard(shard)
 
     def _original(self, index: int) -> Transcript:
         shard = bisect_right(self._starts, index) - 1
@@ -122,7 +188,7 @@ class Translation:
         except ModelError as error:
             raise Unfinished(str(error)) from None
         if not sound:
-            translated.labels = [*original.labels, "damaged-translation"]
+            translated.labels = [*original.labels, DAMAGED]
         return translated
 
     async def _message(self, model: Model, identity: str, message: Message) -> tuple[Message, bool]:
@@ -145,8 +211,6 @@ class Translation:
                 break
             history.add("assistant", content)
             history.add("user", f"That cannot be used: {wrong}. {AGAIN}")
-        self.calls += attempts
-        self.damaged += bool(wrong)
         said = msgspec.structs.replace(
             message, content=content, model=reply.model, usage=usage, finish=reply.choices[0].finish
         )
@@ -155,28 +219,26 @@ class Translation:
 
 def _write(path: Path, records: Sequence[Any]) -> Written:
     shard = write_shard(path, records)
-    return Written(shard.rows, shard.sha256, {})
+    usage = sum((message.usage for record in records for message in record.messages), Usage())
+    damaged = sum(DAMAGED in record.labels for record in records)
+    return Written(shard.rows, shard.sha256, {**totals_of(usage), "damaged": float(damaged)})
 
 
-async def translate(
-    run: Run, language: str, model: Model, *, concurrency: int = 64, halt: Halt | None = None
-) -> Translation:
-    """Put a run into another language, or go on with it; what is committed is not done again."""
-    translation = Translation(run, language, model)
-    halt = halt or Halt()
-    with run.folder.locked():
+async def translate(translation: Translation, *, concurrency: int = 64) -> bool:
+    """Do a translation, or go on with it; what is committed is not done again. True when all of it is there."""
+    folder = translation.run.folder
+    with folder.locked():
         for _ in range(TRIES):
+            translation.recount()
             complete = await run_stage(
                 translation.stage(),
-                run.folder,
+                folder,
                 concurrency=concurrency,
-                fingerprint=run.settings.fingerprint,
-                halt=halt,
+                fingerprint=translation.fingerprint,
+                halt=translation.halt,
             )
-            if complete or halt.reason:
-                break
-        else:
-            raise ServerFailed(
-                f"some conversations could not be put into {language}: run the same command again"
-            )
-    return translation
+            if complete or translation.halt.reason:
+                return complete
+    raise ServerFailed(
+        f"some conversations could not be put into {translation.language}: run the same command again"
+    )

@@ -97,7 +97,7 @@ class ChatModel:
         self._key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         if not self._key and self.base_url == OPENAI_URL:
             raise InputError(
-                "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model"
+                "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model with --local"
             )
         positive("deadline", deadline, float)
         positive("attempt_timeout", attempt_timeout, float)

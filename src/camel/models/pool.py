@@ -395,7 +395,14 @@ class Pool:
         now = self._clock()
         with self._lock:
             spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
-            return {r.url: r.governor.report(now, len(r.queue) + spread) for r in self._replicas}
+            return {
+                r.url: {
+                    **r.governor.report(now, len(r.queue) + spread),
+                    "open": r.open,
+                    "broken": float(not r.usable(now)),
+                }
+                for r in self._replicas
+            }
 
     def allow(self, shares: Mapping[str, Share]) -> None:
         """Take this worker's shares; a worker of a cluster begins with `allow({})`, which allows nothing."""

@@ -115,11 +115,16 @@ def _chat(document: _Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
     numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
+    if not numbered and row.get("num_messages") not in (
+        0,
+        "0",
+    ):  # a conversation may have failed before it began
+        raise InputError(f"{where}: a conversation needs message_1; {_looks_like(row)}")
     messages: list[Message] = []
     for index, (_, key) in enumerate(numbered):
         said = row[key]
         if not isinstance(said, dict):
-            raise InputError(f"{where}: {key} is not a message but {shown(said)}")
+            raise InputError(f"{where}: {key} is not a message but {shown(said)}; {_looks_like(row)}")
         message = cast("dict[str, Any]", said)
         speaker = _speaker(message, index, where)
         role = _text(message, "role_name", where) or roles[speaker]
@@ -135,6 +140,20 @@ def _chat(document: _Document, scenario: str) -> Transcript:
     )
 
 
+def _looks_like(row: dict[str, Any]) -> str:
+    """What a row of another format is, for whoever named the wrong one."""
+    if "message_1" in row:
+        found = "chat" if isinstance(row["message_1"], dict) else "problems"
+    elif "instruction" in row and "output" in row:
+        found = "instruction"
+    elif "messages" in row or "conversations" in row:
+        kind = "messages" if "messages" in row else "sharegpt"
+        return f"this row is of the format {kind}, which cannot be read back: export the run as chat instead"
+    else:
+        return f"this row has {shown(list(row))}: name the file's format with --format {', '.join(IMPORTERS)}"
+    return f"this row looks like --format {found}"
+
+
 def _speaker(message: dict[str, Any], index: int, where: str) -> str:
     kind = (_text(message, "role_type", where) or _text(message, "role", where)).upper()
     if kind.endswith((USER.upper(), ASSISTANT.upper())):
@@ -146,7 +165,9 @@ def _speaker(message: dict[str, Any], index: int, where: str) -> str:
 def _problem(document: _Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     if "message_1" not in row or "message_2" not in row:
-        raise InputError(f"{where}: a problem needs message_1 and message_2")
+        raise InputError(f"{where}: a problem needs message_1 and message_2; {_looks_like(row)}")
+    if isinstance(row["message_1"], dict):
+        raise InputError(f"{where}: message_1 is not text; {_looks_like(row)}")
     role, problem = _role(row, "role_1", where), _text(row, "message_1", where)
     # Published files spell the first of these keys with a semicolon.
     topic = _text(row, "topic", where) or _text(row, "topic;", where)
@@ -185,7 +206,7 @@ class _InstructionRow(NamedTuple):
 def _instruction_row(document: _Document) -> _InstructionRow:
     row, where = document.row(), document.where
     if "instruction" not in row or "output" not in row:
-        raise InputError(f"{where}: a row needs an instruction and an output")
+        raise InputError(f"{where}: a row needs an instruction and an output; {_looks_like(row)}")
     number = row.get("role_1_message_id")
     if isinstance(number, str) and number.isdecimal() and len(number) < 10:
         number = int(number)

@@ -1,10 +1,15 @@
 """Reading a run: its conversations one by one, or as a table for whatever you like to ask.
 
-Believes markers only, so that it can be used while the run goes on: what is not committed is not there yet.
+Believes markers only, so that it can be used while the run goes on: what is not committed is not there yet. Where small
+shards have been compacted, the larger file is read in their place. A run in an object store is read through temporary
+files: iteration holds a few at a time, tables and queries fetch what they need first.
 """
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
@@ -13,7 +18,9 @@ from typing import Any
 
 from camel.core.errors import InputError, MissingExtra
 from camel.core.transcript import Transcript
-from camel.storage.run import Marker, RunFolder
+from camel.storage.compact import Part, parts_of
+from camel.storage.dataset import dataset_rows, dataset_schema
+from camel.storage.run import Marker, open_folder
 from camel.storage.table import read_shard, stream_shard
 
 LAST_STAGES = ("conversations", "answers")
@@ -27,7 +34,7 @@ class Run:
     """
 
     def __init__(self, path: str | Path, stage: str = "") -> None:
-        self.folder = RunFolder(Path(path))
+        self.folder = open_folder(path)
         self.settings = self.folder.settings()
         stages = [name for name in LAST_STAGES if self.folder.committed(name)]
         self.stage = stage or (stages[0] if stages else LAST_STAGES[0])
@@ -35,24 +42,50 @@ class Run:
     @cached_property
     def markers(self) -> list[Marker]:
         """The committed shards when first asked, in order."""
-        return [self.folder.marker(self.stage, shard) for shard in sorted(self.folder.committed(self.stage))]
+        return list(self.folder.markers(self.stage, sorted(self.folder.committed(self.stage))))
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Their files, in order: of shards, or of many shards together."""
+        return parts_of(self.folder, self.stage, self.markers)
 
     @property
     def files(self) -> list[Path]:
-        """Their Parquet files."""
-        return [self.folder.root / marker.file for marker in self.markers]
+        """Their Parquet files; those of an object store are fetched, and kept until the process ends."""
+        names = [part.file for part in self.parts]
+        if self.folder.on_disk:
+            return [self.folder.root / name for name in names]
+        return self._fetched
+
+    @cached_property
+    def _fetched(self) -> list[Path]:
+        scratch = tempfile.mkdtemp(prefix="camel-")
+        # Not with this object: what `sql` returns reads them when it is asked.
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        return self.folder.fetch_all((part.file for part in self.parts), Path(scratch))
 
     def __len__(self) -> int:
         return sum(marker.rows for marker in self.markers)
 
     def __iter__(self) -> Iterator[Transcript]:
-        for file in self.files:
-            yield from stream_shard(file)
+        with self.folder.opened(part.file for part in self.parts) as files:
+            for file in files:
+                yield from stream_shard(file)
+
+    def shard(self, number: int) -> list[Transcript]:
+        """The records of one committed shard, the `number`th of `markers`."""
+        shard = self.markers[number].shard
+        part = next(part for part in self.parts if part.first <= shard <= part.last)
+        start = sum(part.rows[: shard - part.first])
+        with self.folder.opened([part.file]) as files:
+            return list(stream_shard(next(files), start, start + self.markers[number].rows))
 
     def to_arrow(self, columns: list[str] | None = None) -> Any:
         """All records as one Arrow table; give `columns` when the run is large."""
         pyarrow = _need("pyarrow")
-        return pyarrow.concat_tables([read_shard(file, columns) for file in self._some_files()])
+        self._need_some()
+        with self.folder.opened(part.file for part in self.parts) as files:
+            return pyarrow.concat_tables([read_shard(file, columns) for file in files])
 
     def to_pandas(self, columns: list[str] | None = None) -> Any:
         """All records as a pandas frame."""
@@ -60,21 +93,28 @@ class Run:
         return self.to_arrow(columns).to_pandas()
 
     def to_hf(self) -> Any:
-        """All records as a Hugging Face `Dataset`."""
+        """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""
         datasets = _need("datasets")
-        return datasets.Dataset.from_parquet([str(file) for file in self._some_files()])
+        self._need_some()
+        # `datasets` knows what it has in its cache by these: the hashes tell apart runs that lay in the same place.
+        given = {
+            "files": [str(file.resolve()) for file in self.files],
+            "content": " ".join(marker.sha256 for marker in self.markers),
+        }
+        features = datasets.Features.from_arrow_schema(dataset_schema())
+        return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
 
     def sql(self, query: str) -> Any:
         """Ask DuckDB; the records are the table `run`. Returns DuckDB's relation: `.fetchall()`, `.df()`, `.show()`."""
         duckdb = _need("duckdb")
+        self._need_some()
         connection = duckdb.connect()
-        connection.read_parquet([str(file) for file in self._some_files()]).create_view("run")
+        connection.read_parquet([str(file) for file in self.files]).create_view("run")
         return connection.sql(query)
 
-    def _some_files(self) -> list[Path]:
-        if not self.files:
-            raise InputError(f"{self.folder.root} has no finished conversations yet")
-        return self.files
+    def _need_some(self) -> None:
+        if not self.parts:
+            raise InputError(f"{self.folder.address} has no finished conversations yet")
 
 
 def _need(module: str) -> Any:

@@ -4,9 +4,15 @@
     journal/<stage>/<shard>-<attempt>   replies, durable before they are used; dropped once the shard is committed
     data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker never happened
     committed/<stage>/<shard>.json      the marker, written last and only once
+    compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.storage.compact`)
+    stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
 
 The one decision to know: a marker is created, never replaced. Whoever comes second, a paused worker or a second
 machine, finds that it exists, and its own file is garbage.
+
+A run lives in a folder, or in an object store (`open_folder("s3://bucket/prefix")`). The journal needs a disk either
+way: a run in an object store has a folder beside it, `root`, for its journals, lock and log, and for shards on their
+way to the store. A run on a disk is its own.
 """
 
 from __future__ import annotations
@@ -15,16 +21,24 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Generator, Iterable
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync
+from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 SCHEMA = 1
+JOURNALS = "CAMEL_JOURNALS"
+"""Environment: the folder below which runs in object stores keep their journals, `runs/.journals` unless set."""
+_FETCHES = 4
+"""Files being fetched while others are read."""
 T = TypeVar("T")
 
 
@@ -40,6 +54,11 @@ class Marker(msgspec.Struct, frozen=True):
     fingerprint: str
     totals: dict[str, float] = {}
     """Sums over its records: conversations, calls, tokens, money."""
+    size: int = 0
+    """Bytes of the file; 0 where it was not noted."""
+
+    def __post_init__(self) -> None:
+        check_name(self.file)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -53,78 +72,210 @@ class Settings(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
 
 
-class RunFolder:
-    """A run on a local disk."""
+class Kept(NamedTuple):
+    """A data file where it lasts, for its marker."""
 
-    def __init__(self, root: Path) -> None:
+    file: str
+    size: int
+
+
+class RunFolder:
+    """A run: on a disk at `root`, or in `store` with its journals at `root`."""
+
+    def __init__(self, root: Path, store: Store | None = None) -> None:
         self.root = root
+        self.store: Store = store or DiskStore(root)
+        self._known: dict[str, set[int]] = {}
+        """Shards seen committed; a marker never goes away."""
+
+    @property
+    def address(self) -> str:
+        """Where the run is, as people write it."""
+        return self.store.address
 
     @property
     def exists(self) -> bool:
         """Whether a run has been made here."""
-        return (self.root / "run.json").exists()
+        return self.store.exists("run.json")
 
     def create(self, settings: Settings) -> None:
         """Make a new run; an existing one is never overwritten."""
         data = msgspec.json.format(msgspec.json.encode(settings), indent=2)
         try:
-            made = _create(self.root / "run.json", data)
-            with contextlib.suppress(PermissionError):  # a folder in which one may write and not list
-                sync(self.root.parent)
+            made = self.store.create("run.json", data)
+            if isinstance(self.store, DiskStore):
+                with contextlib.suppress(PermissionError):  # a folder in which one may write and not list
+                    sync(self.root.parent)
         except OSError as error:
-            raise InputError(f"cannot make a run in {self.root}: {error.strerror}") from None
+            raise InputError(f"cannot make a run in {self.address}: {error.strerror}") from None
         if not made:
-            raise InputError(f"{self.root} holds a run already")
+            raise InputError(f"{self.address} holds a run already")
 
     def settings(self) -> Settings:
         """What the run was made with."""
-        path = self.root / "run.json"
         try:
-            settings = _decoded(path, Settings)
+            settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
-            raise InputError(f"{self.root} is not a run: it has no run.json") from None
+            raise InputError(f"{self.address} is not a run: it has no run.json") from None
         if settings.schema > SCHEMA:
             raise InputError(
-                f"{path} has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
+                f"{self.address}/run.json has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
             )
         return settings
 
+    def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet."""
+        name = f"stages/{stage}.json"
+        journals = self._by_shard("journal", stage)
+        if not self.committed(stage) and not any(
+            True for shard in journals for _ in self.replay(stage, shard)
+        ):
+            self.store.remove([name])
+        self.store.create(name, msgspec.json.encode(settings))
+        return self._decoded(name, dict[str, Any])
+
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Keep a second process on this machine from working on the same run, and paying for it twice."""
+        """Keep a second process on this machine from working on the same run, and paying for it twice.
+
+        What is locked is `root`: of a run in an object store that is the folder of its journals, for the store has no
+        locks. A process that uses another such folder is not kept out; of two that finish a shard the marker takes one.
+        """
+        if isinstance(self.store, BucketStore):
+            self._claim_journals()
         with (self.root / ".lock").open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"another process is working on {self.root}: wait for it or stop it"
+                    f"another process is working on {self.address}: wait for it or stop it"
                 ) from None
             yield
 
+    def _claim_journals(self) -> None:
+        """Journals of another run, once at the same address, would answer what they were not asked."""
+        data = self.store.get("run.json") if self.exists else b""
+        beside = DiskStore(self.root)
+        if data and not beside.create("claim.json", data) and beside.get("claim.json") != data:
+            raise InputError(
+                f"{self.root} has the journals of another run that was at {self.address}: remove that folder"
+            )
+        make_folder(self.root)
+
+    def stages(self) -> list[str]:
+        """The stages of which something is committed."""
+        return self.store.folders("committed")
+
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""
-        with contextlib.suppress(FileNotFoundError):
-            names = os.listdir(self.root / "committed" / stage)  # noqa: PTH208 - tens of thousands of names
-            return {int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal()}
-        return set()
+        known = self._known.setdefault(stage, set())
+        # Markers only come: where all shards up to one are known, a store is asked for those after it. Not beyond
+        # five digits: "1000000" sorts before "999999", and after "099999".
+        first = next((shard for shard in range(100_000) if shard not in known), 100_000)
+        after = f"{first - 1:06d}.json" if first else ""
+        names = self.store.names(f"committed/{stage}", after=after)
+        found = {int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdecimal()}
+        if isinstance(self.store, DiskStore):
+            return found
+        known |= found
+        return set(known)
 
     def is_committed(self, stage: str, shard: int) -> bool:
         """Whether a shard is finished."""
-        return self._marker_path(stage, shard).exists()
+        return self.store.exists(_marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
         """Read a marker."""
-        return _decoded(self._marker_path(stage, shard), Marker)
+        return self._decoded(_marker_name(stage, shard), Marker)
+
+    def markers(self, stage: str, shards: Iterable[int]) -> Iterator[Marker]:
+        """Read many markers, of an object store several at once."""
+        one = partial(self.marker, stage)
+        return map(one, shards) if self.on_disk else ahead(one, shards, AT_ONCE)
 
     def commit(self, marker: Marker) -> bool:
         """Declare a shard finished; False when somebody else has."""
-        return _create(self._marker_path(marker.stage, marker.shard), msgspec.json.encode(marker))
+        return self.store.create(_marker_name(marker.stage, marker.shard), msgspec.json.encode(marker))
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Where an attempt at a shard writes its file."""
         folder = self.root / "data" / stage
         make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
+
+    def keep(self, path: Path) -> Kept:
+        """Have a file that was written at a `data_path` last, before its marker is made."""
+        kept = Kept(path.relative_to(self.root).as_posix(), path.stat().st_size)
+        if isinstance(self.store, BucketStore):
+            self.store.upload(path, kept.file)
+            path.unlink()
+        return kept
+
+    def discard(self, path: Path) -> None:
+        """Remove a file whose marker somebody else's made superfluous."""
+        path.unlink(missing_ok=True)
+        if not self.on_disk:
+            self.store.remove([path.relative_to(self.root).as_posix()])
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the run's files can be opened where they are."""
+        return isinstance(self.store, DiskStore)
+
+    def read(self, file: str) -> bytes:
+        """A small file of the run."""
+        check_name(file)
+        return self.store.get(file)
+
+    @contextlib.contextmanager
+    def opened(self, files: Iterable[str]) -> Generator[Iterator[Path]]:
+        """Files of the run as local ones, one after the other; of an object store a few are fetched ahead.
+
+        Each is there until the next is asked for.
+        """
+        if not isinstance(self.store, BucketStore):
+            yield (self.root / check_name(file) for file in files)
+            return
+        store = self.store
+        with tempfile.TemporaryDirectory(prefix="camel-") as scratch:
+
+            def fetch(numbered: tuple[int, str]) -> Path:
+                number, file = numbered
+                path = Path(scratch) / f"{number}-{Path(file).name}"
+                store.fetch(check_name(file), path)
+                return path
+
+            fetched = ahead(fetch, enumerate(files), _FETCHES)
+
+            def each() -> Generator[Path]:
+                for path in fetched:
+                    yield path
+                    path.unlink(missing_ok=True)
+
+            with contextlib.closing(fetched):
+                yield each()
+
+    def fetch_all(self, files: Iterable[str], into: Path) -> list[Path]:
+        """Copy files of a run in an object store to a local folder."""
+        made: list[Path] = []
+        with self.opened(files) as paths:
+            for path in paths:
+                made.append(into / path.name)
+                shutil.move(path, made[-1])
+        return made
+
+    def save_beside(self, name: str) -> None:
+        """Copy a file that lies with the journals, such as the log, to the object store."""
+        if isinstance(self.store, BucketStore) and (self.root / name).exists():
+            self.store.put(name, (self.root / name).read_bytes())
+
+    def read_beside(self, name: str) -> bytes:
+        """A file that lies with the journals, or the copy of it in the object store; empty when there is neither."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.root / name).read_bytes()
+        with contextlib.suppress(FileNotFoundError):
+            return self.store.get(name)
+        return b""
 
     def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
         """Start the journal of an attempt."""
@@ -142,24 +293,31 @@ class RunFolder:
 
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""
-        if not self._marker_path(stage, shard).exists():
+        if not self.is_committed(stage, shard):
             raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are still needed")
         _remove(self._journals(stage, shard))
 
     def sweep(self, stage: str) -> None:
-        """Remove what a crash left behind of committed shards: their journals, and files that no marker names."""
-        # Whoever made the last names here may have been killed before they were durable.
-        _settle(self.root)
+        """Remove what a crash left behind of committed shards: their journals, and files that no marker names.
+
+        Objects that no marker names are left to `camel gc`: to find them a large run would have to be listed.
+        """
+        if self.on_disk:
+            # Whoever made the last names here may have been killed before they were durable.
+            _settle(self.root)
         for part in (self.root / name for name in ("journal", "data", "committed")):
             for made in (part, part / stage):
                 if made.exists():
                     _settle(made)
         for shard, paths in self._by_shard("journal", stage).items():
-            if self._marker_path(stage, shard).exists():
+            if self.is_committed(stage, shard):
                 _remove(paths)
         for shard, paths in self._by_shard("data", stage).items():
+            if not self.on_disk:  # a copy on its way to the store
+                if self.is_committed(stage, shard):
+                    _remove(paths)
             # The rule is one file for each shard: whoever resumes a large run does not read every marker.
-            if len(paths) > 1 and self._marker_path(stage, shard).exists():
+            elif len(paths) > 1 and self.is_committed(stage, shard):
                 named = self.root / self.marker(stage, shard).file
                 _remove([path for path in paths if path != named])
 
@@ -174,13 +332,45 @@ class RunFolder:
     def _journals(self, stage: str, shard: int) -> list[Path]:
         return sorted((self.root / "journal" / stage).glob(f"{shard:06d}-*"))
 
-    def _marker_path(self, stage: str, shard: int) -> Path:
-        return self.root / "committed" / stage / f"{shard:06d}.json"
+    def _decoded(self, name: str, kind: type[T]) -> T:
+        where = f"{self.address}/{name}"
+        try:
+            return msgspec.json.decode(self.store.get(name), type=kind)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise InputError(f"cannot read {where}: {error.strerror}") from None
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise InputError(f"{where} is damaged: {error}") from None
+
+
+def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
+    """The run at a folder or an address such as `s3://bucket/prefix`, there or about to be made.
+
+    `journal` is the folder, on a disk, of an object store's run for its journals. The one it had before must be used
+    to go on with what was being worked on; what is committed needs none.
+    """
+    if not is_remote(where):
+        return RunFolder(Path(where))
+    store = BucketStore(str(where))
+    below = Path(os.environ.get(JOURNALS) or "runs/.journals")
+    return RunFolder(journal or below / store.address.replace("://", "/"), store)
 
 
 def new_attempt() -> str:
     """A name that no other attempt has."""
     return secrets.token_hex(6)
+
+
+def check_name(file: str) -> str:
+    """A file's name in a marker, which must not lead out of the run."""
+    if not file or file.startswith("/") or "\\" in file or ".." in file.split("/"):
+        raise ValueError(f"{file[:60]!r} is not the name of a file in the run")
+    return file
+
+
+def _marker_name(stage: str, shard: int) -> str:
+    return f"committed/{stage}/{shard:06d}.json"
 
 
 def _settle(path: Path) -> None:
@@ -193,34 +383,3 @@ def _settle(path: Path) -> None:
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-
-
-def _decoded(path: Path, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-
-
-def _create(path: Path, data: bytes) -> bool:
-    """Write a whole file that did not exist, durably; False when it exists."""
-    make_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.{new_attempt()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        # A link, unlike a rename, fails when the name is taken.
-        os.link(temporary, path)
-        made = True
-    except FileExistsError:
-        made = False
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync(path.parent)  # also when it is somebody else's: ours is given up because of it
-    return made

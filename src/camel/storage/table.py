@@ -201,11 +201,29 @@ def read_shard(path: Path, columns: Sequence[str] | None = None) -> Table:
         return _readable(path, lambda: file.read(columns=None if columns is None else list(columns)))
 
 
-def stream_shard(path: Path) -> Iterator[Transcript]:
-    """The transcripts of a Parquet file, one row group in memory at a time."""
+def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Transcript]:
+    """The transcripts of a Parquet file, or those from `start` to `stop`, one row group in memory at a time."""
+    for group in stream_groups(path, start, stop):
+        yield from rows(group)
+
+
+def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Table]:
+    """The row groups of a Parquet file as tables, cut to the rows from `start` to `stop`."""
     with _opened(path) as file:
+        before = 0
         for group in range(file.metadata.num_row_groups):
-            yield from rows(_readable(path, lambda group=group: file.read_row_group(group)))
+            count: int = file.metadata.row_group(group).num_rows
+            first, last = max(0, start - before), min(count, count if stop is None else stop - before)
+            before += count
+            if first < last:
+                table = _readable(path, lambda group=group: file.read_row_group(group))
+                yield table if last - first == count else table.slice(first, last - first)
+
+
+def shape_of(path: Path) -> tuple[int, Any]:
+    """The number of rows of a Parquet file, and its schema, from its footer alone."""
+    with _opened(path) as file:
+        return file.metadata.num_rows, file.schema_arrow
 
 
 def _opened(path: Path) -> Any:

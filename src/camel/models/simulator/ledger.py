@@ -44,6 +44,8 @@ class LedgerRow(msgspec.Struct, gc=False):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    delay: float = 0.0
+    """Seconds that the model was to take over it: what no client can go below."""
 
 
 class Counters(msgspec.Struct):

@@ -117,7 +117,7 @@ class Planner:
     ) -> Plan:
         settings, delay, interval = self._settings, 0.0, 0.0
         if settings.latency is not None:
-            delay = settings.latency.at(fraction(mix(settings.seed, digest, row.seen, 2)))
+            delay = row.delay = settings.latency.at(fraction(mix(settings.seed, digest, row.seen, 2)))
         if not asked.stream:
             reply = (wire.respond(200, chat.body(completion)),)
             return Plan("served", 200, reply, row, completion.tokens, delay)

@@ -93,8 +93,9 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     """The name in `/v1/models`, and in replies to requests that name no model."""
     author: str = "society"
     """Who writes: a name in `AUTHORS`, or `package.module:function`."""
-    words: float = 60.0
-    """Mean words of a solution or an answer; each draws between half and one and a half of it."""
+    words: float = 160.0
+    """Mean words of a solution or an answer; each draws between half and one and a half of it. With the short
+    instructions between them that is about 150 tokens a message, as in the paper's role plays."""
     length: Constant | LogNormal | None = LogNormal(median=16, p99=60)
     """Messages in a conversation, the closing `<CAMEL_TASK_DONE>` included; `None` never closes one. The user
     closes and speaks at odd numbers, so an even length ends one message later."""

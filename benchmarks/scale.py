@@ -1,0 +1,242 @@
+"""300 million items as the cluster's machinery sees them: 73,000 shards, 200 workers that pretend.
+
+    python -m benchmarks.scale              # 73,000 shards, 200 workers; about 10 minutes
+    python -m benchmarks.scale --short      # a thirtieth of it, for CI
+
+Driver, coordinator, leases, heartbeats, commits and markers are the real ones, on a real Ray and a real disk; a worker is
+the real one too, but fifty share a process, and their stage makes a record without a call, in as long as it takes for a new shard to be
+asked for 150 times a second. Measured: how long a worker waits for a lease and for a heartbeat, the memory of driver and coordinator, the
+CPU that a shard costs the two of them, and how long a new start needs until it knows what is left to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from camel.engine.member import Left, Member
+from camel.engine.site import Report
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.worker import Halt
+from camel.storage.run import RunFolder, Settings
+
+PER_PROCESS = 50
+SHARD_SIZE = 4_096
+LEASES_A_SECOND = 150
+LIMITS = {"driver MB": 300.0, "lease p99, ms": 50.0, "resume, s": 15.0}
+
+
+class Pretence(msgspec.Struct, frozen=True):
+    """Makes a site in a worker: a stage whose items are whole shards, each as long as `seconds`."""
+
+    folder: str
+    shards: int
+    seconds: float
+
+    async def __call__(self) -> PretendedSite:
+        return PretendedSite(self)
+
+
+class PretendedSite:
+    def __init__(self, pretence: Pretence) -> None:
+        self._pretence = pretence
+        self.folder, self.halt = RunFolder(Path(pretence.folder)), Halt()
+        self._done = 0
+
+    def stage(self, name: str, attempt: int) -> Stage:
+        return pretended_stage(self._pretence.shards, self._pretence.seconds)
+
+    def committed(self, stage: str, shard: int) -> None:
+        self._done += SHARD_SIZE
+
+    def report(self) -> Report:
+        # As many figures as a real worker sends.
+        counters = {f"counter{n}": float(self._done) for n in range(10)}
+        return Report(counters, {f"gauge{n}": float(n) for n in range(10)})
+
+    def obey(self, share: Mapping[str, float]) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        pass
+
+
+def pretended_stage(shards: int, seconds: float) -> Stage:
+    async def work(index: int, steps: Steps) -> int:
+        await asyncio.sleep(seconds * (0.5 + (index * 2654435761 % 1000) / 1000))
+        return index
+
+    return Stage(name="conversations", count=shards, work=work, write=_write, shard_size=1)
+
+
+def _write(path: Path, records: Sequence[Any]) -> Written:
+    data = json.dumps(list(records)).encode()
+    path.write_bytes(data)
+    return Written(SHARD_SIZE, hashlib.sha256(data).hexdigest(), {"calls": 40.0 * SHARD_SIZE})
+
+
+class Crowd:
+    """Many workers in one process. No method may be async, or Ray would run it on a loop of Ray's."""
+
+    def run(self, name: str, pretence: Pretence, coordinator: Any, count: int) -> Left:
+        return asyncio.run(_live(name, pretence, coordinator, count))
+
+
+async def _live(name: str, pretence: Pretence, coordinator: Any, count: int) -> Left:
+    from camel.engine.ray.actors import _RemoteDesk
+
+    desk = Stopwatch(_RemoteDesk(coordinator))
+    members = [Member(f"{name}.{n}", await pretence(), desk) for n in range(count)]
+    ends = await asyncio.gather(*(member.live() for member in members))
+    await asyncio.to_thread(Path(pretence.folder, f"times-{name}.json").write_text, json.dumps(desk.times))
+    return ends[0]
+
+
+class Stopwatch:
+    """A coordinator whose answers are timed, as the worker waits for them."""
+
+    def __init__(self, desk: Any) -> None:
+        self._desk = desk
+        self.times: dict[str, list[float]] = {"lease": [], "beat": []}
+
+    async def turn(self, worker: str) -> Any:
+        return await self._desk.turn(worker)
+
+    async def lease(self, worker: str, turn: int) -> Any:
+        return await self._timed("lease", self._desk.lease(worker, turn))
+
+    async def beat(self, beat: Any) -> Any:
+        return await self._timed("beat", self._desk.beat(beat))
+
+    async def _timed(self, what: str, call: Any) -> Any:
+        started = time.perf_counter()
+        answer = await call
+        self.times[what].append(time.perf_counter() - started)
+        return answer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--shards", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=200)
+    args = parser.parse_args()
+    shards = args.shards or (2_400 if args.short else 73_000)
+    with tempfile.TemporaryDirectory() as folder:
+        figures = asyncio.run(work(Path(folder), shards, args.workers))
+        figures["resume, s"] = resume(Path(folder), shards)
+    print(f"\n{shards:,} shards ({shards * SHARD_SIZE:,} items), {args.workers} workers\n")
+    print("| what | figure | limit |\n|---|---|---|")
+    for name, value in figures.items():
+        print(f"| {name} | {value:,.2f} | {LIMITS.get(name, '')} |")
+    wrong = [name for name, limit in LIMITS.items() if figures[name] > limit]
+    print(f"\n{'within all limits' if not wrong else 'OVER: ' + ', '.join(wrong)}")
+    return 1 if wrong else 0
+
+
+async def work(root: Path, shards: int, workers: int) -> dict[str, float]:
+    """Run the whole stage; returns the figures."""
+    from camel.engine.ray.connect import connected
+
+    folder = RunFolder(root / "run")
+    folder.create(Settings("pretence", {}, "0"))
+    seconds = workers / LEASES_A_SECOND
+    with connected("local", workers=4):  # before anything imports ray, which reads its settings then
+        figures, wall = await _work(folder, Pretence(str(folder.root), shards, seconds), workers)
+    times: dict[str, list[float]] = {"lease": [], "beat": []}
+    for path in folder.root.glob("times-*.json"):
+        for what, found in json.loads(path.read_text()).items():
+            times[what] += found
+    for what, found in times.items():
+        found.sort()
+        figures[f"{what} p50, ms"] = found[len(found) // 2] * 1e3
+        figures[f"{what} p99, ms"] = found[int(len(found) * 0.99)] * 1e3
+    figures["leases and beats a second"] = (len(times["lease"]) + len(times["beat"])) / wall
+    return figures
+
+
+async def _work(folder: RunFolder, pretence: Pretence, workers: int) -> tuple[dict[str, float], float]:
+    import ray
+
+    from camel.engine.ray import supervisor as on_ray
+
+    class Supervisor(on_ray.RaySupervisor):
+        """Its workers live fifty in a process; all else is as it is."""
+
+        def _scale(self) -> None:
+            while self._started * PER_PROCESS < workers:
+                count = min(PER_PROCESS, workers - self._started * PER_PROCESS)
+                self._started += 1
+                name, actor = f"crowd{self._started}", ray.remote(num_cpus=0)(Crowd).remote()
+                call = actor.run.remote(name, self._factory, self._coordinator, count)
+                self._running[call] = on_ray._Worker(name, actor, time.monotonic())
+
+        def _expected(self) -> int:
+            return workers
+
+    me, stage = psutil.Process(), pretended_stage(pretence.shards, pretence.seconds)
+    with Supervisor(pretence, folder, concurrency=workers, workers=workers) as supervisor:
+        coordinator = _process("CoordinatorActor")
+        before, started = _cpu(me) + _cpu(coordinator), time.monotonic()
+        complete = await supervisor.run_stage(
+            stage, folder, concurrency=workers, fingerprint="pretence", halt=Halt()
+        )
+        wall, cpu = time.monotonic() - started, _cpu(me) + _cpu(coordinator) - before
+        figures = {
+            "driver MB": me.memory_info().rss / 2**20,
+            "coordinator MB": coordinator.memory_info().rss / 2**20,
+            "GCS MB": _process("gcs_server").memory_info().rss / 2**20,
+            "CPU of driver and coordinator a shard, ms": cpu / pretence.shards * 1e3,
+            "wall, s": wall,
+        }
+    assert complete
+    return figures, wall
+
+
+def resume(root: Path, shards: int) -> float:
+    """Seconds until a new start knows what is done and what is left."""
+    from camel.engine.leases import Leases
+
+    os.sync()
+    started = time.monotonic()
+    folder = RunFolder(root / "run")
+    folder.sweep("conversations")
+    leases = Leases(shards, folder.committed("conversations"))
+    assert leases.done == shards
+    return time.monotonic() - started
+
+
+def _process(name: str) -> psutil.Process:
+    """The process of this cluster that has a name; all of them descend from this one."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if any(name in part for part in process.cmdline()):
+                    return process
+        time.sleep(0.2)
+    raise SystemExit(f"there is no {name}")
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+if __name__ == "__main__":
+    from benchmarks import scale  # what is sent to workers must be found there by name, and `__main__` is not
+
+    sys.exit(scale.main())

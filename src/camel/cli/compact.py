@@ -1,0 +1,35 @@
+"""`camel compact`: many small files of a run into few."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def compact(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    size: Annotated[int, typer.Option(metavar="MB", min=1, help="How large a file may get.")] = 256,
+    stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Put small shards together into larger files. The small ones stay until `camel gc --compacted`."""
+    import msgspec
+
+    from camel.storage.compact import Compaction
+    from camel.storage.compact import compact as put_together
+    from camel.storage.reader import Run
+
+    records = Run(run, stage)
+
+    def note(made: Compaction) -> None:
+        if not as_json:
+            typer.echo(f"shards {made.first:,} to {made.last:,}: {made.size:,} bytes")
+
+    done = put_together(records.folder, records.stage, target=size * 10**6, note=note)
+    if as_json:
+        typer.echo(msgspec.json.encode(done._asdict()).decode())
+    else:
+        typer.echo(
+            f"{done.shards:,} shards of {records.stage} in {done.files:,} files, {done.made:,} of them new"
+        )

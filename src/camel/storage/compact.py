@@ -1,0 +1,236 @@
+"""Compaction: many small shards of a stage in one larger Parquet file, so that a reader opens fewer.
+
+    data/<stage>/c<first>-<last>-<attempt>.parquet     the rows of the shards first to last, in their order
+    compacted/<stage>/<first>-<last>.json              its marker, made last and only once
+
+The shards' own markers stay: they say what is done. A compaction's says only where it can be read as well, so that
+whoever is killed while making one leaves a file that nobody names. `camel gc` removes the small files, when told to and
+only after it has compared them with the large one.
+
+The one decision to know: a compaction holds 2, 4, 8, … shards and begins at a multiple of that number. Two such ranges
+are apart or one is within the other, never half and half, so the larger can always be read in place of the smaller,
+whoever made them and in whatever order, and no reader ever needs what a larger one has replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.storage.run import Marker, RunFolder, check_name, new_attempt
+from camel.storage.table import ROW_GROUP, arrow, schema, shape_of, stream_groups, write_batches
+
+TARGET = 256 * 2**20
+"""Bytes at which a file is large enough."""
+_MOST_BYTES = 2**28
+"""Of a row group in memory."""
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """Says that a file holds the rows of several shards."""
+
+    stage: str
+    first: int
+    last: int
+    file: str
+    rows: list[int]
+    """Of each shard."""
+    sha256: str
+    fingerprint: str
+    size: int
+
+    def __post_init__(self) -> None:
+        check_name(self.file)
+        if not is_range(self.first, self.last) or len(self.rows) != self.last - self.first + 1:
+            raise ValueError(f"{self.first} to {self.last} is not a range that can be compacted")
+
+    @property
+    def name(self) -> str:
+        """Its marker's."""
+        return f"compacted/{self.stage}/{self.first:06d}-{self.last:06d}.json"
+
+    @property
+    def shards(self) -> range:
+        """Those that it holds."""
+        return range(self.first, self.last + 1)
+
+
+class Part(NamedTuple):
+    """A file to read, and the shards that it holds."""
+
+    file: str
+    first: int
+    last: int
+    rows: Sequence[int]
+    """Of each shard."""
+
+
+class Compacted(NamedTuple):
+    """What a compaction came to."""
+
+    made: int
+    """Files written now."""
+    shards: int
+    files: int
+    """That a reader of the stage opens."""
+    alone: int
+    """Shards that are read from a file of their own: they have no neighbours yet, or are large."""
+
+
+def is_range(first: int, last: int) -> bool:
+    """Whether the shards from `first` to `last` may be compacted: a power of two of them, at a multiple of it."""
+    count = last - first + 1
+    return count >= 2 and count & (count - 1) == 0 and first >= 0 and first % count == 0
+
+
+def compactions(folder: RunFolder, stage: str) -> list[Compaction]:
+    """Those of a stage that are to be read: none within another, in order."""
+    chosen: list[Compaction] = []
+    for one in all_compactions(folder, stage):
+        if not chosen or one.first > chosen[-1].last:
+            chosen.append(one)
+    return chosen
+
+
+def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
+    """Those of a stage, each before the ones within it."""
+    found: list[tuple[int, int]] = []
+    for name in folder.store.names(f"compacted/{stage}"):
+        first, _, last = name.removesuffix(".json").partition("-")
+        if first.isdecimal() and last.isdecimal() and is_range(int(first), int(last)):
+            found.append((int(first), int(last)))
+    found.sort(key=lambda pair: (pair[0], -pair[1]))
+    return [read_compaction(folder, stage, first, last) for first, last in found]
+
+
+def read_compaction(folder: RunFolder, stage: str, first: int, last: int) -> Compaction:
+    """Read a compaction's marker."""
+    name = f"compacted/{stage}/{first:06d}-{last:06d}.json"
+    try:
+        found = msgspec.json.decode(folder.read(name), type=Compaction)
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{folder.address}/{name} is damaged: {error}") from None
+    if found.name != name:
+        raise InputError(f"{folder.address}/{name} is damaged: it is the marker of {found.name}")
+    return found
+
+
+def parts_of(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> list[Part]:
+    """The files that hold the shards of `markers`, in order."""
+    large = compactions(folder, stage)
+    held = {shard for one in large for shard in one.shards}
+    parts = [Part(one.file, one.first, one.last, one.rows) for one in large]
+    parts += [
+        Part(marker.file, marker.shard, marker.shard, [marker.rows])
+        for marker in markers
+        if marker.shard not in held
+    ]
+    return sorted(parts, key=lambda part: part.first)
+
+
+def compact(
+    folder: RunFolder,
+    stage: str,
+    *,
+    target: int = TARGET,
+    note: Callable[[Compaction], None] = lambda made: None,
+) -> Compacted:
+    """Compact the committed shards of a stage into files of at most about `target` bytes.
+
+    Can be done while the run goes on, by anybody, and again later: what has been committed since is taken in, and
+    smaller compactions become part of larger ones.
+    """
+    markers = list(folder.markers(stage, sorted(folder.committed(stage))))
+    if any(not marker.file.endswith(".parquet") for marker in markers):
+        raise InputError(f"stage {stage} has no Parquet files, and only those are compacted")
+    large = compactions(folder, stage)
+    parts = parts_of(folder, stage, markers)
+    made = 0
+    for first, last in ranges(
+        _sizes(folder, stage, markers), target, [(one.first, one.last) for one in large]
+    ):
+        sources = [part for part in parts if first <= part.first <= last]
+        note(_compact_range(folder, stage, markers[0].fingerprint, sources))
+        made += 1
+    parts = parts_of(folder, stage, markers)
+    alone = sum(part.first == part.last for part in parts)
+    return Compacted(made, len(markers), len(parts), alone)
+
+
+def ranges(
+    sizes: Mapping[int, int], target: int, existing: Sequence[tuple[int, int]] = ()
+) -> Iterator[tuple[int, int]]:
+    """The largest ranges among shards of these sizes that have at most `target` bytes, but for those that exist."""
+    taken: set[int] = set()
+    made = {shard: (first, last) for first, last in existing for shard in range(first, last + 1)}
+    count = 1 << max(0, len(sizes).bit_length() - 1)
+    while count >= 2:
+        for first in sorted({shard - shard % count for shard in sizes}):
+            group = range(first, first + count)
+            if any(shard in taken or shard not in sizes for shard in group):
+                continue
+            if sum(sizes[shard] for shard in group) > target:
+                continue
+            taken.update(group)
+            its = made.get(first)
+            if its is None or its[1] < group[-1]:
+                yield first, group[-1]
+        count //= 2
+
+
+def _sizes(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> dict[int, int]:
+    """Bytes of each shard; listed where a marker does not know."""
+    sizes = {marker.shard: marker.size for marker in markers}
+    if not all(sizes.values()):
+        listed = {entry.name: entry.size for entry in folder.store.entries(f"data/{stage}")}
+        sizes = {marker.shard: marker.size or listed.get(marker.file, 0) for marker in markers}
+    return sizes
+
+
+def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Sequence[Part]) -> Compaction:
+    """Write one file and its marker; whoever made the same range before keeps theirs."""
+    first, last = sources[0].first, sources[-1].last
+    rows = [count for part in sources for count in part.rows]
+    path = folder.data_path(stage, first, new_attempt(), ".parquet")
+    path = path.with_name(f"c{first:06d}-{last:06d}-{path.name.partition('-')[2]}")
+    with folder.opened(part.file for part in sources) as files:
+        written = write_batches(path, _gathered(files), schema())
+    if written.rows != sum(rows):
+        path.unlink(missing_ok=True)
+        raise InputError(
+            f"shards {first} to {last} of {stage} have not the rows that their markers say: verify the run"
+        )
+    kept = folder.keep(path)
+    made = Compaction(stage, first, last, kept.file, rows, written.sha256, fingerprint, kept.size)
+    if not folder.store.create(made.name, msgspec.json.encode(made)):
+        folder.discard(path)
+        return read_compaction(folder, stage, first, last)
+    return made
+
+
+def _gathered(files: Iterable[Path]) -> Iterator[Any]:
+    """The rows of files as record batches of the usual size of a row group."""
+    held: list[Any] = []
+    for path in files:
+        if not shape_of(path)[1].equals(schema()):
+            raise InputError(
+                f"{path.name} was written by another version of camel, which this one cannot compact"
+            )
+        for table in stream_groups(path):
+            held.append(table)
+            if (
+                sum(one.num_rows for one in held) >= ROW_GROUP
+                or sum(one.nbytes for one in held) > _MOST_BYTES
+            ):
+                yield _joined(held)
+                held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(tables: list[Any]) -> Any:
+    return arrow().concat_tables(tables).combine_chunks().to_batches()[0]

@@ -1,0 +1,162 @@
+"""Files and folders that are there whole or not at all, and the documents that go into them.
+
+Everything is written beside its place and renamed into it once it is durable; names made from ids never lead out of
+their folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import tarfile
+from collections.abc import Callable, Generator
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any, cast
+from urllib.parse import quote
+
+from camel.core.errors import InputError, shown
+from camel.storage.journal import sync_folder
+
+Put = Callable[[str, bytes], None]
+"""Takes the name of a document and its JSON."""
+
+
+@contextlib.contextmanager
+def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
+    """Where documents go, by how the path ends."""
+    ending = next(
+        (end for end in sorted(endings, key=len, reverse=True) if path.name.lower().endswith(end)), None
+    )
+    if ending is None or (
+        ending == "" and path.suffix in (".zip", ".gz", ".tar", ".parquet", ".csv", ".txt")
+    ):
+        known = ", ".join(end or "a folder" for end in endings)
+        raise InputError(f"{path.name}: this format is written as {known}")
+    if ending == "":
+        with new_folder(path) as folder:
+            yield lambda name, data: _put_file(folder, name, data)
+        return
+    with _replacing(path) as file, _compressed(file, ending) as stream:
+        if ending in (".tar.gz", ".tgz"):
+            with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+                yield _Archive(archive).put
+        elif ending.startswith(".jsonl"):
+            yield lambda name, data: _put_all(stream, data, b"\n")
+        else:
+            array = _Array(stream)
+            yield array.put
+            array.end()
+
+
+def _put_all(stream: IO[bytes], *parts: bytes) -> None:
+    for part in parts:
+        stream.write(part)
+
+
+class _Array:
+    """A JSON array that is never in memory as a whole."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._next = b"[\n"
+
+    def put(self, name: str, data: bytes) -> None:
+        _put_all(self._stream, self._next, data)
+        self._next = b",\n"
+
+    def end(self) -> None:
+        self._stream.write(b"[]\n" if self._next == b"[\n" else b"\n]\n")
+
+
+def _put_file(folder: Path, name: str, data: bytes) -> None:
+    try:
+        with (folder / file_name(name)).open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise InputError(f"two conversations have the id {shown(name)}") from None
+
+
+class _Archive:
+    """A tar whose bytes depend on nothing but its documents."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._names: set[str] = set()
+
+    def put(self, name: str, data: bytes) -> None:
+        entry = tarfile.TarInfo(file_name(name))
+        if entry.name in self._names:
+            raise InputError(f"two conversations have the id {shown(name)}")
+        self._names.add(entry.name)
+        entry.size = len(data)
+        self._archive.addfile(entry, BytesIO(data))
+        cast("Any", self._archive).members = []  # kept for a listing that nobody asks for
+
+
+def file_name(id: str) -> str:
+    """A file name for an id: letters, digits, `_`, `-` and `.` stay, and nothing leads out of the folder.
+
+    Different ids have different names; `urllib.parse.unquote` gives the id back unless it was very long.
+    """
+    name = quote(id, safe="", errors="replace").replace("~", "%7E") or "%"
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > 180:
+        start = re.sub(r"[^A-Za-z0-9_-]+", "-", id[:100])
+        name = f"{start}-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()}"
+    return f"{name}.json"
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Generator[IO[bytes]]:
+    """A file that takes the place of `path` once it is whole and durable."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path)
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Generator[Path]:
+    """A folder that appears as `path` once everything in it has been written. Never replaces one that holds anything."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} exists: move it away or choose another name")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        sync_folder(temporary)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.partial")
+
+
+@contextlib.contextmanager
+def _compressed(file: IO[bytes], ending: str) -> Generator[IO[bytes]]:
+    if not ending.endswith("gz"):
+        yield file
+        return
+    # No name and no time in the header, so that the bytes are the same every time.
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as stream:
+        yield cast("IO[bytes]", stream)

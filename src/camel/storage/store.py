@@ -1,0 +1,370 @@
+"""Stores: where the files of a run last, a folder on a disk or a place in an object store.
+
+    runs/trial                 a folder: `DiskStore`
+    s3://bucket/prefix         S3 and what speaks its protocol: `BucketStore`; also gs:// and az://
+
+Names are relative to the run and have forward slashes. The one decision to know: what is made with `create` is made
+whole and once, whoever else tries, so that a marker settles a race. On a disk a link does that, in a bucket a
+conditional put; and where the answer to one was lost, what lies there tells whose it was.
+
+Credentials come from the usual environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …) and are never shown: an error
+says the operation, the name, and the status that the store gave, nothing else of what it said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from camel.core.errors import CamelError, InputError, MissingExtra, shown
+from camel.storage.journal import make_folder, sync
+
+PATIENCE = 180.0
+"""Seconds for which a store that fails is tried again; then a run stops, and can be resumed."""
+AT_ONCE = 64
+"""Requests for small objects in flight."""
+_CHUNK = 8 * 2**20
+_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class StoreFailed(CamelError):
+    """An object store did not do what it was asked, however often; what is committed is safe."""
+
+    lost = False
+    """Whether there was no answer at all, so that it may have been done."""
+
+
+class Entry(NamedTuple):
+    """A file, as a listing shows it."""
+
+    name: str
+    """Relative to the run."""
+    size: int
+    modified: float
+    """Seconds since 1970."""
+
+
+class Store(Protocol):
+    """Where a run's files last. What is missing raises `FileNotFoundError`."""
+
+    address: str
+    """As people write it."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """A small file."""
+        ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a small file whole and durably, or find that somebody else has: False, and theirs stays."""
+        ...
+
+    def names(self, folder: str, *, after: str = "") -> list[str]:
+        """The files right in a folder, without its name, hidden ones left out; only those that sort after `after`
+        where that saves listing them."""
+        ...
+
+    def folders(self, folder: str) -> list[str]:
+        """The folders right in a folder, without its name, hidden ones left out, sorted."""
+        ...
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """All files below a folder."""
+        ...
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete files, those that are gone already included."""
+        ...
+
+
+def is_remote(where: str | Path) -> bool:
+    """Whether an address is a place in an object store; also one that a `Path` has taken a slash from."""
+    scheme, _, rest = str(where).partition(":/")
+    return rest.startswith("/") or (scheme in _SCHEMES and bool(rest))
+
+
+def open_store(where: str | Path) -> Store:
+    """The store at an address."""
+    return BucketStore(str(where)) if is_remote(where) else DiskStore(Path(where))
+
+
+class DiskStore:
+    """A folder on a disk. Durable means synced: the file, and the names that lead to it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.address = root, str(root)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return (self.root / name).exists()
+
+    def get(self, name: str) -> bytes:
+        """A small file."""
+        return (self.root / name).read_bytes()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file that did not exist; False when it does."""
+        path = self.root / name
+        make_folder(path.parent)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            # A link, unlike a rename, fails when the name is taken.
+            os.link(temporary, path)
+            made = True
+        except FileExistsError:
+            made = False
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync(path.parent)  # also when it is somebody else's: ours is given up because of it
+        return made
+
+    def names(self, folder: str, *, after: str = "") -> list[str]:
+        """The files in a folder; all of them, for a disk lists names faster than they can be chosen."""
+        with contextlib.suppress(FileNotFoundError):
+            found = os.listdir(self.root / folder)  # noqa: PTH208 - tens of thousands of names
+            return [name for name in found if not name.startswith(".")]
+        return []
+
+    def folders(self, folder: str) -> list[str]:
+        """The folders in a folder."""
+        with contextlib.suppress(FileNotFoundError):
+            found = (self.root / folder).iterdir()
+            return sorted(path.name for path in found if path.is_dir() and not path.name.startswith("."))
+        return []
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """All files below a folder."""
+        for path in sorted((self.root / folder).rglob("*")):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    status = path.stat()
+                    name = path.relative_to(self.root).as_posix()
+                    yield Entry(name, status.st_size, status.st_mtime)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete files."""
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
+
+
+class BucketStore:
+    """A place in an object store, through `obstore`, which repeats requests that fail and waits longer each time.
+
+    Can be sent to another process, which opens its own connections.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme, _, rest = url.partition(":/")
+        bucket, _, prefix = rest.removeprefix("/").rstrip("/").partition("/")
+        if scheme not in _SCHEMES or not bucket:
+            raise InputError(
+                f"{shown(url)} is not a place for a run: a folder, or s3://bucket/prefix, gs://… or az://…"
+            )
+        if "@" in rest or "?" in rest or ".." in prefix.split("/"):
+            raise InputError(
+                "the address of an object store is scheme://bucket/prefix: credentials go into the environment"
+            )
+        self.address = f"{scheme}://{bucket}/{prefix}".rstrip("/")
+
+    def __getstate__(self) -> dict[str, str]:
+        return {"address": self.address}
+
+    @cached_property
+    def _client(self) -> Any:
+        try:
+            store = import_module("obstore.store")
+        except ImportError:
+            raise MissingExtra(f"A run in {self.address}", "cluster") from None
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        with self._typed("opening", ""):
+            return store.from_url(
+                self.address,
+                client_options={
+                    "allow_http": endpoint.startswith("http://"),
+                    # The whole request, a shard's download included; and no byte for so long.
+                    "timeout": timedelta(seconds=PATIENCE),
+                    "read_timeout": timedelta(seconds=30),
+                },
+                retry_config={"max_retries": 12, "retry_timeout": timedelta(seconds=PATIENCE)},
+            )
+
+    def _ask(self, doing: str, name: str, request: Callable[[], A]) -> A:
+        """The result of a request that may be sent again: it is, while its answer is lost.
+
+        The client repeats what the store refuses, and reads whose connection breaks. What it does not repeat is a write
+        whose answer it has not seen.
+        """
+        until, wait = time.monotonic() + PATIENCE, 0.1
+        while True:
+            try:
+                with self._typed(doing, name):
+                    return request()
+            except StoreFailed as failed:
+                if not failed.lost or time.monotonic() + wait > until:
+                    raise
+            time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 - jitter
+            wait = min(2 * wait, 15.0)
+
+    @contextlib.contextmanager
+    def _typed(self, doing: str, name: str) -> Generator[None]:
+        """Let nothing of the client's own errors out but what is ours to say."""
+        what = f"{doing} {self.address}/{name}".rstrip("/")
+        try:
+            yield
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise InputError(f"{what} failed: there is no such bucket; make it first") from None
+            raise FileNotFoundError(2, f"{self.address}/{name} does not exist") from None
+        except (CamelError, OSError):  # a disk's are their own
+            raise
+        except Exception as error:  # obstore's own, and what its parts raise, have no common base
+            said = _said(error)
+            if said.startswith(("401", "403")):
+                hint = "check the credentials in the environment, and what they allow"
+            elif "NoSuchBucket" in said:
+                hint = "make the bucket first"
+            else:
+                hint = "run the same command again when the store is well; what is committed is safe"
+            failed = StoreFailed(f"{what} failed: {said}; {hint}")
+            failed.lost = not said[:1].isdecimal()
+            raise failed from None
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+        try:
+            self._ask("reading", name, lambda: self._client.head(name))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def get(self, name: str) -> bytes:
+        """A small object."""
+        return self._ask("reading", name, lambda: bytes(self._client.get(name).bytes()))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """A conditional put; False when another object is there.
+
+        One whose answer is lost may have been done. So whoever finds an object there reads it: our own bytes mean that
+        it was ours, for they name a file that no other attempt has.
+        """
+        exists = import_module("obstore.exceptions").AlreadyExistsError
+
+        def request() -> bool:
+            try:
+                self._client.put(name, data, mode="create")
+            except exists:
+                try:
+                    return bytes(self._client.get(name).bytes()) == data
+                except FileNotFoundError:  # another is being decided, and we are to ask again
+                    raise RuntimeError from None
+            return True
+
+        return self._ask("writing", name, request)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Make or replace a small object."""
+        self._ask("writing", name, lambda: self._client.put(name, data))
+
+    def upload(self, path: Path, name: str) -> None:
+        """Put a finished local file under a name that nobody else uses."""
+        self._ask("writing", name, lambda: self._client.put(name, path))
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy an object to a local file."""
+
+        def request() -> None:
+            with path.open("wb") as file:
+                for chunk in self._client.get(name).stream(_CHUNK):
+                    file.write(chunk)
+
+        self._ask("reading", name, request)
+
+    def names(self, folder: str, *, after: str = "") -> list[str]:
+        """The objects right in a folder, by a listing alone."""
+        start, offset = len(folder) + 1, f"{folder}/{after}" if after else None
+
+        def request() -> list[str]:
+            chunks = self._client.list(folder, offset=offset, chunk_size=1000)
+            return [entry["path"][start:] for chunk in chunks for entry in chunk]
+
+        found = self._ask("listing", folder, request)
+        return [name for name in found if "/" not in name and not name.startswith(".")]
+
+    def folders(self, folder: str) -> list[str]:
+        """The folders right in a folder."""
+
+        def request() -> list[str]:
+            return self._client.list_with_delimiter(folder or None)["common_prefixes"]
+
+        found = [name.rstrip("/").rpartition("/")[2] for name in self._ask("listing", folder, request)]
+        return sorted(name for name in found if not name.startswith("."))
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """All objects below a folder."""
+
+        def request() -> list[Entry]:
+            return [
+                Entry(entry["path"], entry["size"], entry["last_modified"].timestamp())
+                for chunk in self._client.list(folder, chunk_size=1000)
+                for entry in chunk
+            ]
+
+        return iter(self._ask("listing", folder, request))
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Delete objects, many with one request where the store can."""
+        if names:
+            with contextlib.suppress(FileNotFoundError):
+                self._ask("removing", names[0], lambda: self._client.delete(list(names)))
+
+
+def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
+    """`work` of each in order, on threads, no more than `at_once` begun and not yet taken."""
+    pool = ThreadPoolExecutor(at_once)
+    begun: deque[Future[B]] = deque()
+    try:
+        for one in given:
+            begun.append(pool.submit(work, one))
+            if len(begun) >= at_once:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_STATUS = re.compile(r"status code: (\d{3}[\w ]*)")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+
+
+def _said(error: Exception) -> str:
+    """What of a client's error can be shown: a status and its code. The rest may quote a signature or a key."""
+    text = str(error)
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status:
+        return status[1].strip() + (f" ({code[1]})" if code else "")
+    if "kind: Connect" in text:
+        return "it cannot be reached"
+    return "no answer in time" if "TimedOut" in text else "the connection broke"

@@ -1,0 +1,229 @@
+"""What is wrong with a run is found and named; what is garbage goes, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from records import STAGE, a_run, commit, transcript
+
+from camel.storage.compact import compact
+from camel.storage.gc import collect_garbage
+from camel.storage.reader import Run
+from camel.storage.run import Marker, RunFolder, Settings
+from camel.storage.table import write_shard
+from camel.storage.verify import Planned, verify
+
+Place = Callable[[str], RunFolder]
+PLAN = {STAGE: Planned(12, 3)}
+
+
+def replace(folder: RunFolder, name: str, data: bytes) -> None:
+    folder.store.remove([name])
+    assert folder.store.create(name, data)
+
+
+def test_a_sound_run_is_sound(place: Place):
+    folder = a_run(place("run"), 4)
+    told: list[tuple[int, int]] = []
+    report = verify(folder, PLAN, progress=lambda done, of: told.append((done, of)))
+    assert report.sound
+    assert report.complete
+    assert (report.files, report.rows) == (4, 12)
+    assert report.bytes == sum(entry.size for entry in folder.store.entries("data"))
+    assert told[-1] == (4, 4)
+
+
+def test_what_is_missing_is_counted(place: Place):
+    folder = place("run")
+    folder.create(Settings("f", {}, "0"))
+    for shard in (0, 2):
+        commit(folder, shard)
+    assert verify(folder, PLAN).missing == {STAGE: 2}
+    assert verify(folder).missing == {STAGE: 1}
+    report = verify(folder, {**PLAN, "tasks": Planned(1, 256)})
+    assert report.missing == {STAGE: 2, "tasks": 1}
+    assert report.sound
+    assert not report.complete
+
+
+def lose(folder: RunFolder) -> None:
+    folder.store.remove([folder.marker(STAGE, 1).file])
+
+
+def flip(folder: RunFolder) -> None:
+    file = folder.marker(STAGE, 1).file
+    data = bytearray(folder.read(file))
+    data[len(data) // 2] ^= 1
+    replace(folder, file, bytes(data))
+
+
+def cut(folder: RunFolder) -> None:
+    file = folder.marker(STAGE, 1).file
+    replace(folder, file, folder.read(file)[:-10])
+
+
+def swap(folder: RunFolder) -> None:
+    replace(folder, folder.marker(STAGE, 1).file, folder.read(folder.marker(STAGE, 2).file))
+
+
+def remark(**changes: object) -> Callable[[RunFolder], None]:
+    def change(folder: RunFolder) -> None:
+        marker = msgspec.structs.replace(folder.marker(STAGE, 1), **changes)
+        replace(folder, f"committed/{STAGE}/000001.json", msgspec.json.encode(marker))
+
+    return change
+
+
+def rot(folder: RunFolder) -> None:
+    replace(folder, f"committed/{STAGE}/000001.json", b'{"stage": ')
+
+
+def beyond(folder: RunFolder) -> None:
+    commit(folder, 4)
+
+
+def repeat(folder: RunFolder) -> None:
+    """A file that is in itself as it should be."""
+    path = folder.data_path(STAGE, 1, "again", ".parquet")
+    written = write_shard(path, map(transcript, [0, 3, 3]))
+    file, size = folder.keep(path)
+    remark(file=file, size=size, sha256=written.sha256)(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lose, "does not exist"),
+        (flip, "SHA-256"),
+        (cut, "bytes"),
+        (swap, "SHA-256"),
+        (rot, "damaged"),
+        (beyond, "beyond the 4"),
+        (repeat, "have the id of another"),
+        (repeat, "stand in"),
+        (remark(rows=2), "3 rows, and the marker says 2"),
+        (remark(rows=2), "3 are planned"),
+        (remark(sha256="0" * 64), "SHA-256"),
+        (remark(fingerprint="g"), "fingerprint"),
+        (remark(shard=3), "marker of shard 3"),
+        (remark(stage="other"), "of other"),
+    ],
+)
+def test_damage_is_found(place: Place, damage: Callable[[RunFolder], None], words: str):
+    folder = a_run(place("run"), 4)
+    damage(folder)
+    report = verify(folder, PLAN)
+    assert any(words in problem.what for problem in report.problems), report.problems
+    if damage not in (swap, beyond):
+        assert all("000001" in problem.file for problem in report.problems)
+    assert all("\n" not in problem.what for problem in report.problems)
+
+
+def test_an_edited_list_is_a_note(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 1)
+    path = folder.data_path("task", 0, "a", ".txt")
+    path.write_text("1. A task")
+    folder.commit(Marker("task", 0, folder.keep(path).file, 1, "0" * 64, "f"))
+    report = verify(folder)
+    assert report.sound
+    assert "was edited" in report.notes[0]
+
+
+async def clutter(folder: RunFolder) -> None:
+    """Losers of shards 1 and 9, journals of shards 0 and 9, a compaction that was never finished."""
+    for shard, name in ((1, "loser"), (9, "open")):
+        path = folder.data_path(STAGE, shard, name, ".parquet")
+        path.write_bytes(b"x")
+        folder.keep(path)
+    path = folder.data_path(STAGE, 0, "x", ".parquet").with_name("c000000-000003-x.parquet")
+    path.write_bytes(b"x")
+    folder.keep(path)
+    for shard in (0, 9):
+        log = folder.open_journal(STAGE, shard, "j")
+        await log.append(b"said")
+        await log.close()
+
+
+async def test_garbage_goes_and_nothing_else(place: Place):
+    folder = a_run(place("run"), 4)
+    before = [one.id for one in Run(folder.address)]
+    await clutter(folder)
+    would = collect_garbage(folder, dry_run=True)
+    assert len(list(folder.store.entries("data"))) == 7
+    done = collect_garbage(folder)
+    assert msgspec.to_builtins(done) == msgspec.to_builtins(would)
+    assert done.journals == [f"journal/{STAGE}/000000-j"]
+    young = [f"data/{STAGE}/000009-open.parquet", f"data/{STAGE}/c000000-000003-x.parquet"]
+    # In a bucket somebody elsewhere may be about to commit what is young.
+    assert sorted(done.losers) == [f"data/{STAGE}/000001-loser.parquet", *(young if folder.on_disk else [])]
+    assert done.kept == (0 if folder.on_disk else 2)
+    assert [one.id for one in Run(folder.address)] == before
+    assert list(folder.replay(STAGE, 9)) == [b"said"]
+    assert sorted(collect_garbage(folder, older=0).losers) == ([] if folder.on_disk else young)
+    assert collect_garbage(folder).files == 0
+    assert verify(folder, PLAN).sound
+
+
+async def test_while_somebody_works_only_what_is_old_goes(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 4)
+    await clutter(folder)
+    old = folder.root / "data" / STAGE / "000009-open.parquet"
+    code = (
+        "import sys; from camel.storage.run import open_folder\n"
+        "with open_folder(sys.argv[1]).locked():\n    print('in', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, folder.address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:  # noqa: ASYNC220
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        found = collect_garbage(folder)
+        assert found.working
+        assert found.kept == 2
+        assert old.exists()
+        hours_ago = time.time() - 2 * 3600
+        os.utime(old, (hours_ago, hours_ago))
+        assert collect_garbage(folder).losers == [f"data/{STAGE}/000009-open.parquet"]
+        compact(folder, STAGE)
+        with pytest.raises(ValueError, match="working"):
+            collect_garbage(folder, compacted=True)
+        assert worker.stdin is not None
+        worker.stdin.close()
+    assert collect_garbage(folder, compacted=True).compacted
+
+
+def camel(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "camel", *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_the_commands(place: Place, tmp_path: Path):
+    folder = a_run(place("run"), 4)
+    assert camel("export", folder.address, "chat", str(tmp_path / "a.jsonl")).returncode == 0
+    assert "as committed" in camel("verify", folder.address).stdout
+    done = camel("compact", folder.address)
+    assert "4 shards of conversations in 1 files, 1 of them new" in done.stdout, done.stderr
+    assert "4 files" in camel("gc", folder.address, "--compacted", "--dry-run").stdout
+    assert msgspec.json.decode(camel("gc", folder.address, "--compacted", "--json").stdout)["bytes"] > 0
+    assert camel("export", folder.address, "chat", str(tmp_path / "b.jsonl")).returncode == 0
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    report = camel("verify", folder.address, "--json")
+    assert report.returncode == 0
+    assert msgspec.json.decode(report.stdout)["rows"] == 12
+    for entry in list(folder.store.entries(f"data/{STAGE}")):
+        replace(folder, entry.name, folder.read(entry.name)[:-1])
+    wrong = camel("verify", folder.address)
+    assert wrong.returncode == 1
+    assert "SHA-256" in wrong.stdout
+    assert "Traceback" not in wrong.stderr
+    assert camel("verify", "s3://" if not folder.on_disk else "nowhere").returncode == 2
