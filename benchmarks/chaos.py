@@ -13,6 +13,7 @@ same conversations are made again, each time in a new folder, while
   length. After a driver's, a coordinator's or a head's death the same command is given again;
 - `endpoint`: the endpoint answers one request in six with a fault, and with 429 for 5 s of every 30;
 - `replica`: there are two endpoints, and first one, then the other is gone for 10 s;
+- `store`: the run is in an object store that fails one request in eight, and workers are killed as well;
 
 and each phase fails unless: every conversation is there exactly once; no call that was in a journal was sent again; each
 other repeat follows a fault of the endpoint or was in flight in a process that was struck; what was woken up sends
@@ -41,11 +42,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from benchmarks import cluster
+from benchmarks import cluster, s3_faults
 from benchmarks.accounts import Account, Strike, Tail, account, is_alive, ports_of
 from benchmarks.crash import ROOT, Call, Witness, _config, _export, session_of
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import Burst, LogNormal, SimulatorSettings, spawn
+from camel.storage.run import JOURNALS, open_folder
 
 NODES = 3
 LATENCY = LogNormal(median=0.1, p99=1.0)
@@ -54,6 +56,9 @@ KILL_EVERY = 5.0
 LEAST_RATE, MOST_ATTEMPTS = 0.5, 1.25
 FAULTS = {"500": 0.05, "503": 0.05, "hang": 0.02, "truncate": 0.02, "drip": 0.01, "lost": 0.01}
 BURST = Burst(period=30, length=5)
+STORE_FAULTS = s3_faults.Faults(
+    errors=0.05, slow_down=0.03, resets=0.01, lost=0.01, lost_500=0.01, truncated=0.01, hangs=0.002
+)
 DEADLINE = 8.0
 """Seconds for a call under faults, so that hangs do not dominate."""
 LOOK_EVERY = 0.5
@@ -97,7 +102,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="how many, from --seed on; 5, or 1 with --short")
     parser.add_argument("--short", action="store_true")
     parser.add_argument(
-        "--phases", default="workers,cluster,endpoint,replica", help="which of them, with commas"
+        "--phases", default="workers,cluster,endpoint,replica,store", help="which of them, with commas"
     )
     args = parser.parse_args()
     scale = SHORT if args.short else FULL
@@ -127,6 +132,12 @@ class Phase:
     name: str
     seed: int
     config: GenerateConfig
+    out: Path
+    """Its folder, or where that would be if the run were not in a store."""
+    journals: Path
+    address: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What its drivers have beyond the cluster's."""
     strikes: list[Strike] = field(default_factory=list)
     starts: int = 0
     unasked: list[str] = field(default_factory=list)
@@ -136,10 +147,6 @@ class Phase:
     account: Account = field(default_factory=Account)
     twice: int = 0
     checks: dict[str, bool] = field(default_factory=dict)
-
-    @property
-    def out(self) -> Path:
-        return Path(self.config.out)
 
     @property
     def rate(self) -> float:
@@ -189,14 +196,54 @@ class Chaos:
                     with self._endpoint(self._settings()) as one, self._endpoint(self._settings()) as other:
                         phase = self._phase("replica", seed, one, other)
                         self._run(phase, [one, other], Gone(self, random.Random(seed)))
+                if "store" in wanted:
+                    with self._endpoint(self._settings()) as endpoint, s3_faults.spawn(STORE_FAULTS) as store:
+                        self._in_store(seed, endpoint, store)
             if any(not holds for phase in self.phases for holds in phase.checks.values()):
                 with contextlib.suppress(shutil.Error):  # sockets
                     shutil.copytree(self.ray.session, self.root / "ray", symlinks=True)
         return self._report()
 
+    def _in_store(self, seed: int, endpoint: Endpoint, store: s3_faults.Server) -> None:
+        phase = self._phase("store", seed, endpoint)
+        phase.environment = {**store.environment, JOURNALS: str(self.root / "journals")}
+        phase.address = store.address(f"store-{seed}")
+        phase.config = msgspec.structs.replace(phase.config, out=phase.address)
+        os.environ.update(phase.environment)  # for the export
+        phase.journals = open_folder(phase.address).root / "journal"
+        try:
+            self._run(
+                phase, [endpoint], Kills(self, random.Random(seed)), lambda: store.set(s3_faults.Faults())
+            )
+        finally:
+            for name in phase.environment:
+                os.environ.pop(name, None)
+        ledger = store.ledger()
+        made = Counter(times for key, times in ledger["created"].items() if "committed/" in key)
+        phase.checks[f"{made[1]} markers made once, {made.total() - made[1]} more often"] = (
+            made.total() == made[1] > 0
+        )
+        struck = sum(ledger["faults"].values())
+        phase.checks[f"{struck:,} faults in {sum(ledger['requests'].values()):,} requests of the store"] = (
+            struck > 0
+        )
+        print(
+            "\n".join(
+                f"    {'ok  ' if holds else 'FAIL'}  {what}"
+                for what, holds in list(phase.checks.items())[-2:]
+            )
+        )
+
     # --- one phase ---------------------------------------------------------------------------------------------------
 
-    def _run(self, phase: Phase, endpoints: list[Endpoint], plan: Plan) -> None:
+    def _run(
+        self,
+        phase: Phase,
+        endpoints: list[Endpoint],
+        plan: Plan,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Go through a phase; `then` comes before the result is read."""
         self.phases.append(phase)
         for endpoint in endpoints:
             endpoint.witness.forget()
@@ -204,9 +251,9 @@ class Chaos:
         file = phase.out.with_suffix(".toml")
         file.write_text(_toml(phase.config))
         scenario = phase.config.loaded_scenario()
-        with Tail(phase.out / "journal", partial(session_of, scenario)) as tail:
+        with Tail(phase.journals, partial(session_of, scenario)) as tail:
             self.phase, self.tail, self.endpoints = phase, tail, endpoints
-            self.driver, self._seen = Driver(file, self.ray), dict[int, set[int]]()
+            self.driver, self._seen = Driver(file, self.ray, phase.environment), dict[int, set[int]]()
             phase.starts = 1
             plan.begin()
             while (code := self.driver.process.poll()) != 0 and len(phase.unasked) <= 5:
@@ -237,6 +284,7 @@ class Chaos:
         phase.out.with_suffix(".strikes.json").write_bytes(
             msgspec.json.encode([strike.told() for strike in phase.strikes])
         )
+        then()
         self._check(phase)
 
     def _look_after(self) -> None:
@@ -259,7 +307,7 @@ class Chaos:
     def start_again(self) -> None:
         """Give the same command again."""
         self.phase.starts += 1
-        self.driver = Driver(self.driver.file, self.ray)
+        self.driver = Driver(self.driver.file, self.ray, self.phase.environment)
 
     # --- what can be done to a run -----------------------------------------------------------------------------------
 
@@ -352,7 +400,7 @@ class Chaos:
 
     def _check(self, phase: Phase) -> None:
         own, checks, calm = phase.account, phase.checks, self.phases[0]
-        export = _export(phase.out)
+        export = _export(phase.out, phase.address)
         if phase is calm:
             self.export = export
         in_flight = sum(len(strike.in_flight) for strike in phase.strikes)
@@ -442,17 +490,14 @@ class Chaos:
             endpoint.stop()
 
     def _phase(self, name: str, seed: int, *endpoints: Endpoint, deadline: float = 600.0) -> Phase:
-        config = _config(self.root / f"{name}-{seed}", "", self.scale.conversations)
+        out = self.root / f"{name}-{seed}"
         urls = tuple(endpoint.process.base_url for endpoint in endpoints)
-        return Phase(
-            name,
-            seed,
-            msgspec.structs.replace(
-                config,
-                model=ModelSection("simulated", base_url=urls if len(urls) > 1 else urls[0]),
-                run=RunSection(concurrency=self.scale.window, deadline=deadline),
-            ),
+        config = msgspec.structs.replace(
+            _config(out, "", self.scale.conversations),
+            model=ModelSection("simulated", base_url=urls if len(urls) > 1 else urls[0]),
+            run=RunSection(concurrency=self.scale.window, deadline=deadline),
         )
+        return Phase(name, seed, config, out, out / "journal")
 
 
 class Endpoint:
@@ -477,14 +522,14 @@ class Endpoint:
 class Driver:
     """`camel generate --address`, as a person starts it."""
 
-    def __init__(self, file: Path, ray: cluster.RayCluster) -> None:
+    def __init__(self, file: Path, ray: cluster.RayCluster, environment: dict[str, str]) -> None:
         self.file, self.log = file, file.with_suffix(".log")
         command = [sys.executable, "-m", "camel", "generate", str(file), "--address", ray.address, "--json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=ray.environment,
+                env={**ray.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -368,8 +368,9 @@ class Export(NamedTuple):
     ids: Counter[str]
 
 
-def _export(root: Path) -> Export:
-    run = Run(root)
+def _export(root: Path, where: str = "") -> Export:
+    """Export the run at `root`, or elsewhere, to a file beside `root`."""
+    run = Run(where or root)
     path = Path(f"{root}.jsonl")
     exporters.chat(run, path)
     rows = map(json.loads, path.read_text("utf-8").splitlines())
