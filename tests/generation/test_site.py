@@ -21,8 +21,10 @@ from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign
 from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
 from camel.generation.meter import Grant, Meter
-from camel.generation.site import CampaignFactory, Elsewhere, Gathering, Grants, handed_over
+from camel.generation.shares import Shares
+from camel.generation.site import CampaignFactory, Elsewhere, Gathering, handed_over
 from camel.models.catalogue import Entry
+from camel.models.governor import Rates
 from camel.models.simulator import Constant, SimulatorSettings, spawn
 
 
@@ -38,7 +40,7 @@ def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int 
 def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
     budget: int, moves: list[tuple[int, int, bool]]
 ):
-    grants = Grants(Budget(calls=budget), None, Usage())
+    grants = Shares(Budget(calls=budget), None, Usage(), Rates())
     used: Counter[str] = Counter()
     granted: dict[str, float] = {}
     alive = [f"w{number}" for number in range(5)]
@@ -57,7 +59,7 @@ def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
 
 
 def test_one_worker_can_use_all_of_it():
-    grants = Grants(Budget(calls=100), None, Usage(calls=40))
+    grants = Shares(Budget(calls=100), None, Usage(calls=40), Rates())
     used, why = 0, ""
     for _ in range(100):
         starved = used > 0
@@ -71,14 +73,14 @@ def test_one_worker_can_use_all_of_it():
 
 def test_money_and_tokens_are_granted_as_well():
     price = Entry(input=1.0, output=2.0)
-    grants = Grants(Budget(money=1.0, tokens=1_000_000), price, Usage(prompt=100_000))
+    grants = Shares(Budget(money=1.0, tokens=1_000_000), price, Usage(prompt=100_000), Rates())
     shares, _ = grants({}, ["a", "b"])
     assert shares["a"]["budget.money"] == pytest.approx(0.9 / 4)
     assert sum(share["budget.tokens"] for share in shares.values()) <= 900_000
 
 
 def test_without_a_budget_nothing_is_limited():
-    assert Grants(Budget(hours=1), None, Usage())({"a": report(10)}, ["a"]) == ({}, "")
+    assert Shares(Budget(hours=1), None, Usage(), Rates())({"a": report(10)}, ["a"]) == ({"a": {}}, "")
 
 
 async def test_a_call_beyond_the_grant_waits_for_the_next():
@@ -126,6 +128,8 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path):
         driver = Campaign(config, Elsewhere())
         gathering = Gathering(driver)
         site = await CampaignFactory.here(config)()
+        shares, _ = Shares(Budget(), None, Usage(), config.pool().rates)({"w": site.report()}, ["w"])
+        site.obey(shares["w"])  # without a word from the coordinator no call is made
         told: list[tuple[str, int]] = []
 
         async def elsewhere(stage: Any, folder: Any, *, committed: Any, attempt: int, **rest: Any) -> bool:
