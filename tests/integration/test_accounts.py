@@ -1,0 +1,68 @@
+"""The chaos benchmark's account finds what it is there to find."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent))
+
+from benchmarks.accounts import Account, Strike, Tail, account  # noqa: E402
+from camel.models.simulator import LedgerRow  # noqa: E402
+from camel.storage.journal import Journal  # noqa: E402
+
+CALLS = {"aa": ("item", 0), "bb": ("item", 1)}
+
+
+def _row(time: float, digest: str = "aa", client: int = 1, outcome: str = "served") -> LedgerRow:
+    return LedgerRow(int(time), time, "item", digest, 0, client, outcome)
+
+
+def _account(*rows: LedgerRow, durable: float = 100.0, strikes: tuple[Strike, ...] = ()) -> Account:
+    tail = Tail(Path("nowhere"), lambda stage, index: "item")
+    tail.durable[("item", 0)] = durable
+    return account(rows, CALLS, tail, list(strikes), impatient=False)
+
+
+def test_what_is_durable_and_sent_again_is_found():
+    assert _account(_row(1), _row(5), durable=2).sent_durable == 1
+    assert _account(_row(1), _row(5), durable=6).sent_durable == 0
+
+
+def test_a_repeat_needs_a_reason():
+    assert len(_account(_row(1), _row(5)).unexcused) == 1
+    assert not _account(_row(1, outcome="503"), _row(5)).unexcused
+    strike = Strike("worker", 2, [7], {1}, 3)
+    told = _account(_row(1), _row(5), strikes=(strike,))
+    assert (told.lost, told.unexcused, strike.in_flight) == (1, [], {("item", 0)})
+    for other in (Strike("worker", 2, [7], {9}, 3), Strike("worker", 0.1, [7], {1}, 0.5)):
+        assert len(_account(_row(1), _row(5), strikes=(other,)).unexcused) == 1, "somebody else, or before"
+    assert len(_account(_row(1), _row(5), durable=2.5, strikes=(strike,)).unexcused) == 1, "it was journaled"
+
+
+def test_who_wakes_up_and_calls_is_found():
+    strike = Strike("stop", 2, [7], {1}, 3, woken=10, gone=12)
+    assert _account(_row(1), _row(11), strikes=(strike,)).by_zombies == 1
+    assert _account(_row(1), _row(11, client=2), strikes=(strike,)).by_zombies == 0
+
+
+def test_what_nobody_should_ask_is_found():
+    assert _account(_row(1, "cc")).unknown == 1
+
+
+async def test_journals_are_read_while_they_grow_and_after_they_are_gone(tmp_path: Path):
+    path = tmp_path / "talk" / "000000-ab"
+    journal = Journal(path)
+    with Tail(tmp_path, lambda stage, index: f"{stage}-{index}") as tail:
+        await journal.append(msgspec.msgpack.encode([3, 0, b"check", b"result"]))
+        tail.scan()
+        assert list(tail.durable) == [("talk-3", 0)]
+        await journal.append(msgspec.msgpack.encode([3, 1, b"check", b"result"]))
+        path.unlink()
+        await journal.close()
+        await asyncio.to_thread(tail.scan)
+        assert list(tail.durable) == [("talk-3", 0), ("talk-3", 1)]
+        assert not tail.twice
