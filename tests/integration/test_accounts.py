@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
+
+pytest.importorskip("pyarrow")
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from benchmarks.accounts import Account, Strike, Tail, account  # noqa: E402
-from camel.models.simulator import LedgerRow  # noqa: E402
-from camel.storage.journal import Journal  # noqa: E402
+from benchmarks.accounts import Account, Strike, Tail, account
+from camel.models.simulator import LedgerRow
+from camel.storage.journal import Journal
 
 CALLS = {"aa": ("item", 0), "bb": ("item", 1)}
 
