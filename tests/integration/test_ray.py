@@ -260,7 +260,7 @@ def test_control_c_keeps_what_is_in_flight(scene: Scene, nodes: cluster.RayClust
     run.until(0.4)
     run.strike(lambda: run.child.send_signal(signal.SIGINT))
     out = run.end(status=130)
-    assert "stopped: stopped by you" in out
+    assert "stopped by you" in out
     run.start()
     run.end()
     run.check(lost=0)
