@@ -38,8 +38,8 @@ from camel.models.simulator.settings import Constant
 MESSAGES = 12
 TAIL = LogNormal(median=0.1, p99=1.0)
 GOALS = {"zero": 0.95, "tail": 1.05, "scale": 0.95}
-FAILS = {"zero": 0.7, "tail": 1.4, "scale": 0.85}
-"""Beyond this the run fails in CI: two cores carry endpoint, driver, coordinator, workers and Ray's own processes."""
+FAILS = {"zero": 0.7, "tail": 1.6, "scale": 0.85}
+"""Beyond this the run fails: in short form one long conversation at the end counts for much, and two cores carry endpoint, driver, coordinator, workers and Ray's own processes."""
 
 
 class Seen(NamedTuple):
