@@ -588,9 +588,10 @@ class Mixture(Plan):
 
     def _plan_next(self) -> None:
         """The next strike comes after a random number of calls, on average as many as leave room for the rest."""
-        done = len(self._chaos.tail.durable)
-        share = 2 * (len(self._chaos.calls) - done) / (len(self._left) + 1)
-        self._at = done + self._chance.randint(1, max(2, int(share)))
+        done, calls = len(self._chaos.tail.durable), len(self._chaos.calls)
+        share = 2 * (calls - done) / (len(self._left) + 1)
+        # The last ones not so late that the run ends before them.
+        self._at = min(done + self._chance.randint(1, max(2, int(share))), int(0.95 * calls))
 
     def step(self) -> None:
         chaos, chance = self._chaos, self._chance
