@@ -52,12 +52,13 @@ test:
 
 test-slow:
 	@group() {
-		echo "pytest -m '$$2'"
-		pytest -m "$$2" && return
+		echo "pytest -m '$$2' $${*:3}"
+		pytest -m "$$2" "$${@:3}" && return
 		status=$$?
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}
-	group slow "slow and not real_model"
+	# Files side by side: those that talk to clusters mostly wait.
+	group slow "slow and not real_model" -n 2 --dist loadfile
 	group real_model "real_model"
 
 test-all: test test-slow

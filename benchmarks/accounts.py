@@ -120,7 +120,11 @@ class Strike:
         return {name: sorted(v) if isinstance(v, set) else v for name, v in vars(self).items()}
 
     def hits(self, row: LedgerRow) -> bool:
-        return row.time <= self.until and row.client in self.ports
+        """Whether a request came from a victim before its end."""
+        if row.time <= self.until and row.client in self.ports:
+            return True
+        # By a connection that was opened between the last look and the end.
+        return self.at <= row.time <= self.until and row.outcome == "client_gone"
 
 
 @dataclass

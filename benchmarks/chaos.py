@@ -89,7 +89,7 @@ class Scale(NamedTuple):
 FULL = Scale(
     10_000, 12, 180.0, 60, {"driver": 20, "raylet": 10, "head": 5, "stop": 10, "coordinator": 2}, 30.0, 10.0
 )
-SHORT = Scale(500, 12, 20.0, 3, {"driver": 1, "raylet": 1, "head": 1, "stop": 1}, 15.0, 5.0)
+SHORT = Scale(500, 12, 12.0, 3, {"driver": 1, "raylet": 1, "head": 1, "stop": 1}, 12.0, 5.0)
 
 
 def main() -> int:
@@ -317,7 +317,9 @@ class Chaos:
         blow()
         deadline = time.monotonic() + PATIENCE
         stopped = {pid for one in self.phase.strikes if one.kind == "stop" for pid in one.victims}
-        while any(is_alive(pid) for pid in victims if pid not in stopped):
+        # Who stands still may stay, but a dead parent can wake it up (POSIX sends SIGCONT to stopped orphans).
+        grace = time.monotonic() + 1
+        while any(is_alive(pid) for pid in victims if pid not in stopped or time.monotonic() < grace):
             self._note_ports(strike)
             if time.monotonic() > deadline:
                 self.phase.checks[f"the victims of {kind} end within {PATIENCE:.0f} s"] = False
@@ -588,9 +590,10 @@ class Mixture(Plan):
 
     def _plan_next(self) -> None:
         """The next strike comes after a random number of calls, on average as many as leave room for the rest."""
-        done = len(self._chaos.tail.durable)
-        share = 2 * (len(self._chaos.calls) - done) / (len(self._left) + 1)
-        self._at = done + self._chance.randint(1, max(2, int(share)))
+        done, calls = len(self._chaos.tail.durable), len(self._chaos.calls)
+        share = 2 * (calls - done) / (len(self._left) + 1)
+        # The last ones not so late that the run ends before them.
+        self._at = min(done + self._chance.randint(1, max(2, int(share))), int(0.95 * calls))
 
     def step(self) -> None:
         chaos, chance = self._chaos, self._chance

@@ -41,6 +41,8 @@ def test_a_repeat_needs_a_reason():
     strike = Strike("worker", 2, [7], {1}, 3)
     told = _account(_row(1), _row(5), strikes=(strike,))
     assert (told.lost, told.unexcused, strike.in_flight) == (1, [], {("item", 0)})
+    late = _account(_row(2.5, client=9, outcome="client_gone"), _row(5), strikes=(strike,))
+    assert (late.lost, late.unexcused) == (1, []), "by a connection that nobody saw"
     for other in (Strike("worker", 2, [7], {9}, 3), Strike("worker", 0.1, [7], {1}, 0.5)):
         assert len(_account(_row(1), _row(5), strikes=(other,)).unexcused) == 1, "somebody else, or before"
     assert len(_account(_row(1), _row(5), durable=2.5, strikes=(strike,)).unexcused) == 1, "it was journaled"

@@ -168,7 +168,10 @@ class Run:
         export = _export(self.root)
         assert export.ids == self.scene.export.ids
         assert export.sha256 == self.scene.export.sha256
-        assert not [path for path in (self.root / "journal").rglob("*") if path.is_file()]
+        # A sleeper that wakes up may still note what it had in flight: in the journal of a shard that is done.
+        left = [path for path in (self.root / "journal").rglob("*") if path.is_file()]
+        done = {path.stem for path in (self.root / "committed").rglob("*.json")}
+        assert all(path.name.partition("-")[0] in done for path in left), left
 
 
 def signal_one(pids: list[int], number: int) -> int:
