@@ -284,12 +284,9 @@ def test_every_port_asks_for_the_token(wreck: Wreck):
     assert any("WorkerActor" in port.command for port in wreck.ports)
     # Ray's Prometheus endpoints ask nobody for anything, and say nothing but figures.
     assert {port.says for port in open_ports} <= {"figures"}, open_ports
-<<<<<<< HEAD
-=======
     known = ("ray::DashboardAgent", "ray/dashboard/dashboard.py", "ray/autoscaler/_private/monitor.py")
     strangers = [port for port in open_ports if not any(name in port.command for name in known)]
     assert not strangers
->>>>>>> chaos
 
 
 def test_figures_hold_no_key(wreck: Wreck):
