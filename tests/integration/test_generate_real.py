@@ -18,7 +18,7 @@ from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.translate import Translation, translate
 from camel.models.local import LOCAL_SAMPLING
-from camel.scenarios import load
+from camel.scenarios import RolePlay, load
 from camel.storage.exporters import FORMATS
 from camel.storage.release import Release
 
@@ -97,7 +97,8 @@ def test_a_tiny_run_of_each_scenario(
         cache = str(tmp_path / "cache")
         loaded = datasets.load_dataset(str(tmp_path / "dataset"), split="train", cache_dir=cache)
     assert loaded["id"][:] == [record.id for record in records]
-    for format in ("chat", "instruction", "messages", "sharegpt"):
+    own = "instruction" if isinstance(scenario.end, RolePlay) else "problems"
+    for format in ("chat", own, "messages", "sharegpt"):
         written = FORMATS[format].write(records, tmp_path / f"{format}.jsonl", release=CANARY)
         assert written.conversations <= len(records)
         lines = (tmp_path / f"{format}.jsonl").read_text().splitlines()
