@@ -23,7 +23,7 @@ from pathlib import Path
 from camel import ChatModel, Run
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.translate import translate
+from camel.generation.translate import Translation, translate
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import load
 
@@ -155,9 +155,10 @@ async def _translate(url: str, folder: Path) -> dict[str, int]:
     run, calls = Run(folder / "ai_society"), 0
     async with ChatModel("simulated", base_url=url, api_key="") as model:
         for language in LANGUAGES:
-            done = await translate(run, language, model, concurrency=128)
-            assert done.damaged == 0
-            calls += done.calls
+            translation = Translation(run, language, model)
+            assert await translate(translation, concurrency=128)
+            assert translation.damaged == 0
+            calls += translation.meter.usage.calls
     return {"calls": calls}
 
 
