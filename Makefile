@@ -68,7 +68,6 @@ bench-short:
 	python -m benchmarks.paper_sizes --short
 	python -m benchmarks.governor --short
 	python -m benchmarks.affinity --short
-	python -m benchmarks.markers --short
 	python -m benchmarks.scale --short
 	python -m benchmarks.overhead --short
 	python -m benchmarks.chaos --short
