@@ -210,16 +210,14 @@ class _Session:
         """Length of each speaker's last prompt, which the replica may have cached."""
 
 
-class Slot:
+class Slot(msgspec.Struct, gc=False, eq=False):
     """The right to send one attempt to a replica, until its end is noted."""
 
-    __slots__ = ("epoch", "guess", "replica", "sent_at", "session")
-
-    def __init__(
-        self, replica: Replica, session: _Session | None, sent_at: float, guess: float, epoch: int
-    ) -> None:
-        self.replica, self.session = replica, session
-        self.sent_at, self.guess, self.epoch = sent_at, guess, epoch
+    replica: Replica
+    session: _Session | None
+    sent_at: float
+    guess: float
+    epoch: int
 
 
 class _Waiter:
