@@ -42,6 +42,7 @@ class Meter:
         if budget.money is not None and price is None:
             raise InputError("budget.money needs the model's price: give it as model.price, or limit tokens")
         self.budget, self.price, self.halt = budget, price, halt
+        self._limited = budget != Budget()
         self.before = Usage()
         """Used by earlier starts of the run."""
         self.usage = Usage()
@@ -66,6 +67,8 @@ class Meter:
 
     def over_budget(self) -> str:
         """Which limit has been reached, in words; empty while there is room."""
+        if not self._limited:  # asked before every call
+            return ""
         total, budget, money = self.before + self.usage, self.budget, self.money
         if budget.money is not None and money is not None and money >= budget.money:
             return f"the budget of ${budget.money:,.2f} is used up"

@@ -193,21 +193,19 @@ class _Room:
             self._cuts += 1
 
 
-class _Session:
-    """A conversation as the pool knows it."""
+class _Session(msgspec.Struct, gc=False, eq=False):
+    """A conversation as the pool knows it. Kept out of the garbage collector, as its slots are: there are many."""
 
-    __slots__ = ("busy", "failures", "fled", "name", "open", "prompts", "replica", "used_at")
-
-    def __init__(self, name: str, replica: Replica) -> None:
-        self.name, self.replica = name, replica
-        self.open = False
-        self.busy = 0
-        self.used_at = 0.0
-        self.failures = 0
-        self.fled: Replica | None = None
-        """The replica that its last calls failed on, which it leaves if there is another."""
-        self.prompts: dict[str, int] = {}
-        """Length of each speaker's last prompt, which the replica may have cached."""
+    name: str
+    replica: Replica
+    open: bool = False
+    busy: int = 0
+    used_at: float = 0.0
+    failures: int = 0
+    fled: Replica | None = None
+    """The replica that its last calls failed on, which it leaves if there is another."""
+    prompts: dict[str, int] = {}
+    """Length of each speaker's last prompt, which the replica may have cached."""
 
 
 class Slot(msgspec.Struct, gc=False, eq=False):
