@@ -144,7 +144,7 @@ async def _generate(url: str, conversations: int) -> int:
     from camel.generation.config import GenerateConfig, ModelSection, RunSection
 
     with tempfile.TemporaryDirectory() as folder:
-        scenario = _bots(Path(folder, "bots"), conversations)
+        scenario = bots(Path(folder, "bots"), conversations)
         config = GenerateConfig(
             scenario=str(scenario),
             model=ModelSection("simulated", base_url=url),
@@ -160,13 +160,13 @@ async def _generate(url: str, conversations: int) -> int:
         return campaign.meter.usage.calls
 
 
-def _bots(folder: Path, conversations: int) -> Path:
+def bots(folder: Path, conversations: int, messages: int = MESSAGES) -> Path:
     """A scenario of the same conversations, its tasks given literally."""
     folder.mkdir()
     tasks = json.dumps([TASK.format(i) for i in range(conversations)])
     (folder / "scenario.toml").write_text(
         f'title = "Bots"\n[[levels]]\nname = "task"\nitems = {tasks}\n[role_play]\nassistant = "{ROLES["assistant"]}"\n'
-        f'user = "{ROLES["user"]}"\ntask = "<TASK>"\nspecify = false\nmax_messages = {MESSAGES}\n'
+        f'user = "{ROLES["user"]}"\ntask = "<TASK>"\nspecify = false\nmax_messages = {messages}\n'
     )
     return folder
 

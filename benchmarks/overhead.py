@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.orchestration import ROLES, TASK
+from benchmarks.orchestration import ROLES, TASK, bots
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn
 from camel.models.simulator.ledger import read_rows
 from camel.models.simulator.settings import Constant
@@ -184,13 +183,7 @@ def _config(url: str, conversations: int, slots: int, folder: Path):
     from camel import Sampling
     from camel.generation.config import GenerateConfig, ModelSection, RunSection
 
-    scenario = folder / "bots"
-    scenario.mkdir()
-    tasks = json.dumps([TASK.format(number) for number in range(conversations)])
-    (scenario / "scenario.toml").write_text(
-        f'title = "Bots"\n[[levels]]\nname = "task"\nitems = {tasks}\n[role_play]\nassistant = "{ROLES["assistant"]}"\n'
-        f'user = "{ROLES["user"]}"\ntask = "<TASK>"\nspecify = false\nmax_messages = {MESSAGES}\n'
-    )
+    scenario = bots(folder / "bots", conversations, MESSAGES)
     return GenerateConfig(
         scenario=str(scenario),
         model=ModelSection("simulated", base_url=url),

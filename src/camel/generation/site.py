@@ -88,7 +88,7 @@ class CampaignSite:
         campaign.try_for_the(attempt)
         campaign.tallies = {stage.name: Tally(stage.count) for stage in campaign.stages}
         campaign.stops.clear()
-        return next(stage for stage in campaign.stages if stage.name == name)
+        return self._stage_named(name)
 
     def committed(self, stage: str, shard: int) -> None:
         """What a marker counts is not counted here any more."""
