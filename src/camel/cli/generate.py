@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import signal
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from camel.generation.status import RunLog, Watcher
     from camel.models.chat import ChatModel
 
-HALTED, INTERRUPTED = 3, 130
 LOCAL_CONCURRENCY = 2
 LOG_EVERY = 30.0
 """Seconds between two lines of progress in the run's log."""
@@ -95,6 +93,7 @@ def _run(
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
     from camel.cli.panel import stopped
+    from camel.cli.stopping import HALTED, INTERRUPTED
     from camel.core.errors import CamelError, InputError
     from camel.generation.campaign import Campaign
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
@@ -180,25 +179,13 @@ async def _work(
 ) -> tuple[Outcome, bool]:
     """Run until it is complete or stopped; says also whether a person stopped it."""
     from camel.cli.panel import counted
+    from camel.cli.stopping import Stopping
     from camel.generation.campaign import Outcome
     from camel.generation.status import progress_of
 
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    asked = 0
-
-    def stop() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            campaign.halt.set("stopped by you")
-            view.note(
-                f"stopping: {counted(campaign.meter.in_flight, 'call')} in flight to end first; again to leave at once"
-            )
-        elif asked == 2:
-            task.cancel()
-        else:
-            os._exit(INTERRUPTED)
+    def note() -> None:
+        in_flight = counted(campaign.meter.in_flight, "call")
+        view.note(f"stopping: {in_flight} in flight to end first; again to leave at once")
 
     async def show() -> None:
         while True:
@@ -220,8 +207,7 @@ async def _work(
                 )
             )
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    stopping = Stopping(campaign.halt, note)
     watchers: list[asyncio.Task[None]] = []
     outcome = Outcome(False, "")
     try:
@@ -233,13 +219,11 @@ async def _work(
                 for watcher_task in watchers:
                     watcher_task.cancel()
     except asyncio.CancelledError:
-        if asked < 2:
-            raise
-        task.uncancel()
+        stopping.forgive()
         outcome = Outcome(False, campaign.halt.reason)
     except BaseExceptionGroup as group_error:
         raise _first(group_error) from None
-    return outcome, bool(asked) and not outcome.complete
+    return outcome, bool(stopping.asked) and not outcome.complete
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import shlex
-import signal
 import time
 from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from camel.generation.translate import Translation
     from camel.models.chat import ChatModel
 
-HALTED, INTERRUPTED = 3, 130
-STOPPED = "stopped by you"
 EVERY = 10.0
 """Seconds between two lines where the output is no terminal."""
 
@@ -47,6 +44,7 @@ def translate(
     from rich.console import Console
 
     from camel.cli.panel import say
+    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
     from camel.engine.worker import Halt
     from camel.generation.translate import Translation
     from camel.storage.reader import Run
@@ -72,24 +70,13 @@ def translate(
 async def _work(console: Console, wanted: list[Translation], chat: ChatModel, concurrency: int) -> bool:
     """Do all translations, one after the other; False when something stopped them."""
     from camel.cli.panel import say
+    from camel.cli.stopping import Stopping
     from camel.generation.translate import translate as put_into
 
-    loop, task, asked = asyncio.get_running_loop(), asyncio.current_task(), 0
-    halt = wanted[0].halt
-
-    def stop() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
-            halt.set(STOPPED)
-            say(console, "stopping: the calls in flight end first; again to leave at once")
-        elif asked == 2 and task is not None:
-            task.cancel()
-        else:
-            os._exit(INTERRUPTED)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+    stopping = Stopping(
+        wanted[0].halt,
+        lambda: say(console, "stopping: the calls in flight end first; again to leave at once"),
+    )
     try:
         async with chat:
             for translation in wanted:
@@ -102,9 +89,7 @@ async def _work(console: Console, wanted: list[Translation], chat: ChatModel, co
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None
     except asyncio.CancelledError:
-        if asked < 2 or task is None:
-            raise
-        task.uncancel()
+        stopping.forgive()
         return False
     return True
 

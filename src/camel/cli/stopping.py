@@ -1,0 +1,43 @@
+"""Stopping a long command: once lets what is in flight end, twice leaves at once, three times ends the process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+from camel.engine.worker import Halt
+
+HALTED, INTERRUPTED = 3, 130
+"""Exit codes of a run that was stopped: by a limit or a failure, and by a person."""
+STOPPED = "stopped by you"
+
+
+class Stopping:
+    """Hears Ctrl-C and SIGTERM for the task that makes it; `note` tells the person that the calls in flight end first."""
+
+    def __init__(self, halt: Halt, note: Callable[[], None]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._halt, self._note, self._task = halt, note, task
+        self.asked = 0
+        """How often."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop)
+
+    def _stop(self) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            self._halt.set(STOPPED)
+            self._note()
+        elif self.asked == 2:
+            self._task.cancel()
+        else:
+            os._exit(INTERRUPTED)
+
+    def forgive(self) -> None:
+        """Go on after the cancellation being handled, if a person asked for it; else raise it again."""
+        if self.asked < 2:
+            raise
+        self._task.uncancel()
