@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from camel.core.agent import Agent
 from camel.core.conversation import Conversation, round_robin
 from camel.core.errors import ContextOverflow, InputError, ModelError, ServerFailed
 from camel.core.history import PER_ENTRY_TOKENS, History, estimate_tokens
-from camel.core.message import Message, Sampling, Usage
+from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
 from camel.core.model import Choice, Reply, Request, Text
 from camel.core.stopping import DoneToken, MaxMessages, Stop, StopRule, TokenLimit
 from camel.core.task import Task
@@ -216,8 +217,115 @@ async def test_a_star_is_chaired_from_its_middle():
     )
     assert await contents(conversation) == ["c0", "l0", "c1", "r0", "c2", "l1"]
     assert [m.speaker for m in transcript.messages] == ["chair", "left", "chair", "right", "chair", "left"]
-    assert right.heard == [[("user", "c0"), ("user", "c1")]], "the leaves do not hear each other"
-    assert chair.heard[2] == [("assistant", "c0"), ("user", "l0"), ("assistant", "c1"), ("user", "r0")]
+    assert right.heard == [[("user", "c0\n\nc1")]], "the leaves do not hear each other"
+    assert chair.heard[2] == [
+        ("assistant", "c0"),
+        ("user", "left: l0"),
+        ("assistant", "c1"),
+        ("user", "right: r0"),
+    ], "who hears several is told who speaks"
+
+
+async def test_what_was_heard_since_one_last_spoke_is_one_entry():
+    models = {name: Recorder(f"{name}0", f"{name}1") for name in "abc"}
+    conversation, _ = talk(*(Agent(name, name.upper(), model) for name, model in models.items()))
+    await contents(conversation)
+    assert models["c"].heard[0] == [("user", "a: a0\n\nb: b0")]
+    assert models["a"].heard[1] == [("assistant", "a0"), ("user", "b: b0\n\nc: c0")]
+
+
+def rounds_of(*names: str) -> Callable[[Sequence[Message]], Sequence[str]]:
+    return lambda messages: names[len(messages) % len(names) :]
+
+
+async def test_those_who_speak_together_hear_each_other_afterwards():
+    models = {name: Recorder(f"{name}0", f"{name}1") for name in "abc"}
+    agents = [Agent(name, name.upper(), model) for name, model in models.items()]
+    conversation, transcript = talk(*agents, turns=rounds_of(*"abc"))
+    assert await contents(conversation) == ["a0", "b0", "c0", "a1", "b1", "c1"]
+    assert [message.index for message in transcript.messages] == list(range(6))
+    assert models["b"].heard == [[], [("assistant", "b0"), ("user", "a: a0\n\nc: c0")]]
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+async def test_a_round_never_passes_the_limit(limit: int):
+    models = {name: Recorder(author=lambda request: "said") for name in "abc"}
+    agents = [Agent(name, name.upper(), model) for name, model in models.items()]
+    conversation, transcript = talk(*agents, turns=rounds_of(*"abc"), limit=limit)
+    await contents(conversation)
+    assert len(transcript.messages) == limit == sum(len(model.heard) for model in models.values())
+    assert transcript.stop
+    assert transcript.stop.reason == "max_messages"
+
+
+async def test_what_was_paid_for_in_a_round_is_kept_when_one_of_it_fails():
+    agents = [
+        Agent("a", "A", Recorder("a0")),
+        Agent("b", "B", Recorder(ServerFailed("down"))),
+        Agent("c", "C", Recorder("c0")),
+    ]
+    conversation, transcript = talk(*agents, turns=rounds_of(*"abc"))
+    with pytest.raises(ServerFailed):
+        await contents(conversation)
+    assert [message.content for message in transcript.messages] == ["a0", "c0"]
+    assert transcript.stop
+    assert (transcript.stop.reason, transcript.stop.speaker) == ("error", "b")
+
+
+async def test_whoever_stops_in_a_round_gets_the_rest_of_it_later():
+    agents = [Agent(name, name.upper(), Recorder(f"{name}0", f"{name}1")) for name in "abc"]
+    conversation, _ = talk(*agents, turns=rounds_of(*"abc"))
+    async for message in conversation:
+        assert message.content == "a0"
+        break
+    assert await contents(conversation) == ["b0", "c0", "a1", "b1", "c1"]
+
+
+async def test_a_fork_goes_another_way_from_the_same_prefix():
+    user = Recorder(author=lambda request: f"u{len(request.history)}")
+    assistant = Recorder(author=lambda request: f"a{len(request.history)}")
+    conversation, transcript = talk(*pair(user, assistant), limit=6)
+    async for message in conversation:
+        if message.index == 2:
+            break
+    branch = conversation.fork()
+    said = branch.say("assistant", Reply((Choice("something else"),)))
+    assert (said.index, said.content) == (3, "something else")
+    follow = await contents(branch)
+    assert follow[0] == "something else"
+    assert len(follow) == 3
+    assert user.heard[2][-1] == ("user", "something else")
+    assert len(transcript.messages) == 3, "the conversation itself has not moved"
+    before = bytes(assistant.sent[0])
+    assert await contents(conversation) == ["a4", "u6", "a6"]
+    assert assistant.sent[-1].startswith(before)
+    assert [m.content for m in transcript.messages] == ["u2", "a2", "u4", "a4", "u6", "a6"]
+
+
+async def test_a_critic_decides_what_is_said_and_a_fork_has_none():
+    class Contrary:
+        async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+            drafts = [await agent.model.reply(request), await agent.model.reply(request)]
+            ahead = conversation.fork()
+            ahead.say(agent.name, drafts[1])
+            looked = [message.content async for message in ahead]
+            proposals = tuple(Proposal(draft.content) for draft in drafts)
+            return Reply(
+                drafts[1].choices,
+                Usage(10**6, 10**6, 0, 2 + len(looked) - 1),
+                deliberation=Deliberation("contrary", proposals, 1, f"saw {looked}"),
+            )
+
+    user, assistant = Recorder("no", "u0", "u1"), Recorder("a-ahead", "a0")
+    first, second = pair(user, assistant)
+    conversation, transcript = talk(replace(first, critic=Contrary()), second, limit=2)
+    assert await contents(conversation) == ["u0", "a0"]
+    chosen = transcript.messages[0].deliberation
+    assert chosen
+    assert chosen.reason == "saw ['u0', 'a-ahead']"
+    assert [proposal.content for proposal in chosen.proposals] == ["no", "u0"]
+    assert Transcript.from_json(transcript.to_json()) == transcript
+    assert conversation._histories["user"].tokens < 1000, "the count of all calls is not that of the prompt"
 
 
 async def test_one_speaker_may_talk_to_itself():

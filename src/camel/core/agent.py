@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.message import Sampling
-from camel.core.model import Expects, Model, checked_model
+from camel.core.model import Expects, Model, Reply, Request, checked_model
 from camel.core.transcript import Speaker
+
+if TYPE_CHECKING:
+    from camel.core.conversation import Conversation
+
+
+class Critic(Protocol):
+    """Stands between a speaker and the others, and decides what the speaker says.
+
+    Calls that are open at the same time must be begun in an order that does not depend on timing, and all be awaited
+    before others are begun: that is how a journal knows them again.
+    """
+
+    async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+        """What `agent` says next, with how that was found; the usage is that of every call made for it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,8 @@ class Agent:
     sampling: Sampling = field(default_factory=Sampling)
     expects: Expects | None = None
     """The shape its replies should have, for endpoints that can hold it to one."""
+    critic: Critic | None = None
+    """Who chooses what it says; None leaves it to the model."""
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -40,12 +57,23 @@ class Agent:
                     f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
                 )
         checked_model(self.model)
+        if self.critic is not None and (
+            isinstance(self.critic, type) or not callable(getattr(self.critic, "reply", None))
+        ):
+            raise InputError(
+                f"critic must be an object with an async method reply(conversation, agent, request), not "
+                f"{shown(self.critic)}"
+            )
 
     @property
     def context_tokens(self) -> int | None:
         """The window of its model, where the model knows it."""
         window = getattr(self.model, "context_tokens", None)
         return window if isinstance(window, int) else None
+
+    def without_critic(self) -> Agent:
+        """The same agent, saying what first comes to its mind."""
+        return self if self.critic is None else replace(self, critic=None)
 
     def opened(self) -> History:
         """What it has heard before anybody has spoken."""

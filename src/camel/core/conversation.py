@@ -1,30 +1,48 @@
 """The conversation loop: a walk over a message-passing graph of speakers (paper, section 3.1).
 
-There is no other loop. Role playing is the graph with two nodes; a person is a speaker whose model is a person;
-who speaks next and who hears whom are plain functions. All state is in the object, so whoever drives the loop may
-stop after any message and go on later.
+There is no other loop. Role playing is the graph with two nodes; a person is a speaker whose model is a person; a critic
+stands between a speaker and the others; who speaks next and who hears whom are plain functions. All state is in the
+object, so whoever drives the loop may stop after any message and go on later, or fork it and see what would follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from copy import copy
+
+from msgspec.structs import replace
 
 from camel.core.agent import Agent
 from camel.core.errors import ContextOverflow, InputError, ModelError
+from camel.core.history import History
 from camel.core.message import Message, well_formed
 from camel.core.model import Reply, Request, Watch
 from camel.core.stopping import NextCall, Stop, StopRule, checked_rules
 from camel.core.transcript import Transcript
 
-Turns = Callable[[Sequence[Message]], str]
-"""Names who speaks next, given what was said."""
+Turns = Callable[[Sequence[Message]], str | Sequence[str]]
+"""Names who speaks next, given what was said. Several speak at the same time: none hears what the others say now."""
 Hears = Callable[[str, str], bool]
 """Whether the first (a speaker) is heard by the second."""
+Wording = Callable[[Message], str]
+"""How a message reads to those who hear it."""
 
 
 def everyone(speaker: str, listener: str) -> bool:
     """Everyone hears everyone else."""
     return True
+
+
+def plainly(message: Message) -> str:
+    """As it was said: who hears only one speaker knows who it is."""
+    return message.content
+
+
+def by_name(message: Message) -> str:
+    """After the name of the speaker, for those who hear more than one."""
+    return f"{message.speaker}: {message.content}"
 
 
 class Conversation:
@@ -38,6 +56,7 @@ class Conversation:
         rules: Sequence[StopRule],
         turns: Turns | None = None,
         hears: Hears = everyone,
+        wording: Wording = by_name,
         watch: Watch | None = None,
     ) -> None:
         self.agents = {agent.name: agent for agent in agents}
@@ -51,42 +70,88 @@ class Conversation:
             agent.name: [other for other in agents if other is not agent and hears(agent.name, other.name)]
             for agent in agents
         }
+        heard = Counter(listener.name for listeners in self._listeners.values() for listener in listeners)
+        self._wordings = {name: wording if heard[name] > 1 else plainly for name in self.agents}
         self._histories = {agent.name: agent.opened() for agent in agents}
+        self._inboxes: dict[str, list[tuple[str, int | None]]] = {agent.name: [] for agent in agents}
+        """What each has heard since it last spoke, and its length where that is known."""
         self._watch = watch
+        self._told = len(transcript.messages)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Walk on from where the conversation stands, one message at a time."""
-        while self.transcript.stop is None:
-            agent = self._next_speaker()
-            history = self._histories[agent.name]
-            call = NextCall(agent.name, history.tokens, agent.sampling.max_tokens, agent.context_tokens)
-            if stop := self._first_stop(call):
-                self.transcript.stop = stop
+        messages = self.transcript.messages
+        while True:
+            while self._told < len(messages):
+                self._told += 1
+                yield messages[self._told - 1]
+            if self.transcript.stop is not None:
                 return
-            try:
-                reply = await agent.model.reply(
-                    Request(
-                        history, agent.sampling, self.transcript.id, agent.name, agent.expects, self._watch
-                    )
-                )
-            except ContextOverflow as error:
-                # The estimate before the call was too low; to the conversation it is the same limit.
-                self.transcript.stop = Stop(
-                    "token_limit", f"the {agent.name}'s prompt no longer fits: {error}", agent.name
-                )
-                return
-            except ModelError as error:
-                self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", agent.name)
-                raise
-            message = self._heard(agent, reply)
-            yield message
+            await self._speak()
 
-    def _next_speaker(self) -> Agent:
-        name = self._turns(self.transcript.messages)
+    async def _speak(self) -> None:
+        """Have the next speaker say something, or several at once; or end."""
+        calls: list[tuple[Agent, Request]] = []
+        for agent in self._next_speakers():
+            history = self._opened(agent.name)
+            call = NextCall(
+                agent.name, history.tokens, agent.sampling.max_tokens, agent.context_tokens, len(calls)
+            )
+            if stop := self._first_stop(call):
+                if not calls:
+                    self.transcript.stop = stop
+                    return
+                break  # those before still speak; the rules are asked again after them
+            request = Request(
+                history, agent.sampling, self.transcript.id, agent.name, agent.expects, self._watch
+            )
+            calls.append((agent, request))
+        if len(calls) == 1:
+            if reply := await self._ask(*calls[0]):
+                self._heard(calls[0][0], reply)
+            return
+        # Begun in order and all awaited, so that a journal numbers them the same each time.
+        outcomes = await asyncio.gather(*(self._ask(*call) for call in calls), return_exceptions=True)
+        for (agent, _), outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, Reply):
+                self._heard(agent, outcome)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _ask(self, agent: Agent, request: Request) -> Reply | None:
+        """What an agent answers, or None where that ended the conversation."""
         try:
-            return self.agents[name]
-        except KeyError:
-            raise InputError(f"turns named {name!r}, who is not in the conversation") from None
+            if agent.critic is not None:
+                return await agent.critic.reply(self, agent, request)
+            return await agent.model.reply(request)
+        except ContextOverflow as error:
+            # The estimate before the call was too low; to the conversation it is the same limit.
+            self.transcript.stop = Stop(
+                "token_limit", f"the {agent.name}'s prompt no longer fits: {error}", agent.name
+            )
+            return None
+        except ModelError as error:
+            self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", agent.name)
+            raise
+
+    def _next_speakers(self) -> Iterator[Agent]:
+        named = self._turns(self.transcript.messages)
+        for name in (named,) if isinstance(named, str) else named:
+            try:
+                yield self.agents[name]
+            except KeyError:
+                raise InputError(f"turns named {name!r}, who is not in the conversation") from None
+
+    def _opened(self, name: str) -> History:
+        """A speaker's history with everything that it has heard: one entry, as chat templates want turns to alternate."""
+        history, inbox = self._histories[name], self._inboxes[name]
+        if inbox:
+            lengths = [tokens for _, tokens in inbox if tokens is not None]
+            text = inbox[0][0] if len(inbox) == 1 else "\n\n".join(text for text, _ in inbox)
+            history.add("user", text, tokens=sum(lengths) if len(lengths) == len(inbox) else None)
+            inbox.clear()
+        return history
 
     def _first_stop(self, call: NextCall) -> Stop | None:
         for rule in self._rules:
@@ -99,16 +164,39 @@ class Conversation:
         content, usage = well_formed(reply.content), reply.usage
         message = spoken(len(self.transcript.messages), agent.name, agent.role, content, reply)
         self.transcript.messages.append(message)
-        # Several candidates share one count, which then says nothing about the one that was said.
-        tokens = usage.completion or None if len(reply.choices) == 1 and not usage.unknown else None
+        # Several candidates or calls share one count, which then says nothing about the one that was said.
+        counted = len(reply.choices) == 1 and reply.deliberation is None and not usage.unknown
+        tokens = usage.completion or None if counted else None
         own = self._histories[agent.name]
-        if usage.prompt:
+        if usage.prompt and reply.deliberation is None:
             own.measured(usage.prompt)
         own.add("assistant", content, tokens=tokens)
         for listener in self._listeners[agent.name]:
-            same_vocabulary = listener.model is agent.model
-            self._histories[listener.name].add("user", content, tokens=tokens if same_vocabulary else None)
+            heard = self._wordings[listener.name](message)
+            # A count by another vocabulary says nothing about this one.
+            known = tokens if listener.model is agent.model and heard is content else None
+            self._inboxes[listener.name].append((heard, known))
         return message
+
+    def fork(self) -> Conversation:
+        """The conversation as it stands, to go on in another way; nothing said there is heard here.
+
+        Its speakers have no critics: who looks ahead must not have to look ahead there again. The prefix is the same to
+        the byte and so is the session, so that an endpoint has it cached.
+        """
+        other = copy(self)
+        other.transcript = replace(self.transcript, messages=self.transcript.messages.copy())
+        other.agents = {name: agent.without_critic() for name, agent in self.agents.items()}
+        other._histories = {name: history.copy() for name, history in self._histories.items()}
+        other._inboxes = {name: inbox.copy() for name, inbox in self._inboxes.items()}
+        other._watch = None
+        other._told = len(other.transcript.messages)
+        return other
+
+    def say(self, name: str, reply: Reply) -> Message:
+        """Let a speaker say something without being asked; whoever iterates gets it as the next message."""
+        self._opened(name)
+        return self._heard(self.agents[name], reply)
 
 
 def spoken(index: int, speaker: str, role: str, content: str, reply: Reply) -> Message:
@@ -124,6 +212,7 @@ def spoken(index: int, speaker: str, role: str, content: str, reply: Reply) -> M
         latency=reply.latency,
         attempts=reply.attempts,
         guided=reply.guided,
+        deliberation=reply.deliberation,
     )
 
 

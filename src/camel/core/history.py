@@ -77,6 +77,14 @@ class History:
             self._hashed = len(self._json)
         return self._hash.digest()
 
+    def copy(self) -> History:
+        """The same history, to grow in another way."""
+        other = History()
+        other.entries, other._json = self.entries.copy(), self._json.copy()
+        other._tokens, other._unmeasured = self._tokens, self._unmeasured
+        other._hash, other._hashed = self._hash.copy(), self._hashed
+        return other
+
     def __len__(self) -> int:
         return len(self.entries)
 

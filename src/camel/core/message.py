@@ -111,6 +111,34 @@ def _whole(name: str, value: Any, low: int, high: int, *, optional: bool = True)
         raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
 
 
+class Proposal(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Something that might have been said."""
+
+    content: str
+    speaker: str = ""
+    """Who would have said it; empty for the speaker of the message."""
+    parent: int = -1
+    """The proposal that it answers, where a search looked ahead, or revises; -1 for a first one."""
+    revises: bool = False
+    """Whether it is another version of its parent, written after the critic's feedback."""
+    score: float | None = None
+    reason: str = ""
+    """What the critic said of it: a reason, or feedback for a revision."""
+
+
+class Deliberation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How a message was chosen: everything that was proposed, and the critic's choice."""
+
+    critic: str
+    """Who chose: a model as the endpoint named it, a rule, or a person."""
+    proposals: tuple[Proposal, ...]
+    choice: int
+    """The proposal that was said."""
+    reason: str = ""
+    fallback: str = ""
+    """How it was settled where the critic did not decide; empty where it did."""
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One thing said in a conversation, with what it took to say it."""
 
@@ -129,6 +157,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     attempts: int = 1
     guided: str = ""
     """The guided format that was in force, e.g. `llama.cpp:instruction`; empty when the model wrote freely."""
+    deliberation: Deliberation | None = None
+    """What it was chosen from, where somebody chose."""
 
     @property
     def move(self) -> Move:

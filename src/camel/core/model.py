@@ -14,7 +14,7 @@ import msgspec
 
 from camel.core.errors import InputError, shown
 from camel.core.history import History
-from camel.core.message import FinishReason, Sampling, Usage
+from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 
 Expects = Literal["task", "instruction", "solution", "list"]
 """The shape of reply a seat is meant to give, for endpoints that can be held to one."""
@@ -77,6 +77,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     guided: str = ""
     limited: int = 0
     """How many of the attempts were answered 429."""
+    deliberation: Deliberation | None = None
+    """What it was chosen from, where somebody chose; then the usage is that of all calls."""
 
     @property
     def content(self) -> str:

@@ -50,6 +50,8 @@ class NextCall(msgspec.Struct, frozen=True, gc=False):
     """The most it may write, when limited."""
     context_tokens: int | None = None
     """The model's window, when known."""
+    together: int = 0
+    """Calls that will be made at the same time, before this one in their order."""
 
 
 class StopRule(Protocol):
@@ -152,7 +154,7 @@ class MaxMessages(msgspec.Struct, frozen=True):
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when `limit` messages have been said."""
-        if len(messages) >= self.limit:
+        if len(messages) + call.together >= self.limit:
             return Stop("max_messages", f"the conversation reached its limit of {self.limit} messages")
         return None
 
