@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import CamelError
+from camel.engine.collector import seldom_collected
 from camel.engine.stage import Stage
 from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, new_attempt
@@ -279,11 +280,12 @@ async def run_worker(
                 group.create_task(item(shard, index))
 
     try:
-        async with asyncio.TaskGroup() as group:
-            try:
-                await begin(group)
-            except Exception as error:
-                failed(error)  # and not out of the group, which would cancel what is in flight
+        with seldom_collected():
+            async with asyncio.TaskGroup() as group:
+                try:
+                    await begin(group)
+                except Exception as error:
+                    failed(error)  # and not out of the group, which would cancel what is in flight
     finally:
         for shard in opened:
             await shard.journal.close()

@@ -1,0 +1,36 @@
+"""The collector is calm while anybody works, and afterwards as it was."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import ExitStack
+
+import pytest
+
+from camel.engine.collector import YOUNG, seldom_collected
+
+
+@pytest.fixture(autouse=True)
+def as_found():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_it_is_as_before_whoever_leaves_last():
+    gc.set_threshold(700, 10, 10)
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(seldom_collected())
+    second.enter_context(seldom_collected())
+    first.close()
+    assert gc.get_threshold() == (YOUNG, 10, 10), "the other still works"
+    second.close()
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.mark.parametrize("threshold", [(0, 10, 10), (10 * YOUNG, 5, 5)])
+def test_who_has_set_it_higher_or_off_keeps_that(threshold: tuple[int, int, int]):
+    gc.set_threshold(*threshold)
+    with seldom_collected():
+        assert gc.get_threshold() == threshold
+    assert gc.get_threshold() == threshold
