@@ -30,6 +30,7 @@ PUBLIC = {
     "Conversation",
     "DoneToken",
     "Event",
+    "HandOver",
     "History",
     "Inception",
     "InputError",
@@ -43,6 +44,7 @@ PUBLIC = {
     "Move",
     "NextCall",
     "NoInstruction",
+    "Person",
     "Reply",
     "Request",
     "Retrying",
@@ -66,7 +68,7 @@ PUBLIC = {
     "parse",
 }
 
-HEAVY = ["aiohttp", "typer", "rich", "xllamacpp", "ray", "opentelemetry"]
+HEAVY = ["aiohttp", "typer", "rich", "xllamacpp", "ray", "opentelemetry", "prompt_toolkit"]
 MAX_DISTRIBUTIONS = 25
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
+    from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
     from camel.storage.reader import Run
 
@@ -74,6 +75,7 @@ _HOME = {
     "camel.models.chat": ["ChatModel"],
     "camel.models.connect": ["connect"],
     "camel.models.local": ["LocalServer", "local_model"],
+    "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
     "camel.storage.reader": ["Run"],
 }
@@ -88,6 +90,7 @@ __all__ = [
     "Conversation",
     "DoneToken",
     "Event",
+    "HandOver",
     "History",
     "Inception",
     "InputError",
@@ -101,6 +104,7 @@ __all__ = [
     "Move",
     "NextCall",
     "NoInstruction",
+    "Person",
     "Reply",
     "Request",
     "Retrying",

@@ -33,6 +33,8 @@ class Screen:
         self.console = console
         self._roles = roles
         self._speaking = ""
+        self.you = ""
+        """The seat of the person at the keyboard, while what they said is shown."""
 
     def watch(self, event: Event) -> None:
         """Show one event of a reply in the making."""
@@ -52,7 +54,7 @@ class Screen:
         """Close the current message."""
         if self._speaking:
             self.console.print("\n")
-        self._speaking = ""
+        self._speaking = self.you = ""
 
     def note(self, text: str, style: str = "dim") -> None:
         """Say something that is not part of the conversation."""
@@ -78,16 +80,22 @@ class Screen:
             f"{seconds:.1f} s, {price(transcript)}"
         )
 
+    def title(self, speaker: str, you: bool = False) -> str:
+        """What stands above the words of a speaker."""
+        if speaker == SPECIFIER:
+            return "Task specifier"
+        seat = f"{speaker}, you" if you else speaker
+        return visible(f"{self._roles.get(speaker, speaker.title())} ({seat})")
+
     def _heading(self, speaker: str) -> None:
-        title = (
-            "Task specifier" if speaker == SPECIFIER else f"{self._roles.get(speaker, speaker)} ({speaker})"
-        )
-        self.console.print(Styled(f"▌ {visible(title)}", STYLES.get(speaker, "bold")))
+        title = self.title(speaker, speaker == self.you)
+        self.console.print(Styled(f"▌ {title}", STYLES.get(speaker, "bold")))
 
 
 def price(transcript: Transcript) -> str:
     """What the conversation cost, in words."""
-    calls = [(message.model, message.usage) for message in transcript.messages]
+    # What a person said took no call.
+    calls = [(message.model, message.usage) for message in transcript.messages if message.usage.calls]
     if transcript.task.usage.calls:
         calls.append((transcript.task.model, transcript.task.usage))
     total, prices = 0.0, 0.0

@@ -15,7 +15,7 @@ from copy import copy
 from msgspec.structs import replace
 
 from camel.core.agent import Agent
-from camel.core.errors import ContextOverflow, InputError, ModelError
+from camel.core.errors import ContextOverflow, InputError, Left, ModelError
 from camel.core.history import History
 from camel.core.message import Message, well_formed
 from camel.core.model import Reply, Request, Watch
@@ -125,6 +125,9 @@ class Conversation:
             if agent.critic is not None:
                 return await agent.critic.reply(self, agent, request)
             return await agent.model.reply(request)
+        except Left as left:
+            self.transcript.stop = Stop("stopped", str(left), agent.name)
+            return None
         except ContextOverflow as error:
             # The estimate before the call was too low; to the conversation it is the same limit.
             self.transcript.stop = Stop(

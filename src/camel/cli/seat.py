@@ -1,0 +1,113 @@
+"""A person's seat at the terminal: what they type is said, or is a command that begins with a slash."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from camel.cli.screen import STYLES, Screen
+from camel.core.errors import Left
+from camel.core.grammar import DONE_TOKEN
+from camel.core.model import Request
+from camel.models.person import Answer, HandOver
+
+if TYPE_CHECKING:
+    from camel.cli.keyboard import Keyboard
+
+SEATS = ("user", "assistant", "critic")
+STOPPED = "you stopped it"
+
+_COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+_EDITING = """\
+  Enter            send
+  Alt+Enter        a new line (also Ctrl+J, or a \\ at the end of the line); pasted lines stay together
+  ↑ ↓, Ctrl+R      what you typed before, and a search in it
+  Ctrl+X Ctrl+E    write in your $EDITOR
+  Ctrl+C           empty the line; twice on an empty line: stop
+  //…              say something that begins with a slash"""
+_COMMANDS = {
+    "ai": "  /ai [n]          let the AI speak for you, once or n times; Ctrl+C gives you the seat back",
+    "done": "  /done            say that the task is done, which ends the conversation",
+    "stop": "  /stop            end the conversation here and keep what was said (also Ctrl+D)",
+}
+_MEANING = {
+    "user": "You give the instructions. What you type is sent as “Instruction: …” with “Input: None”; an input of your own\n"
+    "  goes on a line that begins with “Input:”.",
+    "assistant": "You solve what you are asked. What you type is sent as “Solution: …” with “Next request.” at its end.",
+}
+
+
+class Seat:
+    """Asks the person at the keyboard. `ask` is what a `Person` wants."""
+
+    def __init__(self, screen: Screen, keyboard: Keyboard) -> None:
+        self._screen, self._keyboard = screen, keyboard
+        self._greeted: set[str] = set()
+        self.interrupted = False
+        """Whether they left by Ctrl-C."""
+
+    async def ask(self, request: Request) -> Answer:
+        """What the person says in the seat of `request`."""
+        seat = request.speaker
+        commands = {
+            name: _COMMANDS[name] for name in ("ai", "done", "stop") if name != "done" or seat == "user"
+        }
+        if seat not in self._greeted:
+            self._greeted.add(seat)
+            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING.get(seat, '')}\n")
+        hints = (
+            "Enter sends",
+            "/help",
+            "Alt+Enter new line",
+            "/ai 3",
+            *(f"/{name}" for name in commands if name != "ai"),
+        )
+        while True:
+            text = await self._read(seat, hints)
+            command = _COMMAND.fullmatch(text)
+            if command is None:
+                self._screen.you = seat
+                return text[1:] if text.startswith("//") else text
+            name, rest = command[1].lower(), (command[2] or "").strip()
+            if name == "done" and seat == "user" and not rest:
+                self._screen.you = seat
+                return DONE_TOKEN
+            if name == "ai" and (turns := _count(rest)):
+                self._screen.note(
+                    "The AI speaks for you."
+                    if turns == 1
+                    else f"The AI speaks for you, {turns} times; Ctrl+C gives you the seat back."
+                )
+                return HandOver(turns)
+            self._common(name, rest, commands)
+
+    async def _read(self, seat: str, hints: tuple[str, ...]) -> str:
+        self._screen.end_message()
+        try:
+            entry = await self._keyboard.read(self._screen.title(seat, True), STYLES.get(seat, "bold"), hints)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise Left(STOPPED) from None
+        except EOFError:
+            raise Left(STOPPED) from None
+        return entry.strip()
+
+    def _common(self, name: str, rest: str, commands: dict[str, str]) -> None:
+        """What is the same in every seat: leave, help, and what cannot be understood."""
+        if name == "stop" and not rest:
+            raise Left(STOPPED)
+        if name in ("help", "?", "h"):
+            self._screen.note("\n".join((_EDITING, *commands.values())) + "\n")
+        elif name == "ai":
+            self._screen.note(f"/ai takes a number of turns from 1 on, not {rest!r}\n", "yellow")
+        else:
+            known = ", ".join(f"/{known}" for known in (*commands, "help"))
+            self._screen.note(
+                f"/{name} is not a command here: {known}. To say something that begins with a slash, begin with two.\n",
+                "yellow",
+            )
+
+
+def _count(text: str) -> int:
+    """How many turns; 0 if that is not what it says."""
+    return 1 if not text else int(text) if text.isdecimal() and len(text) < 5 else 0
