@@ -246,11 +246,7 @@ class ChatModel:
                 )
             # Whether or not a stream was asked for: what came is what was paid for.
             if response.headers.get("Content-Type", "").lower().startswith("text/event-stream"):
-                reply = await self._streamed(request, response)
-                if "Connection" in headers:
-                    # It closes now, and unless it says so aiohttp would send the next call on it.
-                    response.close()
-                return reply
+                return await self._streamed(request, response)
             reply = wire.read_reply(await self._whole(response))
         if request.watch:
             request.watch(Text(request.speaker, reply.content))
