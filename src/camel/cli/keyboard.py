@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 
-_AGAIN = "Ctrl+C again: stop and save"
-
 
 class Keyboard(Protocol):
     """Reads what a person says."""
@@ -45,7 +43,7 @@ def history_file() -> Path:
 
 
 class Terminal:
-    """An editor at the place of the cursor, with a line of hints below it."""
+    """An editor at the place of the cursor, with hints in it while it is empty."""
 
     def __init__(self, history: Path | None = None) -> None:
         from prompt_toolkit import PromptSession
@@ -61,20 +59,20 @@ class Terminal:
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             prompt_continuation="  ",
-            bottom_toolbar=self._toolbar,
+            placeholder=self._hint,
             history=_history(history),
             key_bindings=self._bindings(),
             enable_suspend=True,
             enable_open_in_editor=True,
             erase_when_done=True,
-            style=Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack", "prompt-mark": "bold"}),
+            style=Style.from_dict({"placeholder": "ansibrightblack", "mark": "bold"}),
             output=output,
         )
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
         """One entry."""
         self._hints, self._leaving = hints, False
-        message = [(_colour(style), f"▌ {heading}\n"), ("class:prompt-mark", "› ")]
+        message = [(_colour(style), f"▌ {heading}\n"), ("class:mark", "› ")]
         try:
             # Signals are heard by whoever runs the conversation.
             return await self._session.prompt_async(message, handle_sigint=False, set_exception_handler=False)
@@ -82,15 +80,14 @@ class Terminal:
             # What was not sent when it ended can be had back with the arrow keys the next time.
             self._session.default_buffer.append_to_history()
 
-    def _toolbar(self) -> str:
-        if self._leaving and not self._session.default_buffer.text:
-            return _AGAIN
-        width, shown = self._session.output.get_size().columns, ""
-        for hint in self._hints:
+    def _hint(self) -> list[tuple[str, str]]:
+        """What stands in the empty line, as much of it as there is room for."""
+        width, shown = self._session.output.get_size().columns - 3, ""
+        for hint in ("Ctrl+C again: stop and save",) if self._leaving else self._hints:
             longer = f"{shown} · {hint}" if shown else hint
             if len(longer) < width:
                 shown = longer
-        return shown
+        return [("class:placeholder", shown)]
 
     def _bindings(self) -> KeyBindings:
         from prompt_toolkit.enums import DEFAULT_BUFFER

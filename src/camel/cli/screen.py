@@ -7,6 +7,7 @@ fake a prompt) are made visible before anything is printed, and it is never read
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text as Styled
@@ -17,7 +18,7 @@ from camel.core.task import SPECIFIER
 from camel.core.transcript import Transcript
 from camel.models import catalogue
 
-STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta"}
+STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -58,7 +59,25 @@ class Screen:
 
     def note(self, text: str, style: str = "dim") -> None:
         """Say something that is not part of the conversation."""
-        self.console.print(Styled(visible(text), style), soft_wrap=True)
+        # Files and pipes get lines as they are.
+        self.console.print(Styled(visible(text), style), soft_wrap=not self.console.is_terminal)
+
+    def proposals(self, speaker: str, options: Sequence[str]) -> None:
+        """Show what a speaker might say, numbered; nothing in a proposal can pose as the number of another."""
+        self.console.print(Styled(f"▌ {self.title(speaker)} proposes", STYLES.get(speaker, "bold")))
+        for number, option in enumerate(options, 1):
+            mark = f"{number:>2} │ "
+            text = Styled(visible(option.strip()))
+            lines = (
+                list(text.wrap(self.console, max(10, self.console.width - len(mark))))
+                if self.console.is_terminal
+                else text.split()
+            )
+            for line in lines:
+                line.rstrip()
+                self.console.print(Styled.assemble((mark, "bold"), line), soft_wrap=True)
+                mark = "   │ "
+        self.console.print()
 
     def prompts(self, transcript: Transcript) -> None:
         """Show the inception prompts."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from camel.cli.screen import STYLES, Screen
 from camel.core.errors import Left
@@ -33,8 +34,36 @@ _COMMANDS = {
 _MEANING = {
     "user": "You give the instructions. What you type is sent as “Instruction: …” with “Input: None”; an input of your own\n"
     "  goes on a line that begins with “Input:”.",
+    "critic": "Choose what is said: a number chooses. Words say what to change in the first option, a number and words\n"
+    "  what to change in that one; it is then written again.",
     "assistant": "You solve what you are asked. What you type is sent as “Solution: …” with “Next request.” at its end.",
 }
+
+
+class Ruling(NamedTuple):
+    """What a person in the critic's seat decided."""
+
+    choice: int | None
+    """The option that is said, or revised; counted from 0."""
+    feedback: str = ""
+    """What is to be changed first."""
+
+
+_RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-]\s*|\s+|\Z)(.*)", re.DOTALL)
+
+
+def read_ruling(text: str, count: int) -> Ruling | None:
+    """A number chooses, a number and words ask for a change of that option, words alone for one of the first.
+
+    None where the number is no option's.
+    """
+    found = _RULING.fullmatch(text.strip())
+    if found is None:
+        return Ruling(None, text.strip())
+    number, words = int(found[1]), found[2].strip()
+    if 1 <= number <= count:
+        return Ruling(number - 1, words)
+    return Ruling(None, text.strip()) if words else None
 
 
 class Seat:
@@ -52,9 +81,7 @@ class Seat:
         commands = {
             name: _COMMANDS[name] for name in ("ai", "done", "stop") if name != "done" or seat == "user"
         }
-        if seat not in self._greeted:
-            self._greeted.add(seat)
-            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING.get(seat, '')}\n")
+        self._greet(seat)
         hints = (
             "Enter sends",
             "/help",
@@ -80,6 +107,38 @@ class Seat:
                 )
                 return HandOver(turns)
             self._common(name, rest, commands)
+
+    async def choose(self, speaker: str, options: Sequence[str], final: bool) -> Ruling | HandOver:
+        """What the person in the critic's seat decides about the options of `speaker`; `final` takes no feedback."""
+        commands = {name: _COMMANDS[name] for name in ("ai", "stop")}
+        self._greet("critic")
+        self._screen.end_message()
+        self._screen.proposals(speaker, options)
+        numbers = "1" if len(options) == 1 else f"1–{len(options)}"
+        wanted = f"{numbers} chooses"
+        hints = (wanted, "/help", *(() if final else ("text: what to change",)), "/ai", "/stop")
+        while True:
+            text = await self._read("critic", hints)
+            command = _COMMAND.fullmatch(text)
+            if command is not None:
+                name, rest = command[1].lower(), (command[2] or "").strip()
+                if name == "ai" and (turns := _count(rest)):
+                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.\n")
+                    return HandOver(turns)
+                self._common(name, rest, commands)
+                continue
+            ruling = read_ruling(text[1:] if text.startswith("//") else text, len(options))
+            if ruling is None:
+                self._screen.note(f"There is no such option: {wanted}.\n", "yellow")
+            elif ruling.feedback and final:
+                self._screen.note(f"Nothing more is revised now: {wanted}.\n", "yellow")
+            else:
+                return ruling
+
+    def _greet(self, seat: str) -> None:
+        if seat not in self._greeted:
+            self._greeted.add(seat)
+            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING.get(seat, '')}\n")
 
     async def _read(self, seat: str, hints: tuple[str, ...]) -> str:
         self._screen.end_message()
