@@ -15,6 +15,7 @@ import typer
 if TYPE_CHECKING:
     from camel.cli.leaving import Leaving
     from camel.cli.screen import Screen
+    from camel.cli.seat import CriticSeat
     from camel.core.role_playing import RolePlaying
     from camel.core.transcript import Transcript
     from camel.models.chat import ChatModel
@@ -100,7 +101,7 @@ def play(
     from camel.cli.keyboard import keyboard
     from camel.cli.leaving import Leaving
     from camel.cli.screen import Screen
-    from camel.cli.seat import Seat
+    from camel.cli.seat import CriticSeat, Seat
     from camel.core.message import Sampling
     from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
     from camel.core.stopping import paper_rules
@@ -132,19 +133,25 @@ def play(
             )
         )
         seat = Seat(screen, keyboard(keep_history=history)) if seats else None
-        people = {name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats if seat}
+        people = {
+            name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat
+        }
+        judge = CriticSeat(seat, screen, chat) if seat and "critic" in seats else None
         role_playing = RolePlaying(
             assistant=assistant,
             user=user,
             task=task,
             model=people.get("assistant", chat),
             user_model=people.get("user", chat),
+            critic=None if "assistant" in seats else judge,
+            user_critic=None if "user" in seats else judge,
             sampling=sampling,
             specifier=specifier if specify else None,
             rules=paper_rules(max_messages=max_messages),
             watch=screen.watch,
         )
-        leaving = Leaving(lambda: _take_back(people.values(), screen))
+        handed = [*people.values(), *([judge] if judge else [])]
+        leaving = Leaving(lambda: _take_back(handed, screen))
 
         def keep() -> None:
             for path in files:
@@ -212,7 +219,7 @@ def _watch(
     return code
 
 
-def _take_back(people: Iterable[Person], screen: Screen) -> bool:
+def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
     """Give a person the seat back that they handed to the model, if they did."""
     if not sum(person.take_back() for person in people):
         return False
@@ -247,6 +254,8 @@ def _checked_seats(names: list[str]) -> set[str]:
     for name in names:
         if name not in SEATS:
             raise _input_error(f"--human takes user, assistant or critic, not {name!r}")
+    if set(names) == set(SEATS):
+        raise _input_error("--human critic has nobody to judge where people sit in both other seats")
     return set(names)
 
 

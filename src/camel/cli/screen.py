@@ -62,9 +62,13 @@ class Screen:
         # Files and pipes get lines as they are.
         self.console.print(Styled(visible(text), style), soft_wrap=not self.console.is_terminal)
 
-    def proposals(self, speaker: str, options: Sequence[str]) -> None:
-        """Show what a speaker might say, numbered; nothing in a proposal can pose as the number of another."""
-        self.console.print(Styled(f"▌ {self.title(speaker)} proposes", STYLES.get(speaker, "bold")))
+    def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
+        """Show what a speaker might say, numbered; nothing in a proposal can pose as the number of another.
+
+        `new` says that the last one was written after feedback.
+        """
+        what = f"wrote it again: {len(options)} is new" if new else "proposes"
+        self.console.print(Styled(f"▌ {self.title(speaker)} {what}", STYLES.get(speaker, "bold")))
         for number, option in enumerate(options, 1):
             mark = f"{number:>2} │ "
             text = Styled(visible(option.strip()))
@@ -103,8 +107,10 @@ class Screen:
         """What stands above the words of a speaker."""
         if speaker == SPECIFIER:
             return "Task specifier"
+        if speaker not in self._roles:
+            return visible(f"{speaker} (you)" if you else speaker)
         seat = f"{speaker}, you" if you else speaker
-        return visible(f"{self._roles.get(speaker, speaker.title())} ({seat})")
+        return visible(f"{self._roles[speaker]} ({seat})")
 
     def _heading(self, speaker: str) -> None:
         title = self.title(speaker, speaker == self.you)

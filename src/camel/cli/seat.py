@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from camel.cli.screen import STYLES, Screen
+from camel.core.agent import Agent
+from camel.core.conversation import Conversation
+from camel.core.critic import BestOf, Case, Verdict
 from camel.core.errors import Left
 from camel.core.grammar import DONE_TOKEN
-from camel.core.model import Request
-from camel.models.person import Answer, HandOver
+from camel.core.judge import ModelJudge
+from camel.core.model import Model, Reply, Request
+from camel.models.person import PERSON, Answer, HandOver
 
 if TYPE_CHECKING:
     from camel.cli.keyboard import Keyboard
 
 SEATS = ("user", "assistant", "critic")
 STOPPED = "you stopped it"
+_REVISIONS = 5
+"""How often a person may have one message written again."""
 
 _COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
 _EDITING = """\
@@ -72,6 +79,7 @@ class Seat:
     def __init__(self, screen: Screen, keyboard: Keyboard) -> None:
         self._screen, self._keyboard = screen, keyboard
         self._greeted: set[str] = set()
+        self._revised = False
         self.interrupted = False
         """Whether they left by Ctrl-C."""
 
@@ -113,7 +121,8 @@ class Seat:
         commands = {name: _COMMANDS[name] for name in ("ai", "stop")}
         self._greet("critic")
         self._screen.end_message()
-        self._screen.proposals(speaker, options)
+        self._screen.proposals(speaker, options, new=self._revised)
+        self._revised = False
         numbers = "1" if len(options) == 1 else f"1–{len(options)}"
         wanted = f"{numbers} chooses"
         hints = (wanted, "/help", *(() if final else ("text: what to change",)), "/ai", "/stop")
@@ -123,7 +132,7 @@ class Seat:
             if command is not None:
                 name, rest = command[1].lower(), (command[2] or "").strip()
                 if name == "ai" and (turns := _count(rest)):
-                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.\n")
+                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.")
                     return HandOver(turns)
                 self._common(name, rest, commands)
                 continue
@@ -133,12 +142,13 @@ class Seat:
             elif ruling.feedback and final:
                 self._screen.note(f"Nothing more is revised now: {wanted}.\n", "yellow")
             else:
+                self._revised = bool(ruling.feedback)
                 return ruling
 
     def _greet(self, seat: str) -> None:
         if seat not in self._greeted:
             self._greeted.add(seat)
-            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING.get(seat, '')}\n")
+            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING[seat]}\n")
 
     async def _read(self, seat: str, hints: tuple[str, ...]) -> str:
         self._screen.end_message()
@@ -170,3 +180,41 @@ class Seat:
 def _count(text: str) -> int:
     """How many turns; 0 if that is not what it says."""
     return 1 if not text else int(text) if text.isdecimal() and len(text) < 5 else 0
+
+
+class CriticSeat:
+    """A critic whose judge is the person at the keyboard, or a model when they hand that to it."""
+
+    def __init__(self, seat: Seat, screen: Screen, model: Model) -> None:
+        self._seat, self._screen, self._model = seat, screen, ModelJudge(model)
+        self._critic = BestOf(judge=self, revisions=_REVISIONS)
+        self._handed = 0
+
+    async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+        """What `agent` says next. Proposals are not streamed, so somebody should say that they are being written."""
+        self._screen.end_message()
+        self._screen.note(f"{self._screen.title(agent.name)} is writing {self._critic.proposals} proposals …")
+        return await self._critic.reply(conversation, agent, request)
+
+    async def judge(self, case: Case) -> Verdict:
+        """Decide what is said."""
+        started = time.monotonic()
+        if not self._handed:
+            options = [option.content for option in case.options]
+            decided = await self._seat.choose(case.agent.name, options, case.final)
+            if isinstance(decided, Ruling):
+                seconds = time.monotonic() - started
+                return Verdict(decided.choice, feedback=decided.feedback, critic=PERSON, latency=seconds)
+            self._handed = decided.turns
+        verdict = await self._model.judge(case)
+        self._handed = max(0, self._handed - 1)
+        if (choice := verdict.chosen()) is not None:
+            self._screen.note(
+                f"The AI chose {choice + 1}{f': {verdict.reason}' if verdict.reason else '.'}\n"
+            )
+        return verdict
+
+    def take_back(self) -> bool:
+        """Let the person judge again; whether the model had turns left."""
+        left, self._handed = self._handed > 0, 0
+        return left
