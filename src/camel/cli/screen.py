@@ -7,11 +7,12 @@ fake a prompt) are made visible before anything is printed, and it is never read
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text as Styled
 
+from camel.cli.wrapping import Wrapping
 from camel.core.message import Usage
 from camel.core.model import Event, Retrying
 from camel.core.task import SPECIFIER
@@ -34,6 +35,7 @@ class Screen:
         self.console = console
         self._roles = roles
         self._speaking = ""
+        self._wrapping: Wrapping | None = None
         self.you = ""
         """The seat of the person at the keyboard, while what they said is shown."""
 
@@ -47,20 +49,32 @@ class Screen:
         if self._speaking != event.speaker:
             self._speaking = event.speaker
             self._heading(event.speaker)
-        self.console.print(
-            visible(event.text), end="", markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
+            self._wrapping = Wrapping(self.console.width) if self.console.is_terminal else None
+        text = visible(event.text)
+        self._put(self._wrapping.feed(text) if self._wrapping else text)
+
+    def _put(self, text: str) -> None:
+        self.console.print(text, end="", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def end_message(self) -> None:
         """Close the current message."""
         if self._speaking:
-            self.console.print("\n")
+            self._put(f"{self._wrapping.flush() if self._wrapping else ''}\n\n")
         self._speaking = self.you = ""
 
     def note(self, text: str, style: str = "dim") -> None:
         """Say something that is not part of the conversation."""
         # Files and pipes get lines as they are.
         self.console.print(Styled(visible(text), style), soft_wrap=not self.console.is_terminal)
+
+    def table(self, rows: Mapping[str, str]) -> None:
+        """Show names and what they mean."""
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2, 0, 1))
+        for name, meaning in rows.items():
+            grid.add_row(Styled(name, no_wrap=True), Styled(meaning, "dim"))
+        self.console.print(grid, "")
 
     def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
         """Show what a speaker might say, numbered; nothing in a proposal can pose as the number of another.
@@ -70,6 +84,8 @@ class Screen:
         what = f"wrote it again: {len(options)} is new" if new else "proposes"
         self.console.print(Styled(f"▌ {self.title(speaker)} {what}", STYLES.get(speaker, "bold")))
         for number, option in enumerate(options, 1):
+            if number > 1:
+                self.console.print()
             mark = f"{number:>2} │ "
             text = Styled(visible(option.strip()))
             lines = (
@@ -108,7 +124,7 @@ class Screen:
         if speaker == SPECIFIER:
             return "Task specifier"
         if speaker not in self._roles:
-            return visible(f"{speaker} (you)" if you else speaker)
+            return visible(f"{speaker.capitalize()} (you)" if you else speaker)
         seat = f"{speaker}, you" if you else speaker
         return visible(f"{self._roles[speaker]} ({seat})")
 

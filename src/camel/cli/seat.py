@@ -26,24 +26,26 @@ _REVISIONS = 5
 """How often a person may have one message written again."""
 
 _COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
-_EDITING = """\
-  Enter            send
-  Alt+Enter        a new line (also Ctrl+J, or a \\ at the end of the line); pasted lines stay together
-  ↑ ↓, Ctrl+R      what you typed before, and a search in it
-  Ctrl+X Ctrl+E    write in your $EDITOR
-  Ctrl+C           empty the line; twice on an empty line: stop
-  //…              say something that begins with a slash"""
+_EDITING = {
+    "Enter": "send",
+    "Alt+Enter": "a new line (also Ctrl+J, or a \\ at the end of the line); pasted lines stay together",
+    "↑ ↓, Ctrl+R": "what you typed before, and a search in it",
+    "Ctrl+X Ctrl+E": "write in your $EDITOR",
+    "Ctrl+C": "empty the line; twice on an empty line: stop",
+    "//…": "say something that begins with a slash",
+}
+_AI, _DONE, _STOP = "/ai [n]", "/done", "/stop"
 _COMMANDS = {
-    "ai": "  /ai [n]          let the AI speak for you, once or n times; Ctrl+C gives you the seat back",
-    "done": "  /done            say that the task is done, which ends the conversation",
-    "stop": "  /stop            end the conversation here and keep what was said (also Ctrl+D)",
+    _AI: "let the AI take your place, once or n times; Ctrl+C gives it back to you",
+    _DONE: "say that the task is done, which ends the conversation",
+    _STOP: "end the conversation here and keep what was said (also Ctrl+D)",
 }
 _MEANING = {
-    "user": "You give the instructions. What you type is sent as “Instruction: …” with “Input: None”; an input of your own\n"
-    "  goes on a line that begins with “Input:”.",
-    "critic": "Choose what is said: a number chooses. Words say what to change in the first option, a number and words\n"
-    "  what to change in that one; it is then written again.",
+    "user": "You give the instructions. What you type is sent as “Instruction: …” with “Input: None”; an input of your "
+    "own goes on a line that begins with “Input:”.",
     "assistant": "You solve what you are asked. What you type is sent as “Solution: …” with “Next request.” at its end.",
+    "critic": "You choose what is said, by its number. Words ask for a change of the first proposal, a number and words "
+    "for a change of that one; it is then written again.",
 }
 
 
@@ -86,17 +88,9 @@ class Seat:
     async def ask(self, request: Request) -> Answer:
         """What the person says in the seat of `request`."""
         seat = request.speaker
-        commands = {
-            name: _COMMANDS[name] for name in ("ai", "done", "stop") if name != "done" or seat == "user"
-        }
-        self._greet(seat)
-        hints = (
-            "Enter sends",
-            "/help",
-            "Alt+Enter new line",
-            "/ai 3",
-            *(f"/{name}" for name in commands if name != "ai"),
-        )
+        commands = (_AI, _DONE, _STOP) if seat == "user" else (_AI, _STOP)
+        self.greet(seat)
+        hints = ("Enter sends", "/help", "Alt+Enter new line", "/ai 3", *commands[1:])
         while True:
             text = await self._read(seat, hints)
             command = _COMMAND.fullmatch(text)
@@ -109,17 +103,15 @@ class Seat:
                 return DONE_TOKEN
             if name == "ai" and (turns := _count(rest)):
                 self._screen.note(
-                    "The AI speaks for you."
+                    "The AI speaks for you.\n"
                     if turns == 1
-                    else f"The AI speaks for you, {turns} times; Ctrl+C gives you the seat back."
+                    else f"The AI speaks for you, {turns} times; Ctrl+C gives you the seat back.\n"
                 )
                 return HandOver(turns)
             self._common(name, rest, commands)
 
     async def choose(self, speaker: str, options: Sequence[str], final: bool) -> Ruling | HandOver:
         """What the person in the critic's seat decides about the options of `speaker`; `final` takes no feedback."""
-        commands = {name: _COMMANDS[name] for name in ("ai", "stop")}
-        self._greet("critic")
         self._screen.end_message()
         self._screen.proposals(speaker, options, new=self._revised)
         self._revised = False
@@ -134,7 +126,7 @@ class Seat:
                 if name == "ai" and (turns := _count(rest)):
                     self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.")
                     return HandOver(turns)
-                self._common(name, rest, commands)
+                self._common(name, rest, (_AI, _STOP))
                 continue
             ruling = read_ruling(text[1:] if text.startswith("//") else text, len(options))
             if ruling is None:
@@ -145,7 +137,8 @@ class Seat:
                 self._revised = bool(ruling.feedback)
                 return ruling
 
-    def _greet(self, seat: str) -> None:
+    def greet(self, seat: str) -> None:
+        """Tell a person once what their seat is for."""
         if seat not in self._greeted:
             self._greeted.add(seat)
             self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING[seat]}\n")
@@ -161,16 +154,16 @@ class Seat:
             raise Left(STOPPED) from None
         return entry.strip()
 
-    def _common(self, name: str, rest: str, commands: dict[str, str]) -> None:
+    def _common(self, name: str, rest: str, commands: Sequence[str]) -> None:
         """What is the same in every seat: leave, help, and what cannot be understood."""
         if name == "stop" and not rest:
             raise Left(STOPPED)
         if name in ("help", "?", "h"):
-            self._screen.note("\n".join((_EDITING, *commands.values())) + "\n")
+            self._screen.table(_EDITING | {command: _COMMANDS[command] for command in commands})
         elif name == "ai":
             self._screen.note(f"/ai takes a number of turns from 1 on, not {rest!r}\n", "yellow")
         else:
-            known = ", ".join(f"/{known}" for known in (*commands, "help"))
+            known = ", ".join([*(command.split()[0] for command in commands), "/help"])
             self._screen.note(
                 f"/{name} is not a command here: {known}. To say something that begins with a slash, begin with two.\n",
                 "yellow",
@@ -192,6 +185,7 @@ class CriticSeat:
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
         """What `agent` says next. Proposals are not streamed, so somebody should say that they are being written."""
+        self._seat.greet("critic")
         self._screen.end_message()
         self._screen.note(f"{self._screen.title(agent.name)} is writing {self._critic.proposals} proposals …")
         return await self._critic.reply(conversation, agent, request)
@@ -208,10 +202,9 @@ class CriticSeat:
             self._handed = decided.turns
         verdict = await self._model.judge(case)
         self._handed = max(0, self._handed - 1)
-        if (choice := verdict.chosen()) is not None:
-            self._screen.note(
-                f"The AI chose {choice + 1}{f': {verdict.reason}' if verdict.reason else '.'}\n"
-            )
+        chosen = verdict.chosen()
+        what = "did not decide" if chosen is None else f"chose {chosen + 1}"
+        self._screen.note(f"The AI {what}{f': {verdict.reason}' if verdict.reason else '.'}\n")
         return verdict
 
     def take_back(self) -> bool:
