@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import FormattedText
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.key_binding.key_processor import KeyPressEvent
@@ -71,8 +72,10 @@ class Terminal:
 
     async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
         """One entry."""
+        from prompt_toolkit.formatted_text import FormattedText
+
         self._hints, self._leaving = hints, False
-        message = [(_colour(style), f"▌ {heading}\n"), ("class:mark", "› ")]
+        message = FormattedText([(_colour(style), f"▌ {heading}\n"), ("class:mark", "› ")])
         try:
             # Signals are heard by whoever runs the conversation.
             return await self._session.prompt_async(message, handle_sigint=False, set_exception_handler=False)
@@ -80,14 +83,16 @@ class Terminal:
             # What was not sent when it ended can be had back with the arrow keys the next time.
             self._session.default_buffer.append_to_history()
 
-    def _hint(self) -> list[tuple[str, str]]:
+    def _hint(self) -> FormattedText:
         """What stands in the empty line, as much of it as there is room for."""
+        from prompt_toolkit.formatted_text import FormattedText
+
         width, shown = self._session.output.get_size().columns - 3, ""
         for hint in ("Ctrl+C again: stop and save",) if self._leaving else self._hints:
             longer = f"{shown} · {hint}" if shown else hint
             if len(longer) < width:
                 shown = longer
-        return [("class:placeholder", shown)]
+        return FormattedText([("class:placeholder", shown)])
 
     def _bindings(self) -> KeyBindings:
         from prompt_toolkit.enums import DEFAULT_BUFFER
