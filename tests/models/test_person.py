@@ -182,6 +182,35 @@ def test_the_end_of_input_and_silence_are_leaving():
         assert transcript.stop.reason == "stopped"
 
 
+async def test_a_look_ahead_asks_the_model_beside_and_not_the_person():
+    model = solver()
+    play = RolePlaying(
+        assistant="P",
+        user="E",
+        task="V",
+        model=model,
+        user_model=Person(said("begin"), model=model),
+        specifier=None,
+    )
+    conversation = await play.prepare()
+    imagined = conversation.fork()
+    async for message in imagined:
+        if message.index == 3:
+            break
+    assert [m.model for m in imagined.transcript.messages] == ["machine"] * 4
+    async for message in conversation:
+        assert (message.index, message.model) == (0, PERSON)
+        break
+
+
+def test_half_a_surrogate_pair_is_replaced_before_anybody_sees_it():
+    seen: list[str] = []
+    transcript = talk(
+        Person(said("caf\udce9")), solver(), specifier=None, watch=lambda event: seen.append(event.text)
+    )
+    assert transcript.messages[0].content == seen[0] == "Instruction: caf?\nInput: None"
+
+
 def test_mistakes_are_told():
     with pytest.raises(InputError, match="function"):
         Person("me")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from camel.cli.screen import STYLES, Screen
 from camel.core.agent import Agent
 from camel.core.conversation import Conversation
-from camel.core.critic import BestOf, Case, Verdict
+from camel.core.critic import PROPOSALS, BestOf, Case, Verdict
 from camel.core.errors import Left
 from camel.core.grammar import DONE_TOKEN
 from camel.core.judge import ModelJudge
@@ -178,9 +178,9 @@ def _count(text: str) -> int:
 class CriticSeat:
     """A critic whose judge is the person at the keyboard, or a model when they hand that to it."""
 
-    def __init__(self, seat: Seat, screen: Screen, model: Model) -> None:
+    def __init__(self, seat: Seat, screen: Screen, model: Model, proposals: int = PROPOSALS) -> None:
         self._seat, self._screen, self._model = seat, screen, ModelJudge(model)
-        self._critic = BestOf(judge=self, revisions=_REVISIONS)
+        self._critic = BestOf(judge=self, proposals=proposals, revisions=_REVISIONS)
         self._handed = 0
 
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:

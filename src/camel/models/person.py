@@ -19,7 +19,7 @@ import msgspec
 
 from camel.core.errors import InputError, Left, shown
 from camel.core.grammar import parse
-from camel.core.message import Usage
+from camel.core.message import Usage, well_formed
 from camel.core.model import Choice, Expects, Model, Reply, Request, Text, checked_model
 
 PERSON = "person"
@@ -58,7 +58,8 @@ class Person:
         if not callable(ask):
             raise InputError(f"a person is asked by a function of the request, not {shown(ask)}")
         self._ask, self._verbatim = ask, verbatim
-        self._model = None if model is None else checked_model(model)
+        self.stand_in = None if model is None else checked_model(model)
+        """The model beside: a look-ahead asks it, for nobody wants to be asked what they might say."""
         self._handed: dict[tuple[str, str], int] = {}
         """Turns that the model still has, by conversation and seat."""
 
@@ -66,7 +67,7 @@ class Person:
         """What the person says, or the model if it was handed the turn."""
         if request.expects == "task":
             # Whoever gives a task is not asked what they mean by it.
-            return await self._model.reply(request) if self._model else _said("", 0.0)
+            return await self.stand_in.reply(request) if self.stand_in else _said("", 0.0)
         started, seat = time.monotonic(), (request.session, request.speaker)
         if not self._handed.get(seat):
             answer = await self._answer(request)
@@ -76,9 +77,9 @@ class Person:
                     request.watch(Text(request.speaker, content))
                 return _said(content, time.monotonic() - started)
             self._handed[seat] = answer.turns
-        if self._model is None:
+        if self.stand_in is None:
             raise InputError("there is no model to hand the turn to: give one with Person(ask, model=…)")
-        reply = await self._model.reply(request)
+        reply = await self.stand_in.reply(request)
         # Counted when it has spoken, and the person may have taken the seat back meanwhile.
         self._handed[seat] = max(0, self._handed.get(seat, 0) - 1)
         return reply
@@ -91,7 +92,7 @@ class Person:
 
     async def aclose(self) -> None:
         """Close the model beside."""
-        if (close := getattr(self._model, "aclose", None)) is not None:
+        if (close := getattr(self.stand_in, "aclose", None)) is not None:
             await close()
 
     async def _answer(self, request: Request) -> str | HandOver:
@@ -106,8 +107,8 @@ class Person:
                 return answer
             if not isinstance(answer, str):
                 raise InputError(f"a person answers with text, HandOver or None, not {shown(answer)}")
-            if answer.strip():
-                return answer.strip()
+            if said := well_formed(answer).strip():
+                return said
         raise Left(f"the person in the {request.speaker}'s seat said nothing, {_PATIENCE} times")
 
 
