@@ -171,8 +171,11 @@ def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_pat
         terminal.prompt()
         terminal.type(UP)
         terminal.prompt("› thrown away")
-        terminal.type(UP)
-        terminal.prompt("› the first thing")
+        terminal.type("\x15\x12" + "two")  # Ctrl+U, Ctrl+R
+        seen = terminal.prompt("I-search backward: two")
+        assert seen.endswith("› the first thing\n  in two lines\nI-search backward: two")
+        terminal.type(ENTER)
+        terminal.read(0.2)
         terminal.type(ENTER)
         terminal.wait_for("Instruction: the first thing\nin two lines\nInput: None")
     size = file.stat().st_size

@@ -88,6 +88,8 @@ class Terminal:
         from prompt_toolkit.formatted_text import FormattedText
 
         width, shown = self._session.output.get_size().columns - 3, ""
+        if self._session.layout.is_searching:
+            return FormattedText()
         for hint in ("Ctrl+C again: stop and save",) if self._leaving else self._hints:
             longer = f"{shown} · {hint}" if shown else hint
             if len(longer) < width:

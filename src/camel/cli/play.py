@@ -35,6 +35,13 @@ def play(
     task: Annotated[
         str, typer.Option(metavar="TEXT", help="What they are to do.")
     ] = "Develop a trading bot for the stock market",
+    human: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SEAT",
+            help="Take a seat yourself: user, assistant or critic; repeatable. There, type /help.",
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -82,17 +89,14 @@ def play(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
     ] = None,
-    human: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SEAT", help="Sit there yourself: user, assistant or critic; repeatable. /help says how."
-        ),
-    ] = None,
     verbatim: Annotated[
-        bool, typer.Option("--verbatim", help="Say what you type as it is, without 'Instruction:' around it.")
+        bool,
+        typer.Option(
+            "--verbatim", help="With --human: send what you type as it is, without 'Instruction:' around it."
+        ),
     ] = False,
     history: Annotated[
-        bool, typer.Option(help="Keep what you type for the arrow keys of the next time.")
+        bool, typer.Option(help="With --human: keep what you type for the arrow keys of the next time.")
     ] = True,
 ) -> None:
     """Let two agents play roles and work on a task, and watch them talk, or take a seat yourself."""

@@ -58,7 +58,7 @@ class Ruling(NamedTuple):
     """What is to be changed first."""
 
 
-_RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-]\s*|\s+|\Z)(.*)", re.DOTALL)
+_RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-](?!\d)\s*|\s+|\Z)(.*)", re.DOTALL)
 
 
 def read_ruling(text: str, count: int) -> Ruling | None:
