@@ -53,10 +53,12 @@ class Leaving:
         return 128 + (self.heard or signal.SIGINT)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        first = self.heard is None
-        if first and number == signal.SIGINT and self._spare():
+        first, ended = self.heard is None, self.task is not None and self.task.done()
+        if first and not ended and number == signal.SIGINT and self._spare():
             return
         self.heard = self.heard or signal.Signals(number)
-        if not first or self.task is None or self.task.done():
+        if first and ended:
+            return  # what is left is short, and writes what was said
+        if not first or self.task is None:
             raise KeyboardInterrupt
         self.task.get_loop().call_soon_threadsafe(self.task.cancel)

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -199,7 +199,10 @@ def _watch(
             async for _ in conversation:
                 screen.end_message()
                 if keep:
-                    keep()
+                    with suppress(
+                        OSError
+                    ):  # a full disk is told at the end, and does not end the conversation
+                        keep()
 
     started, code = time.monotonic(), 0
     try:
