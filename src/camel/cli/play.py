@@ -78,7 +78,8 @@ def play(
         int | None, typer.Option(help="The model's window in tokens, if it is not known.")
     ] = None,
     guided: Annotated[
-        str, typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm or off.")
+        str,
+        typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
     ] = "",
     specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
@@ -250,8 +251,8 @@ def _local_model(stack: ExitStack, screen: Screen, guided: str) -> ChatModel:
 def _guide(text: str) -> Any:
     if text in ("", "off"):
         return None
-    if text not in ("llama.cpp", "vllm"):
-        raise _input_error(f"--guided takes llama.cpp, vllm or off, not {text!r}")
+    if text not in ("llama.cpp", "vllm", "openai"):
+        raise _input_error(f"--guided takes llama.cpp, vllm, openai or off, not {text!r}")
     return text
 
 

@@ -26,7 +26,7 @@ from camel.core.conversation import Conversation
 from camel.core.errors import InputError, RequestRejected, shown
 from camel.core.inception import fill
 from camel.core.message import Deliberation, Proposal, Sampling, Usage, well_formed
-from camel.core.model import Choice, Model, Reply, Request, Text
+from camel.core.model import Choice, Reply, Request, Text
 
 PROPOSALS, TEMPERATURE = 3, 0.8
 """The original's: three proposals, sampled at 0.8."""
@@ -237,6 +237,8 @@ class Sitting:
     """Of one wave after the other, by what the replies say: the same when they are replayed."""
     attempts: int = 1
     limited: int = 0
+    several: bool = True
+    """Whether the endpoint may be asked for several choices in one call."""
     critic: str = ""
     fallbacks: list[str] = field(default_factory=list[str])
 
@@ -251,35 +253,32 @@ class Sitting:
         wanted = self.settings.proposals
         asked = asked if self.left is None else asked[: max(0, self.left - keep)]
         samplings = [self.settings.sampling(request.sampling) for request, _ in asked]
-        first = [
-            quiet(request, replace(sampling, n=wanted))
-            for (request, _), sampling in zip(asked, samplings, strict=True)
-        ]
-        replies: list[list[Reply]] = []
-        for outcome in await self.wave([(self.agent.model, request) for request in first]):
-            if isinstance(outcome, RequestRejected) and type(outcome) is RequestRejected and wanted > 1:
-                replies.append([])  # some endpoints refuse to write more than one
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                replies.append([outcome])
-                measured(self.request, first[len(replies) - 1], outcome)
-        rest: list[tuple[int, Request]] = []
-        for place, sampling in enumerate(samplings):
-            missing = wanted - sum(len(reply.choices) for reply in replies[place])
-            rest += [
-                (place, quiet(asked[place][0], seeded(sampling, number + 1))) for number in range(missing)
-            ]
+        replies: list[list[Reply]] = [[] for _ in asked]
+        if self.several and wanted > 1:
+            settings = [replace(sampling, n=wanted) for sampling in samplings]
+            outcomes = await self.wave(
+                [quiet(request, sampling) for (request, _), sampling in zip(asked, settings, strict=True)]
+            )
+            for place, outcome in enumerate(outcomes):
+                if type(outcome) is RequestRejected:
+                    self.several = False  # the endpoint writes one at a time
+                    self.spent(-1)
+                else:
+                    replies[place].append(reply_of(outcome))
+        rest: list[tuple[int, int]] = []
+        for place, its in enumerate(replies):
+            have = sum(len(reply.choices) for reply in its)
+            rest += [(number, place) for number in range(have, wanted)]
+        rest.sort()  # everybody's second before anybody's third
         if self.left is not None:
-            # What has nothing at all comes first; and where there is nothing yet, there is nothing to judge.
-            rest.sort(key=lambda one: bool(replies[one[0]]))
+            # Where there is nothing yet, there is nothing to keep a call for.
             rest = rest[: max(0, self.left - (keep if self.drafts or any(replies) else 0))]
-        for (place, _), outcome in zip(
-            rest, await self.wave([(self.agent.model, request) for _, request in rest]), strict=True
-        ):
-            if isinstance(outcome, BaseException):
-                raise outcome
-            replies[place].append(outcome)
+        more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
+        for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
+            replies[place].append(reply_of(outcome))
+        for its, (request, _) in zip(replies, asked, strict=True):
+            if request is self.request and its:
+                measured(request, its[0])
         return [
             [self.draft(reply, choice, parent) for reply in its for choice in reply.choices][:wanted]
             for its, (_, parent) in zip(replies, asked, strict=True)
@@ -291,13 +290,10 @@ class Sitting:
         history.add("assistant", self.drafts[draft].content)
         history.add("user", fill(prompts.critic()["revise"], {"FEEDBACK": feedback.strip()}))
         sampling = self.settings.sampling(self.request.sampling)
-        (outcome,) = await self.wave(
-            [(self.agent.model, replace(quiet(self.request, sampling), history=history))]
-        )
-        if isinstance(outcome, BaseException):
-            raise outcome
+        (outcome,) = await self.wave([replace(quiet(self.request, sampling), history=history)])
+        reply = reply_of(outcome)
         self.drafts[draft] = replace(self.drafts[draft], reason=well_formed(feedback))
-        return self.draft(outcome, outcome.choices[0], draft, revises=True)
+        return self.draft(reply, reply.choices[0], draft, revises=True)
 
     def draft(self, reply: Reply, choice: Choice, parent: int, *, revises: bool = False) -> int:
         """Note something that might be said."""
@@ -352,11 +348,12 @@ class Sitting:
 
     # --- calls and their cost ------------------------------------------------------------------------------------
 
-    async def wave(self, calls: Sequence[tuple[Model, Request]]) -> list[Reply | BaseException]:
-        """Make calls at the same time, and wait for all of them."""
-        self.spent(len(calls))
+    async def wave(self, requests: Sequence[Request]) -> list[Reply | BaseException]:
+        """Ask the speaker's model several things at the same time, and wait for all of them."""
+        self.spent(len(requests))
+        model = self.agent.model
         outcomes = await asyncio.gather(
-            *(model.reply(request) for model, request in calls), return_exceptions=True
+            *(model.reply(request) for request in requests), return_exceptions=True
         )
         replies = [outcome for outcome in outcomes if isinstance(outcome, Reply)]
         for reply in replies:
@@ -399,10 +396,17 @@ def seeded(sampling: Sampling, number: int) -> Sampling:
     return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + number) % 2**31)
 
 
-def measured(spoken: Request, asked: Request, reply: Reply) -> None:
-    """Take the endpoint's count of the speaker's prompt; some count it once for each choice, which is seen by its size."""
-    if asked.history is spoken.history and 0 < reply.usage.prompt <= spoken.history.tokens:
-        spoken.history.measured(reply.usage.prompt)
+def reply_of(outcome: Reply | BaseException) -> Reply:
+    """What came of a call, unless it failed."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def measured(request: Request, reply: Reply) -> None:
+    """Take the endpoint's count of the speaker's prompt; one that counts it for each choice is seen by the size."""
+    if 0 < reply.usage.prompt <= request.history.tokens:
+        request.history.measured(reply.usage.prompt)
 
 
 def whole(name: str, value: Any, low: int, high: int) -> None:
