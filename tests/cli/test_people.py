@@ -125,7 +125,7 @@ def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
     assert second.deliberation.proposals[3].revises
     assert second.deliberation.choice == 3
     assert third.deliberation.critic == "simulated"
-    assert third.deliberation.fallback
+    assert third.content == third.deliberation.proposals[third.deliberation.choice].content
 
 
 def test_several_lines_typed_and_pasted(endpoint: SimulatorProcess, tmp_path: Path):
