@@ -24,15 +24,24 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PUBLIC = {
     "Agent",
     "AssistantInstructs",
+    "Beam",
+    "BestFirst",
+    "BestOf",
     "CamelError",
+    "Case",
     "ChatModel",
     "Choice",
     "Conversation",
+    "Critic",
+    "Deliberation",
     "DoneToken",
     "Event",
+    "FunctionJudge",
+    "HandOver",
     "History",
     "Inception",
     "InputError",
+    "Judge",
     "LocalServer",
     "MaxMessages",
     "Message",
@@ -40,9 +49,12 @@ PUBLIC = {
     "MissingExtra",
     "Model",
     "ModelError",
+    "ModelJudge",
     "Move",
     "NextCall",
     "NoInstruction",
+    "Person",
+    "Proposal",
     "Reply",
     "Request",
     "Retrying",
@@ -59,6 +71,7 @@ PUBLIC = {
     "TokenLimit",
     "Transcript",
     "Usage",
+    "Verdict",
     "__version__",
     "connect",
     "local_model",
@@ -66,7 +79,7 @@ PUBLIC = {
     "parse",
 }
 
-HEAVY = ["aiohttp", "typer", "rich", "xllamacpp", "ray", "opentelemetry"]
+HEAVY = ["aiohttp", "typer", "rich", "xllamacpp", "ray", "opentelemetry", "prompt_toolkit"]
 MAX_DISTRIBUTIONS = 25
 
 

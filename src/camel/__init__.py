@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, Any
 from camel._version import __version__
 
 if TYPE_CHECKING:
-    from camel.core.agent import Agent
+    from camel.core.agent import Agent, Critic
     from camel.core.conversation import Conversation
+    from camel.core.critic import BestOf, Case, FunctionJudge, Judge, Verdict
     from camel.core.errors import CamelError, InputError, MissingExtra, ModelError
     from camel.core.grammar import Move, parse
     from camel.core.history import History
     from camel.core.inception import Inception
-    from camel.core.message import Message, Sampling, Usage
+    from camel.core.judge import ModelJudge
+    from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
     from camel.core.model import Choice, Event, Model, Reply, Request, Retrying, Text
     from camel.core.role_playing import RolePlaying
+    from camel.core.search import Beam, BestFirst
     from camel.core.stopping import (
         AssistantInstructs,
         DoneToken,
@@ -44,19 +47,23 @@ if TYPE_CHECKING:
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
+    from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
     from camel.storage.reader import Run
 
 _HOME = {
-    "camel.core.agent": ["Agent"],
+    "camel.core.agent": ["Agent", "Critic"],
     "camel.core.conversation": ["Conversation"],
+    "camel.core.critic": ["BestOf", "Case", "FunctionJudge", "Judge", "Verdict"],
     "camel.core.errors": ["CamelError", "InputError", "MissingExtra", "ModelError"],
     "camel.core.grammar": ["Move", "parse"],
     "camel.core.history": ["History"],
     "camel.core.inception": ["Inception"],
-    "camel.core.message": ["Message", "Sampling", "Usage"],
+    "camel.core.judge": ["ModelJudge"],
+    "camel.core.message": ["Deliberation", "Message", "Proposal", "Sampling", "Usage"],
     "camel.core.model": ["Choice", "Event", "Model", "Reply", "Request", "Retrying", "Text"],
     "camel.core.role_playing": ["RolePlaying"],
+    "camel.core.search": ["Beam", "BestFirst"],
     "camel.core.stopping": [
         "AssistantInstructs",
         "DoneToken",
@@ -74,6 +81,7 @@ _HOME = {
     "camel.models.chat": ["ChatModel"],
     "camel.models.connect": ["connect"],
     "camel.models.local": ["LocalServer", "local_model"],
+    "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
     "camel.storage.reader": ["Run"],
 }
@@ -82,15 +90,24 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "Agent",
     "AssistantInstructs",
+    "Beam",
+    "BestFirst",
+    "BestOf",
     "CamelError",
+    "Case",
     "ChatModel",
     "Choice",
     "Conversation",
+    "Critic",
+    "Deliberation",
     "DoneToken",
     "Event",
+    "FunctionJudge",
+    "HandOver",
     "History",
     "Inception",
     "InputError",
+    "Judge",
     "LocalServer",
     "MaxMessages",
     "Message",
@@ -98,9 +115,12 @@ __all__ = [
     "MissingExtra",
     "Model",
     "ModelError",
+    "ModelJudge",
     "Move",
     "NextCall",
     "NoInstruction",
+    "Person",
+    "Proposal",
     "Reply",
     "Request",
     "Retrying",
@@ -117,6 +137,7 @@ __all__ = [
     "TokenLimit",
     "Transcript",
     "Usage",
+    "Verdict",
     "__version__",
     "connect",
     "local_model",

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from camel.cli.leaving import Leaving
+    from camel.cli.screen import Screen
+    from camel.cli.seat import CriticSeat
     from camel.core.role_playing import RolePlaying
     from camel.core.transcript import Transcript
     from camel.models.chat import ChatModel
+    from camel.models.person import Person
+
+HUNG_UP = 129
+"""Exit code when the terminal was closed: there is nobody to tell anything."""
 
 
 def play(
@@ -26,6 +35,13 @@ def play(
     task: Annotated[
         str, typer.Option(metavar="TEXT", help="What they are to do.")
     ] = "Develop a trading bot for the stock market",
+    human: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SEAT",
+            help="Take a seat yourself: user, assistant or critic; repeatable. There, type /help.",
+        ),
+    ] = None,
     model: Annotated[
         str,
         typer.Option(
@@ -62,7 +78,8 @@ def play(
         int | None, typer.Option(help="The model's window in tokens, if it is not known.")
     ] = None,
     guided: Annotated[
-        str, typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm or off.")
+        str,
+        typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
     ] = "",
     specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
@@ -73,18 +90,32 @@ def play(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
     ] = None,
+    verbatim: Annotated[
+        bool,
+        typer.Option(
+            "--verbatim", help="With --human: send what you type as it is, without 'Instruction:' around it."
+        ),
+    ] = False,
+    history: Annotated[
+        bool, typer.Option(help="With --human: keep what you type for the arrow keys of the next time.")
+    ] = True,
 ) -> None:
-    """Let two agents play roles and work on a task, and watch them talk."""
+    """Let two agents play roles and work on a task, and watch them talk, or take a seat yourself."""
     from rich.console import Console
 
+    from camel.cli.keyboard import keyboard
+    from camel.cli.leaving import Leaving
     from camel.cli.screen import Screen
+    from camel.cli.seat import CriticSeat, Seat
     from camel.core.message import Sampling
     from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
     from camel.core.stopping import paper_rules
     from camel.core.task import TaskSpecifier
     from camel.models.connect import connect
     from camel.models.local import LOCAL_SAMPLING
+    from camel.models.person import Person
 
+    seats = _checked_seats(human or [])
     files = [_checked_file(path) for path in save or []]
     usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
     sampling = Sampling(
@@ -106,34 +137,61 @@ def play(
                 model, base_url=base_url, context_tokens=context, guided=_guide(guided), max_attempts=4
             )
         )
+        seat = Seat(screen, keyboard(keep_history=history)) if seats else None
+        people = {
+            name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat
+        }
+        judge = CriticSeat(seat, screen, chat) if seat and "critic" in seats else None
         role_playing = RolePlaying(
             assistant=assistant,
             user=user,
             task=task,
-            model=chat,
+            model=people.get("assistant", chat),
+            user_model=people.get("user", chat),
+            critic=None if "assistant" in seats else judge,
+            user_critic=None if "user" in seats else judge,
             sampling=sampling,
             specifier=specifier if specify else None,
             rules=paper_rules(max_messages=max_messages),
             watch=screen.watch,
         )
-        try:
-            code = _watch(role_playing, chat, screen, show_prompts)
-        finally:
-            # Whatever happens to the screen (a closed pipe, say), what was paid for is kept.
+        handed = [*people.values(), *([judge] if judge else [])]
+        leaving = Leaving(lambda: _take_back(handed, screen))
+
+        def keep() -> None:
             for path in files:
                 _write(path, role_playing.transcript)
+
+        with leaving:
+            try:
+                code = _watch(role_playing, chat, screen, show_prompts, leaving, keep if seats else None)
+            finally:
+                # Whatever happens to the screen (a closed pipe, say), what was paid for is kept.
+                leaving.deafen()
+                keep()
+    if code == HUNG_UP:
+        raise typer.Exit(code)
     for path in files:
         screen.note(f"  saved {path}")
-    if code:
-        raise typer.Exit(code)
+    if code or (seat and seat.interrupted):
+        raise typer.Exit(code or 130)
 
 
-def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts: bool) -> int:
-    """Run the conversation on the screen; returns the exit code."""
+def _watch(
+    role_playing: RolePlaying,
+    chat: ChatModel,
+    screen: Screen,
+    show_prompts: bool,
+    leaving: Leaving,
+    keep: Callable[[], None] | None,
+) -> int:
+    """Run the conversation on the screen; returns the exit code. `keep` is called after each message."""
+    from camel.cli.keyboard import unechoed
     from camel.cli.screen import visible
     from camel.core.errors import ModelError
 
     async def talk() -> None:
+        leaving.task = asyncio.current_task()
         async with chat:
             conversation = await role_playing.prepare()
             screen.end_message()
@@ -141,23 +199,44 @@ def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts
                 screen.prompts(role_playing.transcript)
             async for _ in conversation:
                 screen.end_message()
+                if keep:
+                    with suppress(
+                        OSError
+                    ):  # a full disk is told at the end, and does not end the conversation
+                        keep()
 
     started, code = time.monotonic(), 0
     try:
-        asyncio.run(talk())
-    except KeyboardInterrupt:
-        role_playing.end("you stopped it")
-        code = 130
+        with unechoed() if keep else nullcontext():
+            asyncio.run(talk())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        role_playing.end(leaving.words)
+        code = leaving.code
     except ModelError as error:
         role_playing.end(f"{type(error).__name__}: {error}", "error")
         typer.echo(f"camel: {visible(str(error))}", err=True)
         code = 1
-    screen.end_message()
-    screen.summary(role_playing.transcript, time.monotonic() - started)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        role_playing.end("the terminal is gone")
+        code = HUNG_UP
+    if code != HUNG_UP:
+        screen.end_message()
+        screen.summary(role_playing.transcript, time.monotonic() - started)
     return code
 
 
-def _local_model(stack: ExitStack, screen: Any, guided: str) -> ChatModel:
+def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
+    """Give a person the seat back that they handed to the model, if they did."""
+    if not sum(person.take_back() for person in people):
+        return False
+    screen.end_message()
+    screen.note("You have the seat back after this message; Ctrl+C again stops.", "yellow")
+    return True
+
+
+def _local_model(stack: ExitStack, screen: Screen, guided: str) -> ChatModel:
     from camel.models.local import local_model
 
     model = stack.enter_context(local_model(guided=_guide(guided or "llama.cpp"), say=screen.note))
@@ -172,9 +251,20 @@ def _local_model(stack: ExitStack, screen: Any, guided: str) -> ChatModel:
 def _guide(text: str) -> Any:
     if text in ("", "off"):
         return None
-    if text not in ("llama.cpp", "vllm"):
-        raise _input_error(f"--guided takes llama.cpp, vllm or off, not {text!r}")
+    if text not in ("llama.cpp", "vllm", "openai"):
+        raise _input_error(f"--guided takes llama.cpp, vllm, openai or off, not {text!r}")
     return text
+
+
+def _checked_seats(names: list[str]) -> set[str]:
+    from camel.cli.seat import SEATS
+
+    for name in names:
+        if name not in SEATS:
+            raise _input_error(f"--human takes user, assistant or critic, not {name!r}")
+    if set(names) == set(SEATS):
+        raise _input_error("--human critic has nobody to judge where people sit in both other seats")
+    return set(names)
 
 
 def _temperature(text: str) -> float | None:

@@ -7,17 +7,19 @@ fake a prompt) are made visible before anything is printed, and it is never read
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text as Styled
 
+from camel.cli.wrapping import Wrapping
 from camel.core.message import Usage
 from camel.core.model import Event, Retrying
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Transcript
 from camel.models import catalogue
 
-STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta"}
+STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -33,6 +35,9 @@ class Screen:
         self.console = console
         self._roles = roles
         self._speaking = ""
+        self._wrapping: Wrapping | None = None
+        self.you = ""
+        """The seat of the person at the keyboard, while what they said is shown."""
 
     def watch(self, event: Event) -> None:
         """Show one event of a reply in the making."""
@@ -44,19 +49,55 @@ class Screen:
         if self._speaking != event.speaker:
             self._speaking = event.speaker
             self._heading(event.speaker)
-        self.console.print(
-            visible(event.text), end="", markup=False, emoji=False, highlight=False, soft_wrap=True
-        )
+            self._wrapping = Wrapping(self.console.width) if self.console.is_terminal else None
+        text = visible(event.text)
+        self._put(self._wrapping.feed(text) if self._wrapping else text)
+
+    def _put(self, text: str) -> None:
+        self.console.print(text, end="", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def end_message(self) -> None:
         """Close the current message."""
         if self._speaking:
-            self.console.print("\n")
-        self._speaking = ""
+            self._put(f"{self._wrapping.flush() if self._wrapping else ''}\n\n")
+        self._speaking = self.you = ""
 
     def note(self, text: str, style: str = "dim") -> None:
         """Say something that is not part of the conversation."""
-        self.console.print(Styled(visible(text), style), soft_wrap=True)
+        # Files and pipes get lines as they are.
+        self.console.print(Styled(visible(text), style), soft_wrap=not self.console.is_terminal)
+
+    def table(self, rows: Mapping[str, str]) -> None:
+        """Show names and what they mean."""
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2, 0, 1))
+        for name, meaning in rows.items():
+            grid.add_row(Styled(name, no_wrap=True), Styled(meaning, "dim"))
+        self.console.print(grid, "")
+
+    def proposals(self, speaker: str, options: Sequence[str], *, new: bool = False) -> None:
+        """Show what a speaker might say, numbered; nothing in a proposal can pose as the number of another.
+
+        `new` says that the last one was written after feedback.
+        """
+        what = f"wrote it again: {len(options)} is new" if new else "proposes"
+        self.console.print(Styled(f"▌ {self.title(speaker)} {what}", STYLES.get(speaker, "bold")))
+        for number, option in enumerate(options, 1):
+            if number > 1:
+                self.console.print()
+            mark = f"{number:>2} │ "
+            text = Styled(visible(option.strip()))
+            lines = (
+                list(text.wrap(self.console, max(10, self.console.width - len(mark))))
+                if self.console.is_terminal
+                else text.split()
+            )
+            for line in lines:
+                line.rstrip()
+                self.console.print(Styled.assemble((mark, "bold"), line), soft_wrap=True)
+                mark = "   │ "
+        self.console.print()
 
     def prompts(self, transcript: Transcript) -> None:
         """Show the inception prompts."""
@@ -78,16 +119,24 @@ class Screen:
             f"{seconds:.1f} s, {price(transcript)}"
         )
 
+    def title(self, speaker: str, you: bool = False) -> str:
+        """What stands above the words of a speaker."""
+        if speaker == SPECIFIER:
+            return "Task specifier"
+        if speaker not in self._roles:
+            return visible(f"{speaker.capitalize()} (you)" if you else speaker)
+        seat = f"{speaker}, you" if you else speaker
+        return visible(f"{self._roles[speaker]} ({seat})")
+
     def _heading(self, speaker: str) -> None:
-        title = (
-            "Task specifier" if speaker == SPECIFIER else f"{self._roles.get(speaker, speaker)} ({speaker})"
-        )
-        self.console.print(Styled(f"▌ {visible(title)}", STYLES.get(speaker, "bold")))
+        title = self.title(speaker, speaker == self.you)
+        self.console.print(Styled(f"▌ {title}", STYLES.get(speaker, "bold")))
 
 
 def price(transcript: Transcript) -> str:
     """What the conversation cost, in words."""
-    calls = [(message.model, message.usage) for message in transcript.messages]
+    # What a person said took no call.
+    calls = [(message.model, message.usage) for message in transcript.messages if message.usage.calls]
     if transcript.task.usage.calls:
         calls.append((transcript.task.model, transcript.task.usage))
     total, prices = 0.0, 0.0

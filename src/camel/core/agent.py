@@ -72,8 +72,11 @@ class Agent:
         return window if isinstance(window, int) else None
 
     def without_critic(self) -> Agent:
-        """The same agent, saying what first comes to its mind."""
-        return self if self.critic is None else replace(self, critic=None)
+        """The same agent, saying what first comes to its mind; in a person's place the model beside them, if there is one."""
+        stand_in: Model | None = getattr(self.model, "stand_in", None)
+        if self.critic is None and stand_in is None:
+            return self
+        return replace(self, critic=None, model=stand_in or self.model)
 
     def opened(self) -> History:
         """What it has heard before anybody has spoken."""

@@ -8,6 +8,7 @@ object, so whoever drives the loop may stop after any message and go on later, o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from copy import copy
@@ -15,7 +16,7 @@ from copy import copy
 from msgspec.structs import replace
 
 from camel.core.agent import Agent
-from camel.core.errors import ContextOverflow, InputError, ModelError
+from camel.core.errors import ContextOverflow, InputError, Left, ModelError
 from camel.core.history import History
 from camel.core.message import Message, well_formed
 from camel.core.model import Reply, Request, Watch
@@ -87,10 +88,30 @@ class Conversation:
                 yield messages[self._told - 1]
             if self.transcript.stop is not None:
                 return
-            await self._speak()
+            await self.step()
 
-    async def _speak(self) -> None:
+    async def step(self) -> None:
         """Have the next speaker say something, or several at once; or end."""
+        calls = self.asked()
+        if len(calls) == 1:
+            if reply := await self._ask(*calls[0]):
+                self._heard(calls[0][0], reply)
+            return
+        # Begun in order and all awaited, so that a journal numbers them the same each time. Critics make several calls
+        # each, and take turns for the same reason.
+        turn = asyncio.Lock()
+        outcomes = await asyncio.gather(
+            *(self._ask(*call, turn=turn) for call in calls), return_exceptions=True
+        )
+        for (agent, _), outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, Reply):
+                self._heard(agent, outcome)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def asked(self) -> list[tuple[Agent, Request]]:
+        """Who is to speak now, and what each is asked; nobody where a rule ends the conversation here."""
         calls: list[tuple[Agent, Request]] = []
         for agent in self._next_speakers():
             history = self._opened(agent.name)
@@ -100,31 +121,23 @@ class Conversation:
             if stop := self._first_stop(call):
                 if not calls:
                     self.transcript.stop = stop
-                    return
                 break  # those before still speak; the rules are asked again after them
             request = Request(
                 history, agent.sampling, self.transcript.id, agent.name, agent.expects, self._watch
             )
             calls.append((agent, request))
-        if len(calls) == 1:
-            if reply := await self._ask(*calls[0]):
-                self._heard(calls[0][0], reply)
-            return
-        # Begun in order and all awaited, so that a journal numbers them the same each time.
-        outcomes = await asyncio.gather(*(self._ask(*call) for call in calls), return_exceptions=True)
-        for (agent, _), outcome in zip(calls, outcomes, strict=True):
-            if isinstance(outcome, Reply):
-                self._heard(agent, outcome)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        return calls
 
-    async def _ask(self, agent: Agent, request: Request) -> Reply | None:
+    async def _ask(self, agent: Agent, request: Request, turn: asyncio.Lock | None = None) -> Reply | None:
         """What an agent answers, or None where that ended the conversation."""
         try:
             if agent.critic is not None:
-                return await agent.critic.reply(self, agent, request)
+                async with turn or contextlib.nullcontext():
+                    return await agent.critic.reply(self, agent, request)
             return await agent.model.reply(request)
+        except Left as left:
+            self.transcript.stop = Stop("stopped", str(left), agent.name)
+            return None
         except ContextOverflow as error:
             # The estimate before the call was too low; to the conversation it is the same limit.
             self.transcript.stop = Stop(

@@ -3,6 +3,7 @@
     CamelError
     ├── InputError              what the caller gave is wrong; raised before any call is paid
     │   └── MissingExtra        a part needs packages that are not installed; names the extra
+    ├── Left                    a person left their seat; the conversation ends there and is kept
     └── ModelError              a model call ended without a usable reply
         ├── Unreachable         no connection, or it broke before the reply was whole
         ├── DeadlineExceeded    the call's total deadline passed, retries included
@@ -47,6 +48,10 @@ class MissingExtra(InputError):
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra '{extra}': pip install 'camel-society[{extra}]'")
         self.extra = extra
+
+
+class Left(CamelError):
+    """A person left their seat: to the conversation this is an end like others, not a failure."""
 
 
 class ModelError(CamelError):

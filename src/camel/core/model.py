@@ -16,8 +16,8 @@ from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 
-Expects = Literal["task", "instruction", "solution", "list"]
-"""The shape of reply a seat is meant to give, for endpoints that can be held to one."""
+Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict"]
+"""The shape of reply a seat is meant to give, for endpoints that can be held to one; the last three are a critic's."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -51,9 +51,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     expects: Expects | None = None
     watch: Watch | None = None
     """When given, the reply is streamed and each piece is reported here."""
+    options: int = 0
+    """How many options a critic is asked about."""
 
     def digest(self) -> bytes:
         """Identifies what is asked: the history, the sampling and the seat."""
+        # The options are in the history: counted here they would only unsettle journals that know nothing of them.
         asked = msgspec.json.encode((self.sampling, self.speaker, self.expects))
         return hashlib.blake2b(self.history.digest() + asked, digest_size=16).digest()
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from camel.core import inception as prompts
-from camel.core.agent import Agent
+from camel.core.agent import Agent, Critic
 from camel.core.conversation import Conversation
 from camel.core.errors import InputError, ModelError, shown
 from camel.core.inception import Inception, fill
@@ -45,6 +45,8 @@ class RolePlaying:
 
         async for message in RolePlaying(assistant="Python Programmer", user="Stock Trader", task="…", model=model):
             print(message.role, message.content)
+
+    A `critic` chooses what the assistant says, a `user_critic` what the user says; one may do both.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class RolePlaying:
         user_sampling: Sampling | None = None,
         specifier: TaskSpecifier | None = TaskSpecifier(),  # noqa: B008 - frozen
         rules: Sequence[StopRule] | None = None,
+        critic: Critic | None = None,
+        user_critic: Critic | None = None,
         inception: Inception | None = None,
         watch: Watch | None = None,
         id: str = "",
@@ -70,6 +74,7 @@ class RolePlaying:
         self._task = Task(checked_text("the task", task, MAX_TASK_CHARS))
         self._models = {ASSISTANT: model, USER: model if user_model is None else user_model}
         self._sampling = {ASSISTANT: sampling, USER: sampling if user_sampling is None else user_sampling}
+        self._critics = {ASSISTANT: critic, USER: user_critic}
         self._specifier = _checked("specifier", specifier, TaskSpecifier)
         self._rules = paper_rules() if rules is None else checked_rules(rules)
         self._inception = _checked("inception", inception, Inception) or prompts.paper()
@@ -148,6 +153,7 @@ class RolePlaying:
                 opening=fill(self._inception.opening, values),
                 sampling=self._sampling[USER],
                 expects="instruction",
+                critic=self._critics[USER],
             ),
             Agent(
                 name=ASSISTANT,
@@ -156,6 +162,7 @@ class RolePlaying:
                 system=fill(self._inception.assistant, values),
                 sampling=self._sampling[ASSISTANT],
                 expects="solution",
+                critic=self._critics[ASSISTANT],
             ),
         ]
 

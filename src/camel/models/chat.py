@@ -13,10 +13,11 @@ import io
 import math
 import os
 import random
+import re
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -34,7 +35,7 @@ from camel.core.errors import (
     shown,
 )
 from camel.core.message import OWN_FIELDS, Sampling, well_formed
-from camel.core.model import Reply, Request, Retrying, Text
+from camel.core.model import Expects, Reply, Request, Retrying, Text
 from camel.models import catalogue, wire
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import (
@@ -45,7 +46,7 @@ from camel.models.endpoint import (
     positive,
     secrets_in,
 )
-from camel.models.guided import Guide, guided_fields
+from camel.models.guided import CRITICS, Guide, guided_fields
 from camel.models.pool import Pool, PoolSettings, Replica
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_BEFORE_SCHEMAS = re.compile(r"gpt-(?:3\.5|4(?![o.]))")
+"""Models of OpenAI's that refuse a JSON schema."""
 _COMMENT_BYTES, _COMMENT_SECONDS = 2**16, 2.0
 """How much of an error's body is read, and how long it is waited for: the status has said what matters."""
 _encode = msgspec.json.Encoder().encode
@@ -105,14 +108,15 @@ class ChatModel:
         positive("max_bytes", max_bytes, int)
         if context_tokens is not None:
             positive("context_tokens", context_tokens, int)
-        if guided not in (None, "llama.cpp", "vllm"):
-            raise InputError(f"guided must be 'llama.cpp' or 'vllm', not {shown(guided)}")
+        if guided not in (None, *get_args(Guide)):
+            raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
         entry = catalogue.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
-        self.guided: Guide | None = guided
         # All of them: a field that only OpenAI knows must reach nobody else.
         hosts = {urlsplit(url).hostname for url in source.first}
         self._is_openai = hosts == {"api.openai.com"}
+        schemas = self._is_openai and not _BEFORE_SCHEMAS.match(name)
+        self.guided: Guide | None = guided or ("openai" if schemas else None)
         if session_field and not (is_plain(session_field) and session_field not in OWN_FIELDS):
             raise InputError(
                 f"session_field must be the name of a field of your own, not {shown(session_field)}"
@@ -128,7 +132,7 @@ class ChatModel:
         own_words = {name.lower() for name in self._headers}
         self._headers |= {name: value for name, value in own.items() if name.lower() not in own_words}
         self._head = b'{"model":' + _encode(name) + b',"messages":['
-        self._tails: dict[tuple[int, str | None, bool], tuple[Sampling, bytes]] = {}
+        self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
         self._secrets = secrets_in(self._headers, self._key)
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
 
@@ -169,7 +173,7 @@ class ChatModel:
                 async with asyncio.timeout_at(limit):
                     reply = await self._attempt(request, body, slot.replica)
                 pool.served(slot, reply.usage, request.speaker)
-                guided = f"{self.guided}:{request.expects}" if self.guided and request.expects else ""
+                guided = self._guided(request)
                 return Reply(
                     reply.choices,
                     reply.usage,
@@ -334,21 +338,28 @@ class ChatModel:
         parts = [
             self._head,
             request.history.encoded(),
-            self._tail(request.sampling, request.expects, streaming),
+            self._tail(request.sampling, request.expects, request.options, streaming),
         ]
         if self._session_field and request.session:
             # Routes a speaker's growing prompt to the machine that has it cached; other servers may refuse the field.
             parts += [b",", _encode(self._session_field), b":", _encode(_session_key(request))]
         return b"".join([*parts, b"}"])
 
-    def _tail(self, sampling: Sampling, expects: Any, streaming: bool) -> bytes:
+    def _guided(self, request: Request) -> str:
+        """What the reply was held to, as the record has it."""
+        if not self.guided or not request.expects:
+            return ""
+        held = self.guided != "openai" or request.expects in CRITICS
+        return f"{self.guided}:{request.expects}" if held else ""
+
+    def _tail(self, sampling: Sampling, expects: Expects | None, options: int, streaming: bool) -> bytes:
         """Everything after the messages. The same few settings recur for millions of calls, so they are kept."""
-        key = (id(sampling), expects, streaming)
+        key = (id(sampling), expects, options, streaming)
         kept = self._tails.get(key)
         if kept is None:
             fields = self._fields(sampling, streaming)
             if self.guided and expects:
-                fields |= guided_fields(self.guided, expects)
+                fields |= guided_fields(self.guided, expects, options)
             encoded = _encode({**fields, **sampling.extra})
             if len(self._tails) >= 256:
                 self._tails.clear()

@@ -4,7 +4,8 @@ The one decision to know: the two engines are guided differently, because their 
 smallest models run, which start anything and end nothing (the bundled one, left free inside `Solution: …`, never
 came to `Next request.` in 12 of 12 tries). So its grammar also bounds how much is said: a few plain sentences of a
 few words, about 100 tokens. vLLM is where models run that can write, so there only the frame is held, and what
-stands inside may be code, lists or several pages.
+stands inside may be code, lists or several pages. OpenAI's models need no frame for that; there, and on whatever takes
+its `response_format`, only a critic's answers are held to one: a number must come first and be one of the options'.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import Any, Literal
 
 from camel.core.model import Expects
 
-Guide = Literal["llama.cpp", "vllm"]
+Guide = Literal["llama.cpp", "vllm", "openai"]
 """The engine behind an endpoint, for what differs in how it takes a grammar."""
+
+CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict")
+"""Answers of a critic, which are JSON."""
 
 # Each rule closes a way out that the 135M model took when it was open: a line that never ends, "1.1.12 2.1.12 …",
 # "2022-07-22 2022-07-22 …", "You're",You're",You're …", words run together, a row of one emoji. Without a colon in
@@ -71,11 +75,60 @@ _REGEX: dict[Expects, str] = {
 }
 
 
-def guided_fields(guide: Guide, expects: Expects) -> dict[str, Any]:
+def _critic_gbnf(expects: Expects, options: int) -> str:
+    """A critic's answer as JSON with plain sentences in it, which need no escapes."""
+    number = " | ".join(f'"{n}"' for n in range(1, options + 1))
+    match expects:
+        case "scores":
+            scores = ' ", " '.join(["score"] * options)
+            reasons = ' ", " '.join(["reason"] * options)
+            root = rf'''"{{\"scores\": [" {scores} "], \"reasons\": [" {reasons} "]}}"'''
+            rules = '''score    ::= [0-9] | "10"\nreason   ::= "\\"" sentence "\\""'''
+        case "verdict":
+            root = r'''"{\"choice\": " option ", \"verdict\": \"" ("accept" | "revise") "\", \"feedback\": \"" sentence "\"}"'''
+            rules = f"option   ::= {number}"
+        case _:
+            root = r'''"{\"choice\": " option ", \"reason\": \"" sentence "\"}"'''
+            rules = f"option   ::= {number}"
+    return f"root     ::= {root}\n{rules}{_PROSE}"
+
+
+def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, Any]:
+    """A critic's answer as a JSON schema, in the part of the language that OpenAI takes as strict."""
+    option: dict[str, Any] = {"type": "integer", "enum": list(range(1, options + 1))}
+    text: dict[str, Any] = {"type": "string"}
+    fields: dict[str, Any] = {"choice": option, "reason": text}
+    if expects == "scores":
+        score = {"type": "integer", "enum": list(range(11))}
+        fields = {
+            "scores": {"type": "array", "items": score, **bounds},
+            "reasons": {"type": "array", "items": text, **bounds},
+        }
+    elif expects == "verdict":
+        ruling = {"type": "string", "enum": ["accept", "revise"]}
+        fields = {"choice": option, "verdict": ruling, "feedback": text}
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str, Any]:
     """Return the fields to add to a chat-completions request so that its reply keeps the format.
+
+    `options` is how many a critic is asked about. Nothing is added where the engine has no way for what is expected.
 
     With `"llama.cpp"` give the request a `max_tokens` of 160 or more: what the grammar allows fits into that.
     """
+    if expects in CRITICS:
+        match guide:
+            case "llama.cpp":
+                return {"grammar": _critic_gbnf(expects, options)}
+            case "vllm":
+                schema = _critic_schema(expects, options, minItems=options, maxItems=options)
+                return {"structured_outputs": {"json": schema}}
+            case "openai":
+                named = {"name": expects, "strict": True, "schema": _critic_schema(expects, options)}
+                return {"response_format": {"type": "json_schema", "json_schema": named}}
+    if guide == "openai":
+        return {}
     if guide == "llama.cpp":
         return {"grammar": _GBNF[expects]}
     # vLLM 0.12 and later; the older `guided_regex` was removed there.

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -47,6 +48,13 @@ def load(folder: Path) -> Inception:
 def paper() -> Inception:
     """The AI Society prompts of the paper's Figure 2."""
     return load(Path(__file__).parent)
+
+
+@cache
+def critic() -> Mapping[str, str]:
+    """The critic's prompts, by the names of their files; they are ours, as the paper prints none."""
+    folder = Path(__file__).parent / "critic"
+    return MappingProxyType({path.stem: _read(path) for path in sorted(folder.glob("*.txt"))})
 
 
 def _read(path: Path) -> str:

@@ -108,12 +108,30 @@ def society(facts: Facts) -> str:
     block = facts.conversation + facts.turns
     if "Never instruct me" in facts.system:
         return f"Solution: {_paragraph(facts, block)}\n\nNext request."
+    if facts.system.startswith("You are a critic."):
+        return _judged(facts)
     asked = facts.messages[-1].text if facts.messages else ""
     if found := _TRANSLATE.match(asked):
         return _translated(asked.partition("Message:\n")[2], found[1])
     if wanted := _LIST.search(asked):
         return "\n".join(f"{n + 1}. {_item(mix(facts.draw, n))}" for n in range(min(int(wanted[1]), 1000)))
     return _paragraph(facts, mix(facts.draw, 2))
+
+
+_OPTION = re.compile(r"^Option \d+:$", re.MULTILINE)
+
+
+def _judged(facts: Facts) -> str:
+    """A critic's answer about the options it is shown, in the form it is asked for."""
+    count = len(_OPTION.findall(facts.messages[1].text))
+    asked = facts.messages[-1].text
+    reasons = _sentences(facts.draw, facts.draw >> 7, count)
+    if "a score from 0" in asked:
+        return "\n".join(f"{n + 1}: {mix(facts.draw, n) % 11}. {reasons[n]}" for n in range(count))
+    number = facts.draw % count + 1
+    if "REVISE" in asked:
+        return f"{number}. {'ACCEPT' if facts.draw >> 62 & 1 else 'REVISE'}: {reasons[0]}"
+    return f"{number}. {reasons[0]}"
 
 
 _LIST = re.compile(r"\blist (\d{1,4})\b", re.IGNORECASE)

@@ -1,0 +1,223 @@
+"""Where a person's words come from: an editor of several lines in a terminal, plain lines where there is none.
+
+The one decision to know: what was typed is taken off the screen once it is sent, and shown again as the message it has
+become, like everybody else's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import FormattedText
+    from prompt_toolkit.history import History
+    from prompt_toolkit.key_binding import KeyBindings
+    from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+
+
+class Keyboard(Protocol):
+    """Reads what a person says."""
+
+    async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
+        """One entry, of several lines perhaps; `hints` are shown as far as there is room. Raises `EOFError` or `KeyboardInterrupt` if they want to leave."""
+        ...
+
+
+def keyboard(*, keep_history: bool = True) -> Keyboard:
+    """The best there is here."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return Terminal(history_file() if keep_history else None)
+    return Lines()
+
+
+def history_file() -> Path:
+    """Where what was typed is kept from one conversation to the next."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (
+        (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "camel" / "history"
+    )
+
+
+class Terminal:
+    """An editor at the place of the cursor, with hints in it while it is empty."""
+
+    def __init__(self, history: Path | None = None) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.output import create_output
+        from prompt_toolkit.styles import Style
+
+        output = create_output()
+        # The terminal is not asked where its cursor is: over a slow line its answer would end up in the text.
+        if hasattr(output, "enable_cpr"):
+            output.enable_cpr = False  # pyright: ignore[reportAttributeAccessIssue]
+        self._leaving = False
+        self._hints: Sequence[str] = ()
+        self._session: PromptSession[str] = PromptSession(
+            multiline=True,
+            prompt_continuation="  ",
+            placeholder=self._hint,
+            history=_history(history),
+            key_bindings=self._bindings(),
+            enable_suspend=True,
+            enable_open_in_editor=True,
+            erase_when_done=True,
+            style=Style.from_dict({"placeholder": "ansibrightblack", "mark": "bold"}),
+            output=output,
+        )
+
+    async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
+        """One entry."""
+        from prompt_toolkit.formatted_text import FormattedText
+
+        self._hints, self._leaving = hints, False
+        message = FormattedText([(_colour(style), f"▌ {heading}\n"), ("class:mark", "› ")])
+        try:
+            # Signals are heard by whoever runs the conversation.
+            return await self._session.prompt_async(message, handle_sigint=False, set_exception_handler=False)
+        finally:
+            # What was not sent when it ended can be had back with the arrow keys the next time.
+            self._session.default_buffer.append_to_history()
+
+    def _hint(self) -> FormattedText:
+        """What stands in the empty line, as much of it as there is room for."""
+        from prompt_toolkit.formatted_text import FormattedText
+
+        width, shown = self._session.output.get_size().columns - 3, ""
+        if self._session.layout.is_searching:
+            return FormattedText()
+        for hint in ("Ctrl+C again: stop and save",) if self._leaving else self._hints:
+            longer = f"{shown} · {hint}" if shown else hint
+            if len(longer) < width:
+                shown = longer
+        return FormattedText([("class:placeholder", shown)])
+
+    def _bindings(self) -> KeyBindings:
+        from prompt_toolkit.enums import DEFAULT_BUFFER
+        from prompt_toolkit.filters import has_focus
+        from prompt_toolkit.key_binding import KeyBindings
+
+        keys, typing = KeyBindings(), has_focus(DEFAULT_BUFFER)
+
+        @keys.add("enter", filter=typing)
+        def _send(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.document.char_before_cursor == "\\" and buffer.document.is_cursor_at_the_end:
+                buffer.delete_before_cursor()
+                buffer.insert_text("\n")
+            elif buffer.text.strip():
+                buffer.validate_and_handle()
+
+        @keys.add("escape", "enter", filter=typing)
+        @keys.add("c-j", filter=typing)
+        def _new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c", filter=typing)
+        def _interrupt(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.text:
+                buffer.append_to_history()
+                buffer.reset()
+                self._leaving = False
+            elif self._leaving:
+                event.app.exit(exception=KeyboardInterrupt())
+            else:
+                self._leaving = True
+
+        _ = (_send, _new_line, _interrupt)
+        return keys
+
+
+class Lines:
+    """Lines of standard input, for a script or a pipe. One that ends in a backslash goes on in the next."""
+
+    def __init__(self) -> None:
+        self._ahead = b""
+
+    async def read(self, heading: str, style: str, hints: Sequence[str]) -> str:
+        """One entry."""
+        from camel.models.person import called
+
+        if sys.stdin.isatty():
+            sys.stderr.write(f"{heading}> ")
+            sys.stderr.flush()
+        return await called(self._entry)
+
+    def _entry(self) -> str:
+        lines: list[str] = []
+        while True:
+            line = self._line()
+            lines.append(line.removesuffix("\\"))
+            if line == lines[-1] and any(map(str.strip, lines)):
+                return "\n".join(lines)
+            if line == lines[-1]:
+                lines.clear()
+
+    def _line(self) -> str:
+        # Not through sys.stdin: a thread that waits in its lock when the process ends would abort it.
+        while b"\n" not in self._ahead:
+            more = os.read(sys.stdin.fileno(), 65536)
+            if not more:
+                if not self._ahead:
+                    raise EOFError
+                self._ahead += b"\n"
+            self._ahead += more
+        line, _, self._ahead = self._ahead.partition(b"\n")
+        return line.decode("utf-8", "replace").removesuffix("\r")
+
+
+@contextmanager
+def unechoed() -> Generator[None]:
+    """Keys pressed while others speak wait for the prompt instead of appearing in the middle of what they say."""
+    try:
+        import termios
+    except ImportError:  # not a terminal of this kind
+        yield
+        return
+    if not sys.stdin.isatty():
+        yield
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    quiet = termios.tcgetattr(descriptor)
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _history(path: Path | None) -> History:
+    """What was typed before, in a file that only its owner reads; without one where that cannot be had."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    class Kept(FileHistory):
+        def store_string(self, string: str) -> None:
+            with suppress(OSError):
+                super().store_string(string)
+
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return InMemoryHistory()
+    return Kept(path)
+
+
+def _colour(style: str) -> str:
+    """A style of the screen in the editor's words."""
+    return " ".join(word if word == "bold" else f"ansi{word}" for word in style.split())

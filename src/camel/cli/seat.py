@@ -1,0 +1,213 @@
+"""A person's seat at the terminal: what they type is said, or is a command that begins with a slash."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from camel.cli.screen import STYLES, Screen
+from camel.core.agent import Agent
+from camel.core.conversation import Conversation
+from camel.core.critic import PROPOSALS, BestOf, Case, Verdict
+from camel.core.errors import Left
+from camel.core.grammar import DONE_TOKEN
+from camel.core.judge import ModelJudge
+from camel.core.model import Model, Reply, Request
+from camel.models.person import PERSON, Answer, HandOver
+
+if TYPE_CHECKING:
+    from camel.cli.keyboard import Keyboard
+
+SEATS = ("user", "assistant", "critic")
+STOPPED = "you stopped it"
+_REVISIONS = 5
+"""How often a person may have one message written again."""
+
+_COMMAND = re.compile(r"/([a-z?]*)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+_EDITING = {
+    "Enter": "send",
+    "Alt+Enter": "a new line (also Ctrl+J, or a \\ at the end of the line); pasted lines stay together",
+    "↑ ↓, Ctrl+R": "what you typed before, and a search in it",
+    "Ctrl+X Ctrl+E": "write in your $EDITOR",
+    "Ctrl+C": "empty the line; twice on an empty line: stop",
+    "//…": "say something that begins with a slash",
+}
+_AI, _DONE, _STOP = "/ai [n]", "/done", "/stop"
+_COMMANDS = {
+    _AI: "let the AI take your place, once or n times; Ctrl+C gives it back to you",
+    _DONE: "say that the task is done, which ends the conversation",
+    _STOP: "end the conversation here and keep what was said (also Ctrl+D)",
+}
+_MEANING = {
+    "user": "You give the instructions. What you type is sent as “Instruction: …” with “Input: None”; an input of your "
+    "own goes on a line that begins with “Input:”.",
+    "assistant": "You solve what you are asked. What you type is sent as “Solution: …” with “Next request.” at its end.",
+    "critic": "You choose what is said, by its number. Words ask for a change of the first proposal, a number and words "
+    "for a change of that one; it is then written again.",
+}
+
+
+class Ruling(NamedTuple):
+    """What a person in the critic's seat decided."""
+
+    choice: int | None
+    """The option that is said, or revised; counted from 0."""
+    feedback: str = ""
+    """What is to be changed first."""
+
+
+_RULING = re.compile(r"#?(\d{1,4})(?:\s*[.):,–-](?!\d)\s*|\s+|\Z)(.*)", re.DOTALL)
+
+
+def read_ruling(text: str, count: int) -> Ruling | None:
+    """A number chooses, a number and words ask for a change of that option, words alone for one of the first.
+
+    None where the number is no option's.
+    """
+    found = _RULING.fullmatch(text.strip())
+    if found is None:
+        return Ruling(None, text.strip())
+    number, words = int(found[1]), found[2].strip()
+    if 1 <= number <= count:
+        return Ruling(number - 1, words)
+    return Ruling(None, text.strip()) if words else None
+
+
+class Seat:
+    """Asks the person at the keyboard. `ask` is what a `Person` wants."""
+
+    def __init__(self, screen: Screen, keyboard: Keyboard) -> None:
+        self._screen, self._keyboard = screen, keyboard
+        self._greeted: set[str] = set()
+        self._revised = False
+        self.interrupted = False
+        """Whether they left by Ctrl-C."""
+
+    async def ask(self, request: Request) -> Answer:
+        """What the person says in the seat of `request`."""
+        seat = request.speaker
+        commands = (_AI, _DONE, _STOP) if seat == "user" else (_AI, _STOP)
+        self.greet(seat)
+        hints = ("Enter sends", "/help", "Alt+Enter new line", "/ai 3", *commands[1:])
+        while True:
+            text = await self._read(seat, hints)
+            command = _COMMAND.fullmatch(text)
+            if command is None:
+                self._screen.you = seat
+                return text[1:] if text.startswith("//") else text
+            name, rest = command[1].lower(), (command[2] or "").strip()
+            if name == "done" and seat == "user" and not rest:
+                self._screen.you = seat
+                return DONE_TOKEN
+            if name == "ai" and (turns := _count(rest)):
+                self._screen.note(
+                    "The AI speaks for you.\n"
+                    if turns == 1
+                    else f"The AI speaks for you, {turns} times; Ctrl+C gives you the seat back.\n"
+                )
+                return HandOver(turns)
+            self._common(name, rest, commands)
+
+    async def choose(self, speaker: str, options: Sequence[str], final: bool) -> Ruling | HandOver:
+        """What the person in the critic's seat decides about the options of `speaker`; `final` takes no feedback."""
+        self._screen.end_message()
+        self._screen.proposals(speaker, options, new=self._revised)
+        self._revised = False
+        numbers = "1" if len(options) == 1 else f"1–{len(options)}"
+        wanted = f"{numbers} chooses"
+        hints = (wanted, "/help", *(() if final else ("text: what to change",)), "/ai", "/stop")
+        while True:
+            text = await self._read("critic", hints)
+            command = _COMMAND.fullmatch(text)
+            if command is not None:
+                name, rest = command[1].lower(), (command[2] or "").strip()
+                if name == "ai" and (turns := _count(rest)):
+                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.")
+                    return HandOver(turns)
+                self._common(name, rest, (_AI, _STOP))
+                continue
+            ruling = read_ruling(text[1:] if text.startswith("//") else text, len(options))
+            if ruling is None:
+                self._screen.note(f"There is no such option: {wanted}.\n", "yellow")
+            elif ruling.feedback and final:
+                self._screen.note(f"Nothing more is revised now: {wanted}.\n", "yellow")
+            else:
+                self._revised = bool(ruling.feedback)
+                return ruling
+
+    def greet(self, seat: str) -> None:
+        """Tell a person once what their seat is for."""
+        if seat not in self._greeted:
+            self._greeted.add(seat)
+            self._screen.note(f"You are the {self._screen.title(seat)}. {_MEANING[seat]}\n")
+
+    async def _read(self, seat: str, hints: tuple[str, ...]) -> str:
+        self._screen.end_message()
+        try:
+            entry = await self._keyboard.read(self._screen.title(seat, True), STYLES.get(seat, "bold"), hints)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise Left(STOPPED) from None
+        except EOFError:
+            raise Left(STOPPED) from None
+        return entry.strip()
+
+    def _common(self, name: str, rest: str, commands: Sequence[str]) -> None:
+        """What is the same in every seat: leave, help, and what cannot be understood."""
+        if name == "stop" and not rest:
+            raise Left(STOPPED)
+        if name in ("help", "?", "h"):
+            self._screen.table(_EDITING | {command: _COMMANDS[command] for command in commands})
+        elif name == "ai":
+            self._screen.note(f"/ai takes a number of turns from 1 on, not {rest!r}\n", "yellow")
+        else:
+            known = ", ".join([*(command.split()[0] for command in commands), "/help"])
+            self._screen.note(
+                f"/{name} is not a command here: {known}. To say something that begins with a slash, begin with two.\n",
+                "yellow",
+            )
+
+
+def _count(text: str) -> int:
+    """How many turns; 0 if that is not what it says."""
+    return 1 if not text else int(text) if text.isdecimal() and len(text) < 5 else 0
+
+
+class CriticSeat:
+    """A critic whose judge is the person at the keyboard, or a model when they hand that to it."""
+
+    def __init__(self, seat: Seat, screen: Screen, model: Model, proposals: int = PROPOSALS) -> None:
+        self._seat, self._screen, self._model = seat, screen, ModelJudge(model)
+        self._critic = BestOf(judge=self, proposals=proposals, revisions=_REVISIONS)
+        self._handed = 0
+
+    async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+        """What `agent` says next. Proposals are not streamed, so somebody should say that they are being written."""
+        self._seat.greet("critic")
+        self._screen.end_message()
+        self._screen.note(f"{self._screen.title(agent.name)} is writing {self._critic.proposals} proposals …")
+        return await self._critic.reply(conversation, agent, request)
+
+    async def judge(self, case: Case) -> Verdict:
+        """Decide what is said."""
+        started = time.monotonic()
+        if not self._handed:
+            options = [option.content for option in case.options]
+            decided = await self._seat.choose(case.agent.name, options, case.final)
+            if isinstance(decided, Ruling):
+                seconds = time.monotonic() - started
+                return Verdict(decided.choice, feedback=decided.feedback, critic=PERSON, latency=seconds)
+            self._handed = decided.turns
+        verdict = await self._model.judge(case)
+        self._handed = max(0, self._handed - 1)
+        chosen = verdict.chosen()
+        what = "did not decide" if chosen is None else f"chose {chosen + 1}"
+        self._screen.note(f"The AI {what}{f': {verdict.reason}' if verdict.reason else '.'}\n")
+        return verdict
+
+    def take_back(self) -> bool:
+        """Let the person judge again; whether the model had turns left."""
+        left, self._handed = self._handed > 0, 0
+        return left

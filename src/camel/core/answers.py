@@ -1,0 +1,165 @@
+"""Reads a critic's answer: as JSON where the endpoint was held to it, else as models write it.
+
+The one decision to know: an answer counts only where it can be meant in one way. The critic is told to give a number
+first; prose that names several options without saying which is meant is no answer, and the critic is asked again. The
+readers never fail, and no text makes them slow.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple, TypeGuard, cast
+
+import msgspec
+
+TOP_SCORE = 10.0
+
+
+class Chosen(NamedTuple):
+    """An option, counted from 0, and why."""
+
+    choice: int
+    reason: str
+
+
+class Scored(NamedTuple):
+    """A score from 0 to `TOP_SCORE` for each option, and why."""
+
+    scores: tuple[float, ...]
+    reasons: tuple[str, ...]
+
+
+class Ruled(NamedTuple):
+    """The best option, and whether it may be said as it is; else the words say what must be changed."""
+
+    choice: int
+    accepted: bool
+    words: str
+
+
+_THOUGHT = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_NOUN = r"(?:option|proposal|candidate|choice|answer|number|no\.?)"
+_PLURAL = r"\s+(?:options|proposals|candidates|choices|answers|of)\b"
+_ANOTHER = r"\s*(?:[,/&+-]|\band\b|\bor\b|\bto\b)\s*#?\d"
+_NUMBER = rf"\#?(?P<number>\d{{1,4}})(?!\d|\s?[/%]|[.,]\d|{_PLURAL}|{_ANOTHER})"
+# A number at the very beginning; after a noun it must also end there: "Option 1 is worse than …" is no choice yet.
+_FIRST = re.compile(rf"[^\w#]*+(?:{_NUMBER}|{_NOUN}[^\w#]*+{_NUMBER.replace('number', 'named')}(?=\s*(?:[^\w\s]|\Z|\n)|\s+because\b))", re.IGNORECASE)  # fmt: skip
+_DECLARED = re.compile(
+    rf"\b(?:choose|chose|choosing|pick|select|prefer|recommend|go with|(?:choice|answer|best|winner|selection)\s+(?:\w+\s+)?(?:is|:))"
+    rf"[^\w#]*+(?:{_NOUN}[^\w#]*+)?{_NUMBER}",
+    re.IGNORECASE,
+)
+_MENTIONED = re.compile(r"\b(?:option|proposal|candidate)[^\w#]*+\#?(\d{1,4})", re.IGNORECASE)
+_SCORE = r"(?P<score>\d{1,2}(?:\.\d{1,4})?)(?:\s*/\s*10\b)?(?![\d/%]|\.\d)"
+_SCORED = re.compile(
+    rf"^[^\w#\n]*+(?:{_NOUN}[^\S\n]*+)?\#?(?P<number>\d{{1,4}})[*_`)\]]{{0,4}}[^\S\n]*+(?:[:=–—-]|\.(?=\s)|\))[^\w\n-]*+"
+    rf"(?:scores?[^\w\n-]*+)?{_SCORE}(?P<reason>[^\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SCORED_ALONE = re.compile(
+    rf"[^\w-]*+(?:scores?[^\w-]*+)?{_SCORE}(?P<reason>.*)\Z", re.IGNORECASE | re.DOTALL
+)
+_RULING = re.compile(r"\b(ACCEPT|REVISE)(?:E?D)?\b", re.IGNORECASE)
+_EDGES = " \t\r\n.,:;-–—*_`#()[]"
+
+
+def read_choice(text: str, count: int) -> Chosen | None:
+    """The option that `text` chooses of `count`, if it does."""
+    text = _without_thought(text)
+    if (found := _object(text)) is not None:
+        number, reason = found.get("choice"), found.get("reason", "")
+        return Chosen(number - 1, reason) if _is_option(number, count) and isinstance(reason, str) else None
+    if first := _FIRST.match(text):
+        number, reason = int(first["number"] or first["named"]), text[first.end() :]
+    else:
+        declared = {int(one["number"]) for one in _DECLARED.finditer(text)}
+        numbers = declared or {int(one) for one in _MENTIONED.findall(text)}
+        if len(numbers) != 1:
+            return None
+        number, reason = numbers.pop(), text
+    return Chosen(number - 1, reason.strip(_EDGES)) if _is_option(number, count) else None
+
+
+def read_scores(text: str, count: int) -> Scored | None:
+    """The scores that `text` gives to `count` options, if it scores each of them once."""
+    text = _without_thought(text)
+    if (found := _object(text)) is not None:
+        return _scores_in(found, count)
+    scores: dict[int, tuple[float, str]] = {}
+    for line in _SCORED.finditer(text):
+        number, score = int(line["number"]), float(line["score"])
+        if not _is_option(number, count) or number in scores or score > TOP_SCORE:
+            return None
+        scores[number] = score, line["reason"].strip(_EDGES)
+    alone = _SCORED_ALONE.match(text) if count == 1 and not scores else None
+    if alone and (score := float(alone["score"])) <= TOP_SCORE:
+        scores[1] = score, alone["reason"].strip(_EDGES)
+    if len(scores) != count:
+        return None
+    ordered = [scores[number] for number in range(1, count + 1)]
+    return Scored(tuple(score for score, _ in ordered), tuple(reason for _, reason in ordered))
+
+
+def read_ruling(text: str, count: int) -> Ruled | None:
+    """The option that `text` finds best of `count`, and what it says of it; None where one of them is missing."""
+    text = _without_thought(text)
+    if (found := _object(text)) is not None:
+        number, ruling, words = found.get("choice"), found.get("verdict"), found.get("feedback", "")
+        if not _is_option(number, count) or ruling not in ("accept", "revise") or not isinstance(words, str):
+            return None
+        return _ruled(number - 1, ruling, words)
+    rulings = list(_RULING.finditer(text))
+    # Shouted as the prompt has it, or else the only one of the two words that is said.
+    loud = [ruling for ruling in rulings if ruling[1].isupper()]
+    if not loud and len({ruling[1].lower() for ruling in rulings}) != 1:
+        return None
+    ruling = (loud or rulings)[0]
+    chosen = Chosen(0, "") if count == 1 else read_choice(text[: ruling.start()], count)
+    return chosen and _ruled(chosen.choice, ruling[1].lower(), text[ruling.end() :].strip(_EDGES))
+
+
+def _ruled(choice: int, ruling: str, words: str) -> Ruled | None:
+    """A wish without words cannot be granted."""
+    return Ruled(choice, ruling == "accept", words) if ruling == "accept" or words.strip() else None
+
+
+def _scores_in(found: dict[str, Any], count: int) -> Scored | None:
+    scores, reasons = found.get("scores"), found.get("reasons", [])
+    if not isinstance(scores, list) or not isinstance(reasons, list):
+        return None
+    given, said = cast("list[Any]", scores), cast("list[Any]", reasons)
+    if len(given) != count or not all(map(_is_score, given)) or not all(isinstance(one, str) for one in said):
+        return None
+    padded = [*said, *[""] * count][:count]
+    return Scored(tuple(float(score) for score in given), tuple(padded))
+
+
+def _is_score(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and 0 <= value <= TOP_SCORE
+    )
+
+
+def _is_option(number: Any, count: int) -> TypeGuard[int]:
+    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= count
+
+
+def _without_thought(text: str) -> str:
+    """Reasoning models think aloud first; what they think is no answer yet."""
+    return _THOUGHT.sub("", text, count=1)
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object that `text` is, or holds between prose or fences; None where there is none."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        return None
+    try:
+        found = msgspec.json.decode(text[start : end + 1])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None

@@ -1,0 +1,415 @@
+"""A critic in the loop: a speaker proposes, a judge chooses, scores or sends feedback (paper, section 3.2).
+
+`BestOf` asks for several proposals and says the one that its judge likes best; `camel.core.search` looks further ahead.
+A judge is anything with an async method `judge(case)`: a model (`camel.core.judge`), or a function of yours, be it a rule
+or a person who is asked (`FunctionJudge`). The one decision to know: calls are made in waves. Those that are open
+together are begun in an order that does not depend on timing and are all awaited before others are begun, because that
+is how a journal knows them again; and what becomes of them depends on nothing but their replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from camel.core import inception as prompts
+from camel.core.agent import Agent
+from camel.core.conversation import Conversation
+from camel.core.errors import InputError, RequestRejected, shown
+from camel.core.inception import fill
+from camel.core.message import Deliberation, Proposal, Sampling, Usage, well_formed
+from camel.core.model import Choice, Reply, Request, Text
+
+PROPOSALS, TEMPERATURE = 3, 0.8
+"""The original's: three proposals, sampled at 0.8."""
+Fallback = Literal["first", "seeded"]
+"""What is said where the judge does not decide: the first option, or one drawn by the conversation's id and the
+message's number. Either way the same each time."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """Something that might be said now."""
+
+    content: str
+    then: tuple[Proposal, ...] = ()
+    """What would follow it, where a search has looked ahead."""
+
+
+class Case(NamedTuple):
+    """What a judge is asked to decide."""
+
+    conversation: Conversation
+    """As it stands: `conversation.transcript` has its id, task and messages."""
+    agent: Agent
+    """Who is to speak."""
+    options: tuple[Option, ...]
+    calls: int | None = None
+    """The most calls it may make; None where nobody counts."""
+    final: bool = True
+    """Whether one of the options will be said now, whatever feedback there may be."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a judge decided: a choice, scores, feedback, or nothing."""
+
+    choice: int | None = None
+    """The option it wants said, or revised, counted from 0."""
+    scores: tuple[float, ...] = ()
+    """Of each option; higher is better. Without a choice, the highest is chosen."""
+    reasons: tuple[str, ...] = ()
+    """Of each score."""
+    reason: str = ""
+    """Of the choice; of a verdict without one, why there is none."""
+    feedback: str = ""
+    """What must be changed in the chosen option (without a choice: the first) before it is said."""
+    critic: str = ""
+    """Who judged, as the record names it."""
+    usage: Usage = Usage()
+    latency: float = 0.0
+    calls: int = 0
+    """Calls that were made for it."""
+
+    def chosen(self) -> int | None:
+        """The option it comes down to, if it does."""
+        if self.choice is None and self.scores:
+            return self.scores.index(max(self.scores))
+        return self.choice
+
+
+class Judge(Protocol):
+    """Decides between options. One that fails raises; one that cannot decide returns a verdict without a choice."""
+
+    async def judge(self, case: Case) -> Verdict:
+        """Decide `case`, with at most `case.calls` calls."""
+        ...
+
+
+Answer = int | str | Sequence[float] | Verdict | None
+"""A function's verdict in short: an option's index, feedback for a revision, a score for each option; None is undecided."""
+
+
+class FunctionJudge:
+    """A judge that is a plain function, sync or async, from the case to an `Answer`.
+
+    `FunctionJudge(lambda case: [-len(option.content) for option in case.options])` is a rule that likes it short. A
+    person is a function that shows the options and waits: `FunctionJudge(ask, name="person")`.
+    """
+
+    def __init__(self, function: Callable[[Case], Answer | Awaitable[Answer]], *, name: str = "") -> None:
+        if not callable(function):
+            raise InputError(f"a judge must be a function of the case, not {shown(function)}")
+        self._function = function
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+
+    async def judge(self, case: Case) -> Verdict:
+        """Ask the function; an answer that names no option is refused."""
+        answer: Any = self._function(case)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        count = len(case.options)
+        if answer is None:
+            verdict = Verdict(reason="it did not decide")
+        elif isinstance(answer, Verdict):
+            verdict = answer
+        elif isinstance(answer, str):
+            verdict = Verdict(feedback=answer)
+        elif isinstance(answer, int) and not isinstance(answer, bool):
+            verdict = Verdict(answer)
+        elif isinstance(answer, Iterable):
+            verdict = Verdict(scores=tuple(cast("Iterable[float]", answer)))
+        else:
+            raise InputError(
+                f"the judge {self.name} must return an index, text or scores, not {shown(answer)}"
+            )
+        checked_verdict(verdict, count, self.name)
+        return verdict if verdict.critic else replace(verdict, critic=self.name)
+
+
+def checked_judge(judge: object) -> Judge:
+    """Return `judge`, or a function as a judge; otherwise raise an `InputError` in one line."""
+    if not isinstance(judge, type) and callable(getattr(judge, "judge", None)):
+        return cast("Judge", judge)
+    if callable(judge) and not isinstance(judge, type):
+        return FunctionJudge(cast("Any", judge))
+    raise InputError(
+        f"judge must be a function, or an object with an async method judge(case), not {shown(judge)}"
+    )
+
+
+def checked_verdict(verdict: Verdict, count: int, name: str) -> None:
+    """Raise an `InputError` unless the verdict is about `count` options."""
+    choice: Any = verdict.choice
+    if choice is not None and (
+        isinstance(choice, bool) or not isinstance(choice, int) or not 0 <= choice < count
+    ):
+        raise InputError(f"the judge {name} chose {shown(choice)}: the options are 0 to {count - 1}")
+    scores: tuple[Any, ...] = verdict.scores
+    if scores and (
+        len(scores) != count or not all(isinstance(s, int | float) and math.isfinite(s) for s in scores)
+    ):
+        raise InputError(
+            f"the judge {name} must give a finite score to each of the {count} options, not {shown(scores)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposing:
+    """How proposals are asked for and what is done where nobody decides: what all critics have in common."""
+
+    judge: Judge
+    """Who decides; a plain function is taken as a `FunctionJudge`."""
+    proposals: int = PROPOSALS
+    """Asked for in one call where the endpoint can, else in several."""
+    temperature: float | None = TEMPERATURE
+    """In place of the speaker's own, where it has one; None keeps that."""
+    fallback: Fallback = "first"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "judge", checked_judge(self.judge))
+        whole("proposals", self.proposals, 1, 100)
+        if self.fallback not in ("first", "seeded"):
+            raise InputError(f"fallback must be 'first' or 'seeded', not {shown(self.fallback)}")
+        Sampling(temperature=self.temperature)
+
+    def sampling(self, own: Sampling) -> Sampling:
+        """How a speaker with the settings `own` is asked for proposals."""
+        if self.temperature is None or own.temperature is None:
+            return own
+        return replace(own, temperature=self.temperature)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestOf(Proposing):
+    """A critic that has several proposals made and says the one its judge chooses, or a revision of it.
+
+    `RolePlaying(…, critic=BestOf(judge=ModelJudge(model)))`. Every proposal, score, choice and reason is in the
+    message's `deliberation`.
+    """
+
+    revisions: int = 1
+    """Times that feedback is followed before one of the options is said as it is."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("revisions", self.revisions, 0, 100)
+
+    async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+        """What `agent` says next."""
+        sitting = Sitting(conversation, agent, request, self)
+        (options,) = await sitting.propose([(request, -1)])
+        left = self.revisions
+        while True:
+            verdict = await sitting.judged([(one,) for one in options], final=not left)
+            chosen = sitting.decided(verdict, options)
+            if not verdict.feedback or not left:
+                return sitting.reply(chosen, verdict.reason)
+            left -= 1
+            options = [chosen, await sitting.revise(chosen, verdict.feedback)]
+
+
+Steps = tuple[int, ...]
+"""An option of a sitting: the numbers of its proposals, from what would be said now to what would follow last."""
+
+
+@dataclass(slots=True)
+class Sitting:
+    """One message being deliberated: what was proposed and judged so far, what it cost and what it may still cost."""
+
+    conversation: Conversation
+    agent: Agent
+    request: Request
+    settings: Proposing
+    left: int | None = None
+    """Calls that may still be made; None where nobody counts."""
+    drafts: list[Proposal] = field(default_factory=list[Proposal])
+    replies: dict[int, Reply] = field(default_factory=dict[int, Reply])
+    """What came for the proposals that might be said: one choice each."""
+    usage: Usage = field(default_factory=Usage)
+    latency: float = 0.0
+    """Of one wave after the other, by what the replies say: the same when they are replayed."""
+    attempts: int = 1
+    limited: int = 0
+    several: bool = True
+    """Whether the endpoint may be asked for several choices in one call."""
+    critic: str = ""
+    fallbacks: list[str] = field(default_factory=list[str])
+
+    # --- proposals -----------------------------------------------------------------------------------------------
+
+    async def propose(self, asked: Sequence[tuple[Request, int]], *, keep: int = 0) -> list[list[int]]:
+        """Proposals for each of several requests, as answers to the proposal named beside it; all in the same waves.
+
+        `keep` calls are left over. One call brings them all where the endpoint takes `n`; where it brings fewer, or
+        refuses to, the rest is asked for one by one. With a seed each call has its own.
+        """
+        wanted = self.settings.proposals
+        asked = asked if self.left is None else asked[: max(0, self.left - keep)]
+        samplings = [self.settings.sampling(request.sampling) for request, _ in asked]
+        replies: list[list[Reply]] = [[] for _ in asked]
+        if self.several and wanted > 1:
+            settings = [replace(sampling, n=wanted) for sampling in samplings]
+            outcomes = await self.wave(
+                [quiet(request, sampling) for (request, _), sampling in zip(asked, settings, strict=True)]
+            )
+            for place, outcome in enumerate(outcomes):
+                if type(outcome) is RequestRejected:
+                    self.several = False  # the endpoint writes one at a time
+                    self.spent(-1)
+                else:
+                    replies[place].append(reply_of(outcome))
+        rest: list[tuple[int, int]] = []
+        for place, its in enumerate(replies):
+            have = sum(len(reply.choices) for reply in its)
+            rest += [(number, place) for number in range(have, wanted)]
+        rest.sort()  # everybody's second before anybody's third
+        if self.left is not None:
+            # Where there is nothing yet, there is nothing to keep a call for.
+            rest = rest[: max(0, self.left - (keep if self.drafts or any(replies) else 0))]
+        more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
+        for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
+            replies[place].append(reply_of(outcome))
+        for its, (request, _) in zip(replies, asked, strict=True):
+            if request is self.request and its:
+                measured(request, its[0])
+        return [
+            [self.draft(reply, choice, parent) for reply in its for choice in reply.choices][:wanted]
+            for its, (_, parent) in zip(replies, asked, strict=True)
+        ]
+
+    async def revise(self, draft: int, feedback: str) -> int:
+        """Have the speaker write a proposal again."""
+        history = self.request.history.copy()
+        history.add("assistant", self.drafts[draft].content)
+        history.add("user", fill(prompts.critic()["revise"], {"FEEDBACK": feedback.strip()}))
+        sampling = self.settings.sampling(self.request.sampling)
+        (outcome,) = await self.wave([replace(quiet(self.request, sampling), history=history)])
+        reply = reply_of(outcome)
+        self.drafts[draft] = replace(self.drafts[draft], reason=well_formed(feedback))
+        return self.draft(reply, reply.choices[0], draft, revises=True)
+
+    def draft(self, reply: Reply, choice: Choice, parent: int, *, revises: bool = False) -> int:
+        """Note something that might be said."""
+        self.drafts.append(Proposal(well_formed(choice.content), parent=parent, revises=revises))
+        number = len(self.drafts) - 1
+        self.replies[number] = replace(reply, choices=(choice,))
+        return number
+
+    # --- judgement -----------------------------------------------------------------------------------------------
+
+    async def judged(self, paths: Sequence[Steps], *, final: bool = True) -> Verdict:
+        """The judge's verdict on the options, noted beside them; undecided where no call is left for it."""
+        if self.left == 0:
+            return Verdict(reason="the call budget is spent")
+        options = [
+            Option(self.drafts[path[0]].content, tuple(self.drafts[step] for step in path[1:]))
+            for path in paths
+        ]
+        case = Case(self.conversation, self.agent, tuple(options), self.left, final)
+        verdict = await self.settings.judge.judge(case)
+        checked_verdict(verdict, len(paths), verdict.critic or "of the critic")
+        self.spent(verdict.calls)
+        self.usage += verdict.usage
+        self.latency += verdict.latency
+        self.critic = verdict.critic or self.critic
+        reasons = [*verdict.reasons, *[""] * len(paths)]
+        for path, score, reason in zip(paths, verdict.scores, reasons, strict=False):
+            last = path[-1]
+            self.drafts[last] = replace(self.drafts[last], score=float(score), reason=well_formed(reason))
+        return verdict
+
+    def decided(self, verdict: Verdict, options: Sequence[int]) -> int:
+        """The option that a verdict comes down to, by the fallback where it comes down to none."""
+        place = verdict.chosen()
+        if place is None and verdict.feedback:
+            place = 0
+        if place is None:
+            place = self.fall_back(verdict.reason, len(options))
+        return options[place]
+
+    def fall_back(self, why: str, count: int) -> int:
+        """An option without a judge, and a note that it was so."""
+        rule = self.settings.fallback
+        self.fallbacks.append(f"{rule}: {why or 'the judge did not decide'}")
+        if rule == "first":
+            return 0
+        transcript = self.conversation.transcript
+        drawn = hashlib.blake2b(
+            f"{transcript.id}/{len(transcript.messages)}".encode(), digest_size=8
+        ).digest()
+        return int.from_bytes(drawn) % count
+
+    # --- calls and their cost ------------------------------------------------------------------------------------
+
+    async def wave(self, requests: Sequence[Request]) -> list[Reply | BaseException]:
+        """Ask the speaker's model several things at the same time, and wait for all of them."""
+        self.spent(len(requests))
+        model = self.agent.model
+        outcomes = await asyncio.gather(
+            *(model.reply(request) for request in requests), return_exceptions=True
+        )
+        replies = [outcome for outcome in outcomes if isinstance(outcome, Reply)]
+        for reply in replies:
+            self.usage += reply.usage
+            self.attempts = max(self.attempts, reply.attempts)
+            self.limited += reply.limited
+        self.latency += max((reply.latency for reply in replies), default=0.0)
+        return outcomes
+
+    def spent(self, calls: int) -> None:
+        """Take calls from the budget."""
+        if self.left is not None:
+            self.left = max(0, self.left - calls)
+
+    def reply(self, chosen: int, reason: str) -> Reply:
+        """The message to say, with how it was found."""
+        found, drafts = self.replies[chosen], tuple(self.drafts)
+        deliberation = Deliberation(
+            self.critic, drafts, chosen, well_formed(reason), "; ".join(dict.fromkeys(self.fallbacks))
+        )
+        if self.request.watch:
+            self.request.watch(Text(self.request.speaker, found.content))
+        return replace(
+            found,
+            usage=self.usage,
+            latency=self.latency,
+            attempts=self.attempts,
+            limited=self.limited,
+            deliberation=deliberation,
+        )
+
+
+def quiet(request: Request, sampling: Sampling) -> Request:
+    """The same request with other settings; nobody watches what may never be said."""
+    return replace(request, sampling=sampling, watch=None)
+
+
+def seeded(sampling: Sampling, number: int) -> Sampling:
+    """The same settings with another seed, where there is one: the same question must not bring the same answer."""
+    return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + number) % 2**31)
+
+
+def reply_of(outcome: Reply | BaseException) -> Reply:
+    """What came of a call, unless it failed."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def measured(request: Request, reply: Reply) -> None:
+    """Take the endpoint's count of the speaker's prompt; one that counts it for each choice is seen by the size."""
+    if 0 < reply.usage.prompt <= request.history.tokens:
+        request.history.measured(reply.usage.prompt)
+
+
+def whole(name: str, value: Any, low: int, high: int) -> None:
+    """Raise an `InputError` unless `value` is a whole number between the bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} must be a whole number from {low:,} to {high:,}, not {shown(value)}")

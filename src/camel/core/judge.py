@@ -1,0 +1,171 @@
+"""A judge that is a model: it is shown the task, the conversation and numbered options, and chooses, scores or sends feedback.
+
+The one decision to know: what it is asked is one line of chat that only ever grows at its end. The conversation comes
+first and the options last, so that the next question begins with the same bytes as far as the conversation went, which
+is what an endpoint's cache wants; options and answers that are done with are in no later question, so that no stale
+number is valid. All that others said stands behind `>`, so that nothing in it can pose as an option or as the question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from camel.core import inception as prompts
+from camel.core.answers import read_choice, read_ruling, read_scores
+from camel.core.critic import Case, Verdict, seeded, whole
+from camel.core.errors import ContextOverflow, InputError, shown
+from camel.core.history import History
+from camel.core.inception import fill
+from camel.core.message import Sampling, well_formed
+from camel.core.model import Expects, Model, Request, checked_model
+from camel.core.task import as_sentence_part
+
+Mode = Literal["choose", "score", "feedback"]
+"""Choose the best option; score each, from 0 to 10; choose and say what to change before it is said."""
+CRITIC = "critic"
+"""The speaker name under which a judge's calls are made."""
+_EXPECTS: dict[Mode, Expects] = {"choose": "choice", "score": "scores", "feedback": "verdict"}
+_MOST_QUOTED = 2_000
+"""Characters of an answer that could not be read, when it is shown to whoever gave it."""
+
+
+@dataclass(frozen=True)
+class ModelJudge:
+    """Asks a model; an answer that cannot be read is asked for again, a few times."""
+
+    model: Model
+    mode: Mode = "choose"
+    criteria: tuple[str, ...] = ()
+    """What to judge by, in a sentence each; left out: progress, correctness, the speaker's role."""
+    sampling: Sampling = field(default_factory=lambda: Sampling(temperature=0.2))
+    retries: int = 2
+    """How often it is asked again. None of that stays in its prompt."""
+
+    def __post_init__(self) -> None:
+        checked_model(self.model)
+        mode: Any = self.mode
+        if mode not in _EXPECTS:
+            raise InputError(f"mode must be one of {', '.join(_EXPECTS)}, not {shown(mode)}")
+        criteria: Any = self.criteria
+        if isinstance(criteria, str) or not all(isinstance(one, str) and one.strip() for one in criteria):
+            raise InputError(f"criteria must be a list of sentences, not {shown(criteria)}")
+        whole("retries", self.retries, 0, 100)
+
+    async def judge(self, case: Case) -> Verdict:
+        """Decide, or say why not."""
+        count = len(case.options)
+        # Once nothing will be revised, feedback would be lost: the judge is asked for a choice.
+        mode: Mode = "choose" if self.mode == "feedback" and case.final else self.mode
+        if mode == "choose" and len({(one.content, one.then) for one in case.options}) == 1:
+            return Verdict(0, reason="there was nothing to choose between", critic=CRITIC)
+        most = self.retries + 1 if case.calls is None else min(self.retries + 1, case.calls)
+        said = Verdict(critic=CRITIC)
+        unread = ""
+        for attempt in range(most):
+            request = Request(
+                self._question(case, mode, unread if attempt else None),
+                seeded(replace(self.sampling, n=1), attempt) if attempt else replace(self.sampling, n=1),
+                case.conversation.transcript.id,
+                CRITIC,
+                _EXPECTS[mode],
+                options=count,
+            )
+            try:
+                reply = await self.model.reply(request)
+            except ContextOverflow as error:
+                return replace(
+                    said, reason=f"the critic's prompt no longer fits: {error}", calls=said.calls + 1
+                )
+            said = replace(
+                said,
+                critic=reply.model or CRITIC,
+                usage=said.usage + reply.usage,
+                latency=said.latency + reply.latency,
+                calls=said.calls + 1,
+            )
+            unread = well_formed(reply.content)
+            if verdict := _verdict(mode, unread, count):
+                return replace(
+                    verdict, critic=said.critic, usage=said.usage, latency=said.latency, calls=said.calls
+                )
+        tries = "1 answer" if said.calls == 1 else f"{said.calls} answers"
+        return replace(said, reason=f"{tries} could not be read, the last: {shown(unread)}")
+
+    def _question(self, case: Case, mode: Mode, unread: str | None) -> History:
+        """All that it is asked, and after an answer that could not be read, that one and nothing before it."""
+        texts = prompts.critic()
+        history = History(self._system(case))
+        how = fill(texts[mode], {"COUNT": str(len(case.options))})
+        history.add("user", f"{_said(case)}{_options(case)}{how}")
+        if unread is not None:
+            history.add("assistant", unread.strip()[:_MOST_QUOTED] or "…")
+            history.add("user", f"{texts['again']} {how}")
+        return history
+
+    def _system(self, case: Case) -> str:
+        task = case.conversation.transcript.task
+        speakers = case.conversation.transcript.speakers
+        criteria = self.criteria or prompts.critic()["criteria"].splitlines()
+        values = {
+            "ROLES": ", ".join(f"{_line(one.role)} ({_line(one.name)})" for one in speakers),
+            "TASK": as_sentence_part(task.text),
+            "CRITERIA": "\n".join(f"- {_line(one)}" for one in criteria),
+        }
+        return fill(prompts.critic()["system"], values)
+
+
+def _verdict(mode: Mode, text: str, count: int) -> Verdict | None:
+    match mode:
+        case "choose":
+            chosen = read_choice(text, count)
+            return chosen and Verdict(chosen.choice, reason=chosen.reason)
+        case "score":
+            scored = read_scores(text, count)
+            if scored is None:
+                return None
+            best = scored.scores.index(max(scored.scores))
+            return Verdict(best, scored.scores, scored.reasons, scored.reasons[best])
+        case "feedback":
+            ruled = read_ruling(text, count)
+            if ruled is None:
+                return None
+            return Verdict(ruled.choice, reason=ruled.words, feedback="" if ruled.accepted else ruled.words)
+
+
+def _said(case: Case) -> str:
+    """The conversation so far: of two questions of a conversation, the later one's begins with the earlier one's."""
+    parts = ["The conversation so far:\n\n"]
+    for message in case.conversation.transcript.messages:
+        who = f"{_line(message.role)} ({_line(message.speaker)})"
+        parts.append(f"{who}:\n{_quoted(message.content)}\n\n")
+    return "".join(parts)
+
+
+def _options(case: Case) -> str:
+    roles = {one.name: one.role for one in case.conversation.transcript.speakers}
+    who = f"{_line(case.agent.role)} ({_line(case.agent.name)})"
+    ahead = any(option.then for option in case.options)
+    follows = ", and what would follow" if ahead else ""
+    parts = [f"It is the turn of {who}. The options for what to say{follows}:\n\n"]
+    for number, option in enumerate(case.options, 1):
+        parts.append(f"Option {number}:\n{_quoted(option.content)}\n")
+        parts += [
+            f"then {_line(roles.get(name, name))} ({_line(name)}):\n{_quoted(one.content)}\n"
+            for one in option.then
+            for name in [one.speaker or case.agent.name]
+        ]
+        parts.append("\n")
+    return "".join(parts)
+
+
+def _line(text: str) -> str:
+    """On one line: roles and names come from models, too."""
+    return " ".join(text.split())
+
+
+def _quoted(text: str) -> str:
+    """Every line, whatever ends it, behind a sign that the text itself cannot take away."""
+    return "\n".join(f"> {line}" for line in text.splitlines()) or ">"

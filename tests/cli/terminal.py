@@ -1,0 +1,153 @@
+"""A real process on a pseudo-terminal, seen through a terminal emulator: what a person would see, and every byte of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyte
+
+CTRL_C, CTRL_D, CTRL_J, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\n", "\r", "\x1b\r", "\x1b[A"
+
+
+def paste(text: str) -> str:
+    """As a terminal sends what is pasted, where the program asked to be told (bracketed paste)."""
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+class Terminal:
+    """`with Terminal([...], cwd, env) as terminal: terminal.wait_for("›"); terminal.type("hello\\r")`."""
+
+    def __init__(
+        self, command: list[str], cwd: Path, env: dict[str, str], columns: int = 100, rows: int = 40
+    ) -> None:
+        self.raw = b""
+        self._screen: Any = pyte.HistoryScreen(columns, rows, history=2000, ratio=0.001)
+        self._stream: Any = pyte.ByteStream(self._screen)
+        self.master, slave = pty.openpty()
+        self._size(columns, rows)
+        self.before: list[Any] = termios.tcgetattr(slave)
+
+        def own_terminal() -> None:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env={**env, "TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=own_terminal,
+        )
+        self._slave = slave
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for descriptor in (self.master, self._slave):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As when a window is dragged: the kernel tells the process."""
+        self._screen.resize(rows, columns)
+        self._size(columns, rows)
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self.master, keys.encode())
+
+    def read(self, seconds: float = 0.05) -> None:
+        """Take in what comes within `seconds`."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if not select.select([self.master], [], [], left)[0]:
+                return
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                return
+            self.raw += data
+            self._stream.feed(data)
+
+    def wait_for(self, *texts: str, seconds: float = 20) -> str:
+        """Read until all of `texts` are to be seen, scrolled-off lines included; returns what is seen."""
+        until = time.monotonic() + seconds
+        while not all(text in self.text for text in texts):
+            assert time.monotonic() < until, f"waited for {texts}, saw:\n{self.text}"
+            self.read()
+            if self.process.poll() is not None:
+                self.read(0.2)
+                assert all(text in self.text for text in texts), (
+                    f"it ended; wanted {texts}, saw:\n{self.text}"
+                )
+        return self.text
+
+    def prompt(self, line: str = "›", seconds: float = 20) -> str:
+        """Wait until the last prompt on the screen begins with `line`, and nothing more comes."""
+        until = time.monotonic() + seconds
+        while not any(shown.startswith(line) for shown in self.shown[-6:]):
+            assert time.monotonic() < until, f"waited for a prompt {line!r}, saw:\n{self.text}"
+            assert self.process.poll() is None, f"it ended:\n{self.text}"
+            self.read()
+        self.read(0.1)
+        return self.text
+
+    def end(self, seconds: float = 20) -> int:
+        """Read to the end and return the exit code."""
+        until = time.monotonic() + seconds
+        while self.process.poll() is None:
+            assert time.monotonic() < until, f"it does not end:\n{self.text}"
+            self.read()
+        self.read(0.2)
+        return self.process.returncode
+
+    def hang_up(self) -> None:
+        """Close the terminal, as when its window is closed or the connection breaks."""
+        os.close(self._slave)
+        os.close(self.master)
+        self._slave = self.master = -1
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    @property
+    def modes(self) -> list[Any]:
+        """How the terminal is set now: echo, line mode and the rest."""
+        return termios.tcgetattr(self._slave)
+
+    @property
+    def shown(self) -> list[str]:
+        """The lines on the screen down to the last that is not empty."""
+        lines = [line.rstrip() for line in self._screen.display]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    @property
+    def text(self) -> str:
+        """Everything that was printed and not erased, scrolled-off lines included."""
+        top = [
+            "".join(row[at].data for at in range(self._screen.columns)) for row in self._screen.history.top
+        ]
+        return "\n".join([*(line.rstrip() for line in top), *self.shown])

@@ -1,0 +1,36 @@
+"""Words are broken between, never lost, however the text is cut into pieces."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from camel.cli.wrapping import Wrapping
+
+TEXT = st.text(st.sampled_from("ab cd,. \n\té各位🐫x"), max_size=120)
+
+
+@given(TEXT, st.lists(st.integers(0, 120), max_size=6), st.integers(4, 40))
+def test_nothing_is_lost_and_nothing_passes_the_edge(text: str, cuts: list[int], width: int):
+    wrapping, pieces = Wrapping(width), [0, *sorted(cuts), len(text)]
+    out = "".join(wrapping.feed(text[a:b]) for a, b in pairwise(pieces)) + wrapping.flush()
+    assert re.sub(r"\s", "", out) == re.sub(r"\s", "", text)
+    # Words stay whole: what was apart stays apart, and what was together is together.
+    assert [w for w in out.split() if w.isascii()] == [w for w in out.split() if w.isascii() and w in text]
+    for line in out.split("\n"):
+        assert cell_len(line) <= width or " " not in line.strip()
+
+
+def test_words_wait_for_their_end():
+    wrapping = Wrapping(11)
+    assert [wrapping.feed(text) for text in ("Hello wo", "rld", "!\n    x", " = 1")] == [
+        "Hello",
+        "",
+        "\nworld!\n",
+        "    x =",
+    ]
+    assert wrapping.flush() == " 1"
