@@ -65,6 +65,9 @@ def play(
         str,
         typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
     ] = "",
+    critic: Annotated[
+        int, typer.Option(metavar="N", help="Let the model choose each message out of so many; 0: no critic.")
+    ] = 0,
     specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
     show_prompts: Annotated[
@@ -79,6 +82,8 @@ def play(
     from rich.console import Console
 
     from camel.cli.screen import Screen
+    from camel.core.critic import BestOf
+    from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
     from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
     from camel.core.stopping import paper_rules
@@ -107,6 +112,7 @@ def play(
                 model, base_url=base_url, context_tokens=context, guided=_guide(guided), max_attempts=4
             )
         )
+        judge = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
         role_playing = RolePlaying(
             assistant=assistant,
             user=user,
@@ -115,6 +121,8 @@ def play(
             sampling=sampling,
             specifier=specifier if specify else None,
             rules=paper_rules(max_messages=max_messages),
+            critic=judge,
+            user_critic=judge,
             watch=screen.watch,
         )
         try:
@@ -140,8 +148,9 @@ def _watch(role_playing: RolePlaying, chat: ChatModel, screen: Any, show_prompts
             screen.end_message()
             if show_prompts:
                 screen.prompts(role_playing.transcript)
-            async for _ in conversation:
+            async for message in conversation:
                 screen.end_message()
+                screen.deliberation(message)
 
     started, code = time.monotonic(), 0
     try:
