@@ -14,6 +14,7 @@ from camel.core.message import Usage
 from camel.core.model import Choice, Model, Reply, Request
 from camel.core.role_playing import RolePlaying
 from camel.core.stopping import paper_rules
+from camel.core.transcript import Transcript
 from camel.models.recorded import RecordedModel
 
 WORDS = [
@@ -125,3 +126,20 @@ class Journal:
 
 
 OPTION = re.compile(r"^Option (\d+):$", re.MULTILINE)
+
+
+def check_record(transcript: Transcript) -> None:
+    """What must hold of every record, whoever chose."""
+    for message in transcript.messages:
+        found = message.deliberation
+        if found is None:
+            continue
+        said = found.proposals[found.choice]
+        assert said.content == message.content
+        assert said.speaker == ""
+        # What was said is a first proposal, or a revision of one, and of one of those.
+        while said.revises:
+            said = found.proposals[said.parent]
+        assert said.parent == -1
+        assert all(one.parent < place for place, one in enumerate(found.proposals))
+    assert Transcript.from_json(transcript.to_json()) == transcript

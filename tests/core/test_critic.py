@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from deliberating import OPTION, Journal, Killed, Speaker, play
+from deliberating import OPTION, Journal, Killed, Speaker, check_record, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,23 +27,6 @@ from camel.core.stopping import MaxMessages
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.models.scripted import ScriptedModel
-
-
-def check_record(transcript: Transcript) -> None:
-    """What must hold of every record, whoever chose."""
-    for message in transcript.messages:
-        found = message.deliberation
-        if found is None:
-            continue
-        said = found.proposals[found.choice]
-        assert said.content == message.content
-        assert said.speaker == ""
-        # What was said is a first proposal, or a revision of one, and of one of those.
-        while said.revises:
-            said = found.proposals[said.parent]
-        assert said.parent == -1
-        assert all(one.parent < place for place, one in enumerate(found.proposals))
-    assert Transcript.from_json(transcript.to_json()) == transcript
 
 
 async def test_the_judge_chooses():

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from deliberating import Speaker, play
+from deliberating import Speaker, check_record, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_critic import check_record
 
 from camel.core.agent import Agent
 from camel.core.conversation import Conversation

@@ -54,6 +54,12 @@ class Branch:
             self.saying = None
         return self.conversation
 
+    def goes_on(self, name: str) -> bool:
+        """Whether anybody would speak next."""
+        fork = self.entered(name)
+        self.ended = fork.transcript.stop is not None or not fork.asked()
+        return not self.ended
+
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSearch(Proposing):
@@ -84,13 +90,15 @@ class TreeSearch(Proposing):
             rivals = {leaf.steps[0] for leaf in leaves}
             if not growing or len(rivals) == 1 or not sitting.left:
                 break
+            if not all(leaf.goes_on(agent.name) for leaf in growing):
+                continue
             if sitting.left == sitting.reserve:
                 await _judge_again(sitting, leaves)
                 break
-            before = [(leaf, leaf.steps, leaf.ended) for leaf in leaves]
+            before = sitting.left
             grown = await _grow(sitting, growing)
             leaves = [child for leaf in leaves for child in grown.get(leaf, [leaf])]
-            if [(leaf, leaf.steps, leaf.ended) for leaf in leaves] == before:
+            if sitting.left == before:
                 break  # no way on is cheap enough
         best = max(leaves, key=lambda leaf: leaf.worth)
         reason = sitting.drafts[best.steps[-1]].reason
@@ -143,11 +151,10 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
         ready: list[tuple[Branch, Request]] = []
         waiting: list[tuple[Branch, int]] = []
         for branch in growing:
-            fork = branch.entered(name)
-            calls = [] if branch.ended or fork.transcript.stop is not None else fork.asked()
+            calls = branch.conversation.asked() if branch.goes_on(name) else []
             if not calls:
-                branch.ended = True
-            elif [agent.name for agent, _ in calls] == [name]:
+                continue
+            if [agent.name for agent, _ in calls] == [name]:
                 ready.append((branch, calls[0][1]))
             else:
                 waiting.append((branch, len(calls)))
