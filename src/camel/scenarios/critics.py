@@ -13,7 +13,7 @@ from camel.core.judge import Mode, ModelJudge
 from camel.core.message import Sampling
 from camel.core.model import Model, Reply, Request
 from camel.core.role_playing import ASSISTANT, USER
-from camel.core.search import CALLS, Beam, BestFirst
+from camel.core.search import Beam, BestFirst, TreeSearch
 
 Seat = Literal["assistant", "user"]
 SEARCHES = {"beam": Beam, "best_first": BestFirst}
@@ -94,9 +94,11 @@ class CriticSettings(
 
     def calls_per_message(self) -> tuple[float, float, float]:
         """Calls for a criticised message: at least, likely, at most."""
-        if self.search is not None:
-            most = float(self.calls or CALLS)
-            return 2.0, most, most
+        critic = self.critic(_NOBODY)
+        if isinstance(critic, TreeSearch):
+            # A beam proposes, judges, and in each round has as many answers and proposals as it is wide, and a judgement.
+            whole = 2 + critic.depth * (2 * critic.width + 1) if isinstance(critic, Beam) else critic.calls
+            return 2.0, float(min(whole, critic.calls)), float(critic.calls)
         rounds = self.revisions if self.judging == "feedback" else 0
         most = self.proposals + rounds + (rounds + 1) * (self.retries + 1)
         return 2.0, 2.0 + rounds, float(most)
