@@ -244,14 +244,14 @@ class Sitting:
 
     # --- proposals -----------------------------------------------------------------------------------------------
 
-    async def propose(self, asked: Sequence[tuple[Request, int]], *, keep: int = 0) -> list[list[int]]:
+    async def propose(self, asked: Sequence[tuple[Request, int]]) -> list[list[int]]:
         """Proposals for each of several requests, as answers to the proposal named beside it; all in the same waves.
 
-        `keep` calls are left over. One call brings them all where the endpoint takes `n`; where it brings fewer, or
-        refuses to, the rest is asked for one by one. With a seed each call has its own.
+        One call brings them all where the endpoint takes `n`; where it brings fewer, or refuses to, the rest is asked
+        for one by one. With a seed each call has its own.
         """
         wanted = self.settings.proposals
-        asked = asked if self.left is None else asked[: max(0, self.left - keep)]
+        asked = asked if self.left is None else asked[: max(0, self.left - self.reserve)]
         samplings = [self.settings.sampling(request.sampling) for request, _ in asked]
         replies: list[list[Reply]] = [[] for _ in asked]
         if self.several and wanted > 1:
@@ -272,7 +272,7 @@ class Sitting:
         rest.sort()  # everybody's second before anybody's third
         if self.left is not None:
             # Where there is nothing yet, there is nothing to keep a call for.
-            rest = rest[: max(0, self.left - (keep if self.drafts or any(replies) else 0))]
+            rest = rest[: max(0, self.left - (self.reserve if self.drafts or any(replies) else 0))]
         more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
         for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
             replies[place].append(reply_of(outcome))
@@ -302,11 +302,16 @@ class Sitting:
         self.replies[number] = replace(reply, choices=(choice,))
         return number
 
+    @property
+    def reserve(self) -> int:
+        """Calls to keep for the judge."""
+        return 0 if isinstance(self.settings.judge, FunctionJudge) else 1
+
     # --- judgement -----------------------------------------------------------------------------------------------
 
     async def judged(self, paths: Sequence[Steps], *, final: bool = True) -> Verdict:
         """The judge's verdict on the options, noted beside them; undecided where no call is left for it."""
-        if self.left == 0:
+        if self.left is not None and self.left < self.reserve:
             return Verdict(reason="the call budget is spent")
         options = [
             Option(self.drafts[path[0]].content, tuple(self.drafts[step] for step in path[1:]))
