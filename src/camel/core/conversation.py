@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ Hears = Callable[[str, str], bool]
 """Whether the first (a speaker) is heard by the second."""
 Wording = Callable[[Message], str]
 """How a message reads to those who hear it."""
+_Heard = tuple[str, int | None]
 
 
 def everyone(speaker: str, listener: str) -> bool:
@@ -41,8 +43,14 @@ def plainly(message: Message) -> str:
 
 
 def by_name(message: Message) -> str:
-    """After the name of the speaker, for those who hear more than one."""
-    return f"{message.speaker}: {message.content}"
+    """After the name of the speaker, for those who hear more than one.
+
+    Several lines are quoted, so that a line that begins with another's name is not taken for what that one said.
+    """
+    lines = message.content.splitlines()
+    if len(lines) < 2:
+        return f"{message.speaker}: {message.content}"
+    return "\n> ".join([f"{message.speaker}:", *lines])
 
 
 class Conversation:
@@ -55,8 +63,8 @@ class Conversation:
         *,
         rules: Sequence[StopRule],
         turns: Turns | None = None,
-        hears: Hears = everyone,
-        wording: Wording = by_name,
+        hears: Hears | Mapping[str, Collection[str]] = everyone,
+        wording: Wording | None = None,
         watch: Watch | None = None,
     ) -> None:
         self.agents = {agent.name: agent for agent in agents}
@@ -66,14 +74,13 @@ class Conversation:
         self.transcript.speakers = [agent.described() for agent in agents]
         self._rules = checked_rules(rules)
         self._turns = turns or round_robin([agent.name for agent in agents])
-        self._listeners = {
-            agent.name: [other for other in agents if other is not agent and hears(agent.name, other.name)]
-            for agent in agents
+        self._listeners = self._edges(hears)
+        heard = Counter(chain.from_iterable(self._listeners.values()))
+        self._wordings = {name: wording or (by_name if heard[name] > 1 else plainly) for name in self.agents}
+        self._histories = {agent.name: History(agent.system) for agent in agents}
+        self._inboxes: dict[str, list[_Heard]] = {
+            agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
         }
-        heard = Counter(listener.name for listeners in self._listeners.values() for listener in listeners)
-        self._wordings = {name: wording if heard[name] > 1 else plainly for name in self.agents}
-        self._histories = {agent.name: agent.opened() for agent in agents}
-        self._inboxes: dict[str, list[tuple[str, int | None]]] = {agent.name: [] for agent in agents}
         """What each has heard since it last spoke, and its length where that is known."""
         self._watch = watch
         self._told = len(transcript.messages)
@@ -171,12 +178,26 @@ class Conversation:
         if usage.prompt and reply.deliberation is None:
             own.measured(usage.prompt)
         own.add("assistant", content, tokens=tokens)
+        # Worded once, however many hear it.
+        worded: dict[Wording, _Heard] = {}
         for listener in self._listeners[agent.name]:
-            heard = self._wordings[listener.name](message)
+            wording = self._wordings[listener]
+            if (heard := worded.get(wording)) is None:
+                text = wording(message)
+                heard = worded[wording] = text, tokens if text is content else None
             # A count by another vocabulary says nothing about this one.
-            known = tokens if listener.model is agent.model and heard is content else None
-            self._inboxes[listener.name].append((heard, known))
+            same = heard[1] is None or self.agents[listener].model is agent.model
+            self._inboxes[listener].append(heard if same else (heard[0], None))
         return message
+
+    def _edges(self, hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Who hears each speaker."""
+        names = list(self.agents)
+        if not isinstance(hears, Mapping):
+            return {name: [one for one in names if one != name and hears(name, one)] for name in names}
+        if strangers := {*hears, *chain.from_iterable(hears.values())} - self.agents.keys():
+            raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
+        return {name: [one for one in hears.get(name, ()) if one != name] for name in names}
 
     def fork(self) -> Conversation:
         """The conversation as it stands, to go on in another way; nothing said there is heard here.

@@ -21,6 +21,7 @@ The one decision to know: whether a failed call is worth another try is a proper
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -31,6 +32,14 @@ def shown(value: object) -> str:
     except ValueError:  # an integer too long to be written in decimals
         text = f"a very large {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """A suggestion to put behind a name that is not known."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class CamelError(Exception):

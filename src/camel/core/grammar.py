@@ -216,6 +216,11 @@ def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
     return line + lead.start(1) if lead else None
 
 
+def is_mentioned(text: str, at: int) -> bool:
+    """Whether what stands at `at` is shown rather than said: in code, a comment, a quotation."""
+    return _is_mentioned(text, at, _hidden(text))
+
+
 def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:
     """Whether `at` lies in text that is shown rather than said: code, a comment, a quotation."""
     if hidden and (before := bisect_right(hidden, at, key=itemgetter(0))) and at < hidden[before - 1][1]:

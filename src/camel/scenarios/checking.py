@@ -10,11 +10,11 @@ from uuid import UUID
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, similar
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import fill
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
-from camel.scenarios.reading import FILE, Problem, folder_of, read, similar
+from camel.scenarios.reading import FILE, Problem, folder_of, read
 from camel.scenarios.scenario import (
     Level,
     Question,

@@ -7,16 +7,14 @@ what it names is sent to an endpoint.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.errors import InputError
+from camel.core.errors import InputError, similar
 from camel.core.inception import Inception
 from camel.core.message import Sampling
 from camel.scenarios.lists import read_lists
@@ -147,12 +145,6 @@ def read(folder: Path) -> tuple[Scenario | None, list[Problem]]:
         canary=declaration.canary,
     )
     return scenario, problems
-
-
-def similar(name: str, known: Iterable[str]) -> str:
-    """A suggestion to put behind a name that is not known."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class _Texts:
