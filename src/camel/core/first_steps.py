@@ -49,6 +49,10 @@ class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         _whole("count", self.count, 100)
 
+    def asked(self, task: str) -> str:
+        """The prompt, filled in."""
+        return fill(self.prompt or prompts()["roles"], {"COUNT": str(self.count), "TASK": task})
+
 
 class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Asks a model for the steps of a task; they are put below it."""
@@ -61,6 +65,10 @@ class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
     def __post_init__(self) -> None:
         _whole("steps", self.steps, 50)
+
+    def asked(self, task: str) -> str:
+        """The prompt, filled in."""
+        return fill(self.prompt or prompts()["plan"], {"COUNT": str(self.steps), "TASK": task})
 
 
 class Cast(NamedTuple):
@@ -87,33 +95,27 @@ class Plan(NamedTuple):
 async def assign_roles(
     model: Model,
     task: str,
-    count: int,
+    count: int | Casting,
     *,
     taken: Collection[str] = (),
-    prompt: str = "",
-    sampling: Sampling = FIRST_SAMPLING,
     session: str = "",
     watch: Watch | None = None,
 ) -> Cast:
     """Have a model propose `count` members for a task, none of them called as one of `taken`; or raise `NotUnderstood`."""
-    _whole("count", count, 100)
+    casting = count if isinstance(count, Casting) else Casting(count)
+    wanted = casting.count
 
     def read(text: str) -> list[Member] | None:
         members = read_roles(text, taken)
-        return members[:count] if len(members) >= count else None
+        return members[:wanted] if len(members) >= wanted else None
 
-    members, usage, name = await _ask(
-        model,
-        fill(
-            prompt or prompts()["roles"],
-            {"COUNT": str(count), "TASK": checked_text("the task", task, MAX_TASK_CHARS)},
-        ),
-        read,
-        Request(History(), sampling, session, CASTING, "list", watch),
-    )
+    asked = casting.asked(checked_text("the task", task, MAX_TASK_CHARS))
+    request = Request(History(), casting.sampling, session, CASTING, "list", watch)
+    members, usage, name = await _ask(model, asked, read, request)
     if members is None:
         raise NotUnderstood(
-            f"asked {usage.calls} times for {count} roles and got no list of so many: lower the count, or name the members yourself"
+            f"asked {usage.calls} times for {wanted} roles and got no list of so many: lower the count, or name the "
+            "members yourself"
         )
     return Cast(tuple(members), usage, name)
 
@@ -121,24 +123,16 @@ async def assign_roles(
 async def plan_task(
     model: Model,
     task: str,
+    steps: int | Planner = 6,
     *,
-    steps: int = 6,
-    prompt: str = "",
-    sampling: Sampling = FIRST_SAMPLING,
     session: str = "",
     watch: Watch | None = None,
 ) -> Plan:
     """Have a model plan a task in at most `steps` steps; no step where it gave none, which leaves the task as it is."""
-    _whole("steps", steps, 50)
-    found, usage, name = await _ask(
-        model,
-        fill(
-            prompt or prompts()["plan"],
-            {"COUNT": str(steps), "TASK": checked_text("the task", task, MAX_TASK_CHARS)},
-        ),
-        lambda text: _lines(text)[:steps] or None,
-        Request(History(), sampling, session, PLANNER, "list", watch),
-    )
+    planner = steps if isinstance(steps, Planner) else Planner(steps)
+    asked = planner.asked(checked_text("the task", task, MAX_TASK_CHARS))
+    request = Request(History(), planner.sampling, session, PLANNER, "list", watch)
+    found, usage, name = await _ask(model, asked, lambda text: _lines(text)[: planner.steps] or None, request)
     return Plan(tuple(found or ()), usage, name)
 
 

@@ -8,9 +8,9 @@ pure function of the messages, so a society is journaled, resumed and replayed l
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -46,8 +46,12 @@ MAX_MESSAGES = 40
 """The limit where a society declares none, as in the paper."""
 SHORT_THANKS = 100
 """Characters of a message that is only thanks; among many, thanks are how a speech begins."""
+PLACEHOLDERS = ("NAME", "ROLE", "SELF", "BRIEF", "OTHERS", "PROCEDURE", "TASK")
+"""What is filled into the members' prompts."""
 _NAMED = 40
 """Others who are listed in a member's prompt, at most."""
+
+T = TypeVar("T", Casting, Planner)
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -107,6 +111,11 @@ class Society(
         return tuple(member.name for member in self.members)
 
     @property
+    def usual_sampling(self) -> Sampling:
+        """How its members are asked to write, unless they have settings of their own."""
+        return self.sampling or AGENT_SAMPLING
+
+    @property
     def limit(self) -> int:
         """Messages that it can have at most."""
         size = len(self.members) + (self.roles.count if self.roles else 0)
@@ -153,38 +162,42 @@ class Society(
         seed: int | None = None,
     ) -> list[Agent]:
         """Its members with their prompts filled in and their models seated."""
-        texts = prompts()
-        prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
-        listeners, known = self.hears.listeners(self.names), {member.name: member for member in self.members}
-        heard: dict[str, list[str]] = {name: [] for name in self.names}
-        for speaker, ears in listeners.items():
-            for listener in ears:
-                heard[listener].append(speaker)
         agents: list[Agent] = []
-        for member in self.members:
-            name = member.name
-            near = dict.fromkeys([*heard[name], *listeners[name]])
-            values = {
-                "NAME": name,
-                "ROLE": member.title,
-                "SELF": _introduced(member),
-                "BRIEF": member.brief,
-                "OTHERS": _listed([known[other] for other in near]),
-                "PROCEDURE": self.procedure(name),
-                "TASK": task,
-            }
-            chosen = sampling or member.sampling or self.sampling or AGENT_SAMPLING
+        for member, system, opening in self.prompts(task):
+            chosen = sampling or member.sampling or self.usual_sampling
             agents.append(
                 Agent(
-                    name=name,
+                    name=member.name,
                     role=member.title,
-                    model=models[name] if name in models else models[""],
-                    system=_tidy(fill(member.prompt or prompt, values)),
-                    opening=fill(opening, values),
+                    model=models[member.name] if member.name in models else models[""],
+                    system=system,
+                    opening=opening,
                     sampling=chosen if seed is None else replace(chosen, seed=seed),
                 )
             )
         return agents
+
+    def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
+        """Each member with its system prompt and what it hears first."""
+        texts = prompts()
+        prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
+        known = {member.name: member for member in self.members}
+        near: dict[str, dict[str, None]] = {name: {} for name in self.names}
+        for speaker, listeners in self.hears.listeners(self.names).items():
+            near[speaker].update(dict.fromkeys(listeners))
+            for listener in listeners:
+                near[listener][speaker] = None
+        for member in self.members:
+            values = {
+                "NAME": member.name,
+                "ROLE": member.title,
+                "SELF": _introduced(member),
+                "BRIEF": member.brief,
+                "OTHERS": _listed([known[name] for name in self.names if name in near[member.name]]),
+                "PROCEDURE": self.procedure(member.name),
+                "TASK": task,
+            }
+            yield member, _tidy(fill(member.prompt or prompt, values)), fill(opening, values)
 
     def procedure(self, name: str) -> str:
         """What a member is told about turns and ends, a line each."""
@@ -261,11 +274,9 @@ class SocietyPlay(Play):
             return
         try:
             plan = await plan_task(
-                self._models.get(PLANNER) or self._any_model(),
+                self._any_model(),
                 task.original,
-                steps=planner.steps,
-                prompt=planner.prompt,
-                sampling=self._seeded(planner.sampling),
+                self._seeded(planner),
                 session=self.transcript.id,
                 watch=self._watch,
             )
@@ -284,10 +295,8 @@ class SocietyPlay(Play):
             cast = await assign_roles(
                 self._any_model(),
                 task.text,
-                casting.count,
+                self._seeded(casting),
                 taken=society.names,
-                prompt=casting.prompt,
-                sampling=self._seeded(casting.sampling),
                 session=self.transcript.id,
                 watch=self._watch,
             )
@@ -300,9 +309,9 @@ class SocietyPlay(Play):
     def _any_model(self) -> Model:
         return self._models.get("") or next(iter(self._models.values()))
 
-    def _seeded(self, sampling: Sampling) -> Sampling:
+    def _seeded(self, step: T) -> T:
         seed = self._settings[1]
-        return sampling if seed is None else replace(sampling, seed=seed)
+        return step if seed is None else replace(step, sampling=replace(step.sampling, seed=seed))
 
     def _failed(self, error: ModelError, speaker: str) -> None:
         self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", speaker)

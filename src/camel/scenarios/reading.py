@@ -18,7 +18,8 @@ from camel.core.errors import InputError, similar
 from camel.core.inception import Inception
 from camel.core.message import Sampling
 from camel.scenarios.lists import read_lists
-from camel.scenarios.scenario import DEFAULT_ASK, Level, Question, RolePlay, Scenario, Translate
+from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
+from camel.scenarios.societies import SOCIETY_FILE, read_society
 
 FILE = "scenario.toml"
 
@@ -71,6 +72,14 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     max_messages: int = 40
 
 
+class SocietyTable(_Table, frozen=True, kw_only=True):
+    """`[society]`."""
+
+    task: str = ""
+    file: str = SOCIETY_FILE
+    sampling: Sampling | None = None
+
+
 class QuestionTable(_Table, frozen=True, kw_only=True):
     """`[question]`."""
 
@@ -95,6 +104,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     title: str
     levels: tuple[LevelTable, ...] = ()
     role_play: RolePlayTable | None = None
+    society: SocietyTable | None = None
     question: QuestionTable | None = None
     translate: TranslateTable | None = None
     labels: tuple[str, ...] = ()
@@ -190,6 +200,7 @@ def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
     _drop_unknown(table, Declaration, "", problems)
     tables: list[tuple[str, Any, type[_Table]]] = [
         ("role_play", table.get("role_play"), RolePlayTable),
+        ("society", table.get("society"), SocietyTable),
         ("question", table.get("question"), QuestionTable),
         ("translate", table.get("translate"), TranslateTable),
     ]
@@ -252,8 +263,9 @@ def _items(text: str, name: str, texts: _Texts) -> tuple[str, ...]:
     return found[0].items
 
 
-def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Translate | None:
-    ends = [declaration.role_play, declaration.question, declaration.translate]
+def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Question | Translate | None:
+    ends = [declaration.role_play, declaration.society, declaration.question, declaration.translate]
+    last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
     match [end for end in ends if end is not None]:
         case [RolePlayTable() as play]:
             paper = prompts.paper()
@@ -273,8 +285,12 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Trans
                 specifier_sampling=play.specifier_sampling,
                 max_messages=play.max_messages,
             )
+        case [SocietyTable() as meeting]:
+            society, problems = read_society(texts.read(meeting.file))
+            texts.problems += [Problem(meeting.file, message) for message in problems]
+            task = meeting.task or (society.task if society else "") or last
+            return society and Meeting(society=society, task=task, sampling=meeting.sampling)
         case [QuestionTable() as question]:
-            last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
             return Question(
                 prompt=texts.read(question.prompt),
                 problem=question.problem or last,
@@ -292,7 +308,7 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Trans
             texts.problems.append(
                 Problem(
                     FILE,
-                    f"has {len(several)} of [role_play], [question] and [translate]: say with exactly one "
+                    f"has {len(several)} of [role_play], [society], [question] and [translate]: say with exactly one "
                     "how the scenario ends",
                 )
             )
