@@ -175,7 +175,9 @@ Policy = RoundRobin | Addressed | Moderated | Rounds
 
 # --- whom a text addresses -------------------------------------------------------------------------------------------
 
-_NEXT = re.compile(r"^[ \t*_#-]*next(?: speaker)?[ \t*_]*[:：][ \t*_@]*", re.IGNORECASE | re.MULTILINE)
+_NEXT = re.compile(
+    r"(?:^|(?<=[.!?…] ))[ \t*_#-]*next(?: speaker)?[ \t*_]*[:：][ \t*_@]*", re.IGNORECASE | re.MULTILINE
+)
 _AT = re.compile(r"(?<![\w@.])@")
 _OPENS = re.compile(r"(?:^|(?<=[.!?…] )|(?<=[.!?…]\n))[ \t]*[*_]{0,3}(?=\w)", re.MULTILINE)
 _CALLED = re.compile(r"[*_]{0,3},")
