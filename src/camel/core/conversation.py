@@ -193,7 +193,7 @@ class Conversation:
     def _edges(self, hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
         """Who hears each speaker."""
         names = list(self.agents)
-        if not isinstance(hears, Mapping):
+        if callable(hears):
             return {name: [one for one in names if one != name and hears(name, one)] for name in names}
         if strangers := {*hears, *chain.from_iterable(hears.values())} - self.agents.keys():
             raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")

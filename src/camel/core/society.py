@@ -46,7 +46,7 @@ MAX_MESSAGES = 40
 """The limit where a society declares none, as in the paper."""
 SHORT_THANKS = 100
 """Characters of a message that is only thanks; among many, thanks are how a speech begins."""
-PLACEHOLDERS = ("NAME", "ROLE", "SELF", "BRIEF", "OTHERS", "PROCEDURE", "TASK")
+PLACEHOLDERS: tuple[str, ...] = ("NAME", "ROLE", "SELF", "BRIEF", "OTHERS", "PROCEDURE", "TASK")
 """What is filled into the members' prompts."""
 _NAMED = 40
 """Others who are listed in a member's prompt, at most."""

@@ -216,7 +216,7 @@ class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
                 votes.setdefault(_alike(choice), []).append(choice)
                 if not left:
                     break
-        agreed = max(votes.values(), key=len, default=[])
+        agreed = max(votes.values(), key=len, default=list[str]())
         if not self.by or len(agreed) < self.needed:
             return None
         return Stop("agreed", f"{len(agreed)} of {len(self.by)} voted for {shown(agreed[0])}")
