@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Self, cast
 
@@ -84,7 +84,8 @@ class _Connection(asyncio.BufferedProtocol):
                     self._transport.write(wire.CONTINUE)
                 return
             self._closes = request.closes
-            self._play(self._planner.plan(request, self._client))
+            plan = self._planner.plan(request, self._client)
+            self._play(plan._replace(pieces=_announcing(plan.pieces)) if self._closes else plan)
 
     def _play(self, plan: Plan) -> None:
         self._plan, self._pieces, self._begun = plan, iter(plan.pieces), False
@@ -126,6 +127,13 @@ class _Connection(asyncio.BufferedProtocol):
             raw = cast(socket.socket, self._transport.get_extra_info("socket"))
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
             self._transport.abort()
+
+
+def _announcing(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same reply, saying that the connection closes after it: clients that are not told use it again."""
+    rest = iter(pieces)
+    yield next(rest, b"").replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    yield from rest
 
 
 class Simulator:
