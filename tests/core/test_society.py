@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.conversation import by_name
-from camel.core.errors import InputError, ServerFailed
-from camel.core.first_steps import Casting, NotUnderstood, Planner, assign_roles, plan_task, read_roles
+from camel.core.errors import InputError, NotUnderstood, ServerFailed
+from camel.core.first_steps import Casting, Planner, assign_roles, plan_task, read_roles
 from camel.core.graphs import Edges, Everyone, Graph, Groups, Ring, Star
 from camel.core.member import Member, Names, as_key
 from camel.core.message import Message, Sampling

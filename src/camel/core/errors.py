@@ -13,7 +13,8 @@
         │   └── ContextOverflow the prompt and the reserved completion exceed the model's window
         ├── ServerFailed        5xx, or an error body in a 200
         ├── ReplyTooLarge       the body, or what it unpacks to, exceeds the cap
-        └── MalformedReply      a 2xx whose body is not a chat completion
+        ├── MalformedReply      a 2xx whose body is not a chat completion
+        └── NotUnderstood       the model was asked often enough and never answered in a form that can be used
 
 The one decision to know: whether a failed call is worth another try is a property of its type
 (`retryable`), so the client's single retry loop needs no table of its own.
@@ -120,3 +121,7 @@ class MalformedReply(ModelError):
     """The endpoint said success and sent something that is not a chat completion."""
 
     retryable = True
+
+
+class NotUnderstood(ModelError):
+    """A model was asked often enough and never answered in a form that can be used."""

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from camel.core.errors import InputError, ModelError, shown
+from camel.core.errors import InputError, NotUnderstood, shown
 from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.member import MAX_NAME_CHARS, Member, as_key
@@ -31,10 +31,6 @@ CASTING, PLANNER = "casting", "planner"
 FIRST_SAMPLING = Sampling(temperature=0.7)
 
 T = TypeVar("T")
-
-
-class NotUnderstood(ModelError):
-    """A model was asked often enough and gave no list that can be used."""
 
 
 class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
