@@ -28,18 +28,13 @@ Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 Hears = Callable[[str, str], bool]
 """Whether the first (a speaker) is heard by the second."""
 Wording = Callable[[Message], str]
-"""How a message reads to those who hear it."""
+"""How a message reads to those who hear it; given by name to those who hear several speakers, where none is given."""
 _Heard = tuple[str, int | None]
 
 
 def everyone(speaker: str, listener: str) -> bool:
     """Everyone hears everyone else."""
     return True
-
-
-def plainly(message: Message) -> str:
-    """As it was said: who hears only one speaker knows who it is."""
-    return message.content
 
 
 def by_name(message: Message) -> str:
@@ -74,9 +69,8 @@ class Conversation:
         self.transcript.speakers = [agent.described() for agent in agents]
         self._rules = checked_rules(rules)
         self._turns = turns or round_robin([agent.name for agent in agents])
-        self._listeners = self._edges(hears)
-        heard = Counter(chain.from_iterable(self._listeners.values()))
-        self._wordings = {name: wording or (by_name if heard[name] > 1 else plainly) for name in self.agents}
+        self._wording = wording or by_name
+        self._listeners = self._edges(hears, named=wording is not None)
         self._histories = {agent.name: History(agent.system) for agent in agents}
         self._inboxes: dict[str, list[_Heard]] = {
             agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
@@ -154,9 +148,11 @@ class Conversation:
         """A speaker's history with everything that it has heard: one entry, as chat templates want turns to alternate."""
         history, inbox = self._histories[name], self._inboxes[name]
         if inbox:
-            lengths = [tokens for _, tokens in inbox if tokens is not None]
-            text = inbox[0][0] if len(inbox) == 1 else "\n\n".join(text for text, _ in inbox)
-            history.add("user", text, tokens=sum(lengths) if len(lengths) == len(inbox) else None)
+            text, tokens = inbox[0]
+            if len(inbox) > 1:
+                texts, lengths = zip(*inbox, strict=True)
+                text, tokens = "\n\n".join(texts), None if None in lengths else sum(lengths)
+            history.add("user", text, tokens=tokens)
             inbox.clear()
         return history
 
@@ -178,26 +174,35 @@ class Conversation:
         if usage.prompt and reply.deliberation is None:
             own.measured(usage.prompt)
         own.add("assistant", content, tokens=tokens)
-        # Worded once, however many hear it.
-        worded: dict[Wording, _Heard] = {}
-        for listener in self._listeners[agent.name]:
-            wording = self._wordings[listener]
-            if (heard := worded.get(wording)) is None:
-                text = wording(message)
-                heard = worded[wording] = text, tokens if text is content else None
+        named, alone = self._listeners[agent.name]
+        if named:
+            heard = self._wording(message), None  # worded once, however many hear it
+            for listener in named:
+                self._inboxes[listener].append(heard)
+        for listener in alone:
             # A count by another vocabulary says nothing about this one.
-            same = heard[1] is None or self.agents[listener].model is agent.model
-            self._inboxes[listener].append(heard if same else (heard[0], None))
+            known = tokens if self.agents[listener].model is agent.model else None
+            self._inboxes[listener].append((content, known))
         return message
 
-    def _edges(self, hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-        """Who hears each speaker."""
+    def _edges(
+        self, hears: Hears | Mapping[str, Collection[str]], *, named: bool
+    ) -> dict[str, tuple[list[str], list[str]]]:
+        """Who hears each speaker: those who must be told its name, and those who hear nobody else."""
         names = list(self.agents)
         if callable(hears):
-            return {name: [one for one in names if one != name and hears(name, one)] for name in names}
-        if strangers := {*hears, *chain.from_iterable(hears.values())} - self.agents.keys():
-            raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
-        return {name: [one for one in hears.get(name, ()) if one != name] for name in names}
+            edges = {name: [one for one in names if one != name and hears(name, one)] for name in names}
+        else:
+            if strangers := {*hears, *chain.from_iterable(hears.values())} - self.agents.keys():
+                raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
+            edges = {name: [one for one in hears.get(name, ()) if one != name] for name in names}
+        if named:
+            return {name: (listeners, []) for name, listeners in edges.items()}
+        heard = Counter(chain.from_iterable(edges.values()))
+        return {
+            name: ([one for one in found if heard[one] > 1], [one for one in found if heard[one] == 1])
+            for name, found in edges.items()
+        }
 
     def fork(self) -> Conversation:
         """The conversation as it stands, to go on in another way; nothing said there is heard here.

@@ -182,22 +182,32 @@ class Society(
         texts = prompts()
         prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
         known = {member.name: member for member in self.members}
-        near: dict[str, dict[str, None]] = {name: {} for name in self.names}
-        for speaker, listeners in self.hears.listeners(self.names).items():
-            near[speaker].update(dict.fromkeys(listeners))
-            for listener in listeners:
-                near[listener][speaker] = None
+        near = self._near()
         for member in self.members:
             values = {
                 "NAME": member.name,
                 "ROLE": member.title,
                 "SELF": _introduced(member),
                 "BRIEF": member.brief,
-                "OTHERS": _listed([known[name] for name in self.names if name in near[member.name]]),
+                "OTHERS": _listed(
+                    [known[name] for name in near[member.name][:_NAMED]], len(near[member.name])
+                ),
                 "PROCEDURE": self.procedure(member.name),
                 "TASK": task,
             }
             yield member, _tidy(fill(member.prompt or prompt, values)), fill(opening, values)
+
+    def _near(self) -> Mapping[str, Sequence[str]]:
+        """Whom each member hears or is heard by, in the members' order."""
+        listeners, all_others = self.hears.listeners(self.names), len(self.names) - 1
+        if all(len(found) == all_others for found in listeners.values()):
+            return listeners
+        near = {name: set(found) for name, found in listeners.items()}
+        for speaker, found in listeners.items():
+            for listener in found:
+                near[listener].add(speaker)
+        place = {name: at for at, name in enumerate(self.names)}
+        return {name: sorted(found, key=place.__getitem__) for name, found in near.items()}
 
     def procedure(self, name: str) -> str:
         """What a member is told about turns and ends, a line each."""
@@ -332,13 +342,11 @@ def _introduced(member: Member) -> str:
     return member.name if member.title == member.name else f"{member.name}, {member.role}"
 
 
-def _listed(members: Sequence[Member]) -> str:
+def _listed(members: Sequence[Member], count: int) -> str:
+    """The first of so many members, a line each."""
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
-    more = len(members) - len(lines)
-    return (
-        "\n".join([*lines, *([f"- and {more} others"] if more else [])])
-        or "- nobody that you hear or who hears you"
-    )
+    more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
+    return "\n".join([*lines, *more]) or "- nobody that you hear or who hears you"
 
 
 def _tidy(prompt: str) -> str:
