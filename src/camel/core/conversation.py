@@ -150,8 +150,9 @@ class Conversation:
         if inbox:
             text, tokens = inbox[0]
             if len(inbox) > 1:
-                texts, lengths = zip(*inbox, strict=True)
-                text, tokens = "\n\n".join(texts), None if None in lengths else sum(lengths)
+                text = "\n\n".join([text for text, _ in inbox])
+                lengths = [length for _, length in inbox if length is not None]
+                tokens = sum(lengths) if len(lengths) == len(inbox) else None
             history.add("user", text, tokens=tokens)
             inbox.clear()
         return history

@@ -196,7 +196,9 @@ def _lines(text: str) -> list[str]:
         lines = [line[found.end() :] for line, found in marked if len(line) - len(line.lstrip()) < outer + 2]
     else:
         lines = [line for line in lines if not line.rstrip().endswith((":", "："))]  # announces the list
-    items = (" ".join(line.split()) for line in lines)
+    # Control characters have no place in a name or a prompt.
+    printable = ("".join(char if char.isprintable() else " " for char in line) for line in lines)
+    items = (" ".join(line.split()) for line in printable)
     return [item for item in items if any(map(str.isalnum, item)) and len(item) <= MAX_STEP_CHARS]
 
 
