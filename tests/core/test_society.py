@@ -412,7 +412,7 @@ PROPOSED = "Here they are:\n\n1. **Bridge Engineer**: knows steel.\n2. Treasurer
 def test_roles_are_read_leniently():
     assert read_roles(PROPOSED, taken=["treasurer"]) == [
         Member("Bridge Engineer", "Bridge Engineer", "knows steel."),
-        Member("Neighbour", "Neighbour", "lives there)"),
+        Member("Neighbour", "Neighbour", "lives there"),
     ]
     assert [m.name for m in read_roles("- A\n  - detail\n- B\n- a")] == ["A", "B"]
 

@@ -144,7 +144,10 @@ def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
         if not name[:1].isalnum() or key in seen:
             continue
         seen.add(key)
-        members.append(Member(name, name, brief.strip(" \t:-–—*")))
+        brief = brief.strip(" :-–—*")
+        # "Neighbour (lives there)": the name was cut off at the opening bracket.
+        brief = brief.removesuffix(")") if brief.count(")") > brief.count("(") else brief
+        members.append(Member(name, name, brief.rstrip()))
     return members
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -216,9 +217,10 @@ def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
     return line + lead.start(1) if lead else None
 
 
-def is_mentioned(text: str, at: int) -> bool:
-    """Whether what stands at `at` is shown rather than said: in code, a comment, a quotation."""
-    return _is_mentioned(text, at, _hidden(text))
+def mentions(text: str) -> Callable[[int], bool]:
+    """Tells of each place of a text whether what stands there is shown rather than said: in code, a comment, a quotation."""
+    hidden = _hidden(text)
+    return lambda at: _is_mentioned(text, at, hidden)
 
 
 def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:

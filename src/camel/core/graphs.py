@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from camel.core.errors import InputError, shown
-from camel.core.member import Names
 
 Listeners = Mapping[str, Sequence[str]]
 """By speaker, those who hear it."""
@@ -97,8 +96,3 @@ class Edges(_Shape, frozen=True, tag="edges"):
 
 
 Graph = Everyone | Ring | Star | Groups | Edges
-
-
-def check_graph(graph: Graph, names: Names) -> None:
-    """Raise unless the graph is one of these members."""
-    names.check("hears", graph.mentioned())

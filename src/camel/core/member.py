@@ -79,9 +79,9 @@ class Names(Mapping[str, str]):
         known = set(self._names.values())
         for name in names:
             if name not in known:
-                listed = ", ".join([*known][:20]) if len(known) > 20 else ", ".join(self)
+                listed = ", ".join([*self][:20]) + (", …" if len(self) > 20 else "")
                 raise InputError(
-                    f"{where} names {shown(name)}, who is not a member{similar(name, known)}; members: {listed}"
+                    f"{where} names {shown(name)}, who is not a member{similar(name, self)}; members: {listed}"
                 )
 
     def at(self, text: str, place: int) -> tuple[str, int] | None:

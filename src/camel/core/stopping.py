@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from camel.core.errors import InputError, shown
-from camel.core.grammar import is_mentioned
+from camel.core.grammar import mentions
 from camel.core.message import Message
 
 StopReason = Literal[
@@ -348,8 +348,13 @@ def voted(text: str) -> str:
     """What a message votes for, by its last line `Vote: …`; empty where it does not."""
     if "ote" not in text and "OTE" not in text:
         return ""
-    votes = [found for found in _VOTE.finditer(text) if not is_mentioned(text, found.start("choice"))]
-    choice = votes[-1]["choice"] if votes else ""
+    is_mentioned = mentions(text)
+    said = (
+        found["choice"]
+        for found in reversed(list(_VOTE.finditer(text)))
+        if not is_mentioned(found.start("choice"))
+    )
+    choice = next(said, "")
     return "" if _alike(choice) in _NO_VOTE else choice
 
 

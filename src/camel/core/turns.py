@@ -14,7 +14,7 @@ import msgspec
 
 from camel.core.conversation import Turns, round_robin
 from camel.core.errors import InputError
-from camel.core.grammar import is_mentioned
+from camel.core.grammar import mentions
 from camel.core.member import Names
 from camel.core.message import Message
 
@@ -187,10 +187,11 @@ _QUESTION = re.compile(r"[*_]{0,3}\?")
 
 def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None:
     """The member whom a text addresses: the last one, by the clearest sign that it uses."""
-    for found in (_by_line(text, names), _by_handle(text, names), _by_call(text, names)):
-        said = [name for at, name in found if name not in not_to and not is_mentioned(text, at)]
-        if said:
-            return said[-1]
+    is_mentioned = mentions(text)
+    for find in (_by_line, _by_handle, _by_call):
+        for at, name in reversed(list(find(text, names))):
+            if name not in not_to and not is_mentioned(at):
+                return name
     return None
 
 
