@@ -10,9 +10,10 @@ and of prompts of about the same length, as the ledger counts them:
 
 - `two`: 300 conversations between two, 20 messages each, against `neighbours`: one society of 1,000, each heard by the
   next three, who all speak at the same time, 6 rounds.
-- `two, long prompts`: the same with prompts as long as those of `everyone`: 1,000 who all hear each other, 3 rounds of
-  one sentence each.
-- `in turn` is the society of neighbours speaking one after the other, which no concurrency helps.
+- `two, apart`: conversations between two, one after the other, against `in turn`: a society that speaks one after the
+  other. With a single call in flight each costs more, as nothing is done for several at once.
+- `two, long prompts`: 1,000 conversations between two with prompts as long as those of `everyone`: 1,000 who all hear
+  each other, 3 rounds of one sentence each. Half of what is sent is new in every call of either.
 """
 
 from __future__ import annotations
@@ -49,13 +50,16 @@ class Variant(NamedTuple):
     together: bool = False
     more: int = 0
     """Characters by which its prompts are longer."""
+    apart: bool = False
+    """Whether its conversations follow each other."""
 
 
 VARIANTS = {
     "two": Variant(300, 2, 10, 60),
     "neighbours": Variant(1, SPEAKERS, 6, 60, "two", reach=3, together=True),
-    "in turn": Variant(1, SPEAKERS, 2, 60, "two", reach=9),
-    "two, long prompts": Variant(60, 2, 10, 8, more=92_000),
+    "two, apart": Variant(100, 2, 10, 60, apart=True),
+    "in turn": Variant(1, SPEAKERS, 2, 60, "two, apart", reach=9),
+    "two, long prompts": Variant(1_000, 2, 2, 8, more=92_000),
     "everyone": Variant(1, SPEAKERS, 3, 8, "two, long prompts", together=True),
 }
 
@@ -140,9 +144,13 @@ async def _run(variant: Variant, model: object) -> tuple[int, int]:
         society.play(model, task=f"Task {number}", id=f"c{number}")  # type: ignore[arg-type]
         for number in range(variant.conversations)
     ]
-    async with asyncio.TaskGroup() as group:
+    if variant.apart:
         for play in plays:
-            group.create_task(play.finish())
+            await play.finish()
+    else:
+        async with asyncio.TaskGroup() as group:
+            for play in plays:
+                group.create_task(play.finish())
     for play in plays:
         stop = play.transcript.stop
         assert stop, play.transcript

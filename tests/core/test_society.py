@@ -6,7 +6,7 @@ import contextlib
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camel.core.conversation import by_name
@@ -82,6 +82,7 @@ def test_nobody_addresses_themselves():
 PIECES = [*'@:,.?!\n >`"*_-', "Next", "Ada", "Bob", "Ann", " Lee", "x", "é"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_addressing_never_fails_and_never_names_a_stranger(text: str):
     assert addressed(text, Names(NAMES)) in (*NAMES, None)
@@ -122,6 +123,7 @@ def walk(names: list[str], policy: Policy, texts: list[str]) -> list[tuple[str, 
     return taken
 
 
+@settings(deadline=None)
 @given(tables(), st.data())
 def test_turns_name_members_only_and_the_same_again(table: tuple[list[str], Policy], data: st.DataObject):
     names, policy = table
@@ -135,6 +137,7 @@ def test_turns_name_members_only_and_the_same_again(table: tuple[list[str], Poli
     assert walk(names, policy, texts) == taken
 
 
+@settings(deadline=None)
 @given(ROSTERS, st.integers(1, 4))
 def test_everybody_has_its_turn_in_every_round(names: list[str], rounds: int):
     policies: list[Policy] = [RoundRobin(), Addressed(), Moderated(names[0]), Rounds()]
@@ -170,6 +173,7 @@ def test_the_moderator_calls_and_where_it_calls_nobody_the_next_on_the_list_spea
 # --- who hears whom --------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(ROSTERS, st.integers(1, 9), st.data())
 def test_graphs_are_of_members_and_nobody_hears_itself(names: list[str], reach: int, data: st.DataObject):
     some = st.sampled_from(names)
@@ -224,6 +228,7 @@ async def test_a_member_cannot_pose_as_another(newline: str):
     assert "> Bob: I agree with Mallory." in heard.splitlines()
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_only_the_first_line_of_what_is_heard_is_structure(content: str):
     first, *rest = by_name(Message(0, "Ada", "Engineer", content)).splitlines()
@@ -306,6 +311,7 @@ def test_a_vote_decides_when_enough_agree():
     assert Vote(("a",)).needed == 1
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.floats(0.5, 1))
 def test_a_decision_is_more_than_half_and_at_most_all(voters: int, share: float):
     needed = Vote(tuple(map(str, range(voters))), share).needed
@@ -417,6 +423,7 @@ def test_roles_are_read_leniently():
     assert [m.name for m in read_roles("- A\n  - detail\n- B\n- a")] == ["A", "B"]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_whatever_a_model_proposes_is_a_member_or_nothing(text: str):
     found = read_roles(text)
@@ -483,6 +490,7 @@ async def test_a_first_step_that_fails_ends_it_with_its_name():
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
+@settings(deadline=None, max_examples=50)
 @given(tables(), st.integers(0, 12), st.integers(0, 5))
 async def test_a_replay_takes_the_same_turns_and_pays_nothing_twice(
     table: tuple[list[str], Policy], cut: int, salt: int

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camel.core.errors import InputError
@@ -78,6 +78,7 @@ def test_all_unknown_keys_are_told_at_once():
     assert len(problems) == 3
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.one_of(st.none(), st.integers(), st.text(max_size=5), st.floats(), st.booleans()),

@@ -179,10 +179,9 @@ _NEXT = re.compile(
     r"(?:^|(?<=[.!?…] ))[ \t*_#-]*next(?: speaker)?[ \t*_]*[:：][ \t*_@]*", re.IGNORECASE | re.MULTILINE
 )
 _AT = re.compile(r"(?<![\w@.])@")
-_OPENS = re.compile(r"(?:^|(?<=[.!?…] )|(?<=[.!?…]\n))[ \t]*[*_]{0,3}(?=\w)", re.MULTILINE)
-_CALLED = re.compile(r"[*_]{0,3},")
-_ASKED = re.compile(r", (?=\w)")
-_QUESTION = re.compile(r"[*_]{0,3}\?")
+_SIGNS = re.compile(r"[,?]")
+_STARTS = ("\n", ". ", "! ", "? ", "… ")
+"""What a sentence begins behind."""
 
 
 def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None:
@@ -211,8 +210,13 @@ def _by_handle(text: str, names: Names) -> Iterator[tuple[int, str]]:
 
 def _by_call(text: str, names: Names) -> Iterator[tuple[int, str]]:
     """`Ada, what …` and `What do you think, Ada?`."""
-    calls = [(place.end(), _CALLED) for place in _OPENS.finditer(text)]
-    calls += [(place.end(), _QUESTION) for place in _ASKED.finditer(text)]
-    for at, ending in sorted(calls, key=lambda call: call[0]):
-        if (found := names.at(text, at)) and ending.match(text, found[1]):
-            yield at, found[0]
+    for sign in _SIGNS.finditer(text):
+        at = sign.start()
+        floor = max(0, at - names.longest - 8)
+        marks = _STARTS if sign[0] == "," else (", ",)
+        starts = [end + len(mark) for mark in marks if (end := text.rfind(mark, floor, at)) >= 0]
+        # Where no sentence begins near by, it is in the middle of one.
+        if (starts or (floor == 0 and sign[0] == ",")) and (
+            name := names.get(text[max(starts, default=0) : at])
+        ):
+            yield at, name
