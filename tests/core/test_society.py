@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.core.conversation import by_name
+from camel.core.agent import Agent
+from camel.core.conversation import Conversation, by_name
 from camel.core.errors import InputError, NotUnderstood, ServerFailed
 from camel.core.first_steps import Casting, Planner, assign_roles, plan_task, read_roles
 from camel.core.graphs import Edges, Everyone, Graph, Groups, Ring, Star
 from camel.core.member import Member, Names, as_key
 from camel.core.message import Message, Sampling
-from camel.core.model import Reply, Request
+from camel.core.model import Choice, Reply, Request
 from camel.core.society import Ending, Society
 from camel.core.stopping import MaxMessages, MaxRounds, MessageLoop, NextCall, Vote, voted
 from camel.core.turns import Addressed, Moderated, Policy, RoundRobin, Rounds, addressed
@@ -542,3 +543,16 @@ def test_own_rules_take_the_place_of_the_declared():
     society = Society(members=members("Ada", "Bob"), stop=Ending(max_rounds=9))
     transcript = society.play(ScriptedModel(hums), task="Decide", rules=[MaxMessages(3)]).run()
     assert len(transcript.messages) == 3
+
+
+def test_a_member_may_have_a_critic():
+    class Shouting:
+        async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+            reply = await agent.model.reply(request)
+            return msgspec.structs.replace(reply, choices=(Choice(reply.content.upper()),))
+
+    society = Society(members=members("Ada", "Bob"), stop=Ending(max_rounds=1))
+    transcript = society.play(ScriptedModel(["a", "b"]), task="Decide", critics={"Bob": Shouting()}).run()
+    assert [message.content for message in transcript.messages] == ["a", "B"]
+    with pytest.raises(InputError, match="critics names 'Eve'"):
+        society.play(ScriptedModel([]), task="Decide", critics={"Eve": Shouting()})

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.agent import Agent
+from camel.core.agent import Agent, Critic
 from camel.core.conversation import Conversation, by_name
 from camel.core.errors import InputError, ModelError, shown
 from camel.core.first_steps import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
@@ -143,15 +143,25 @@ class Society(
         sampling: Sampling | None = None,
         seed: int | None = None,
         rules: Sequence[StopRule] | None = None,
+        critics: Mapping[str, Critic] | None = None,
         watch: Watch | None = None,
         id: str = "",
     ) -> SocietyPlay:
         """Set the table. `model` fills every seat, or those it is given for by name and the rest as `""`.
 
-        `sampling` holds for all members in place of what is declared; `rules` likewise for the declared ends.
+        `sampling` holds for all members in place of what is declared; `rules` likewise for the declared ends. `critics`
+        choose what the members they are given for say.
         """
         return SocietyPlay(
-            self, model, task=task, sampling=sampling, seed=seed, rules=rules, watch=watch, id=id
+            self,
+            model,
+            task=task,
+            sampling=sampling,
+            seed=seed,
+            rules=rules,
+            critics=critics or {},
+            watch=watch,
+            id=id,
         )
 
     def agents(
@@ -160,6 +170,7 @@ class Society(
         models: Mapping[str, Model],
         sampling: Sampling | None = None,
         seed: int | None = None,
+        critics: Mapping[str, Critic] | None = None,
     ) -> list[Agent]:
         """Its members with their prompts filled in and their models seated."""
         agents: list[Agent] = []
@@ -173,6 +184,7 @@ class Society(
                     system=system,
                     opening=opening,
                     sampling=chosen if seed is None else replace(chosen, seed=seed),
+                    critic=(critics or {}).get(member.name),
                 )
             )
         return agents
@@ -244,12 +256,14 @@ class SocietyPlay(Play):
         sampling: Sampling | None,
         seed: int | None,
         rules: Sequence[StopRule] | None,
+        critics: Mapping[str, Critic],
         watch: Watch | None,
         id: str,
     ) -> None:
         self.society = society
         self._models = _seated(model, society.names)
-        self._settings = sampling, seed
+        Names(society.names).check("critics", critics)
+        self._settings = sampling, seed, critics
         self._rules = None if rules is None else checked_rules(rules)
         self._watch = watch
         self._conversation: Conversation | None = None
