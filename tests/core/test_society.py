@@ -366,6 +366,12 @@ def test_thanks_that_open_a_speech_do_not_end_a_society():
     ("fields", "words"),
     [
         ({}, "a society needs members"),
+        ({"members": "Ada"}, "members must be a list of Member, not 'Ada'"),
+        (
+            {"members": members("Ada"), "turns": "moderated"},
+            "turns must be one of RoundRobin, Addressed, Moderated",
+        ),
+        ({"members": members("Ada"), "stop": 3}, "stop must be one of Ending, not 3"),
         ({"members": members("Ada", "A-D-A")}, "read alike"),
         ({"members": members("Ada"), "turns": Moderated("Adda")}, r"turns names 'Adda'.*did you mean Ada"),
         ({"members": members("Ada"), "turns": Moderated("Ada")}, "somebody beside the moderator"),

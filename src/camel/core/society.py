@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -77,8 +77,7 @@ class Society(
     """What they are to do, unless another task is given when it is played."""
     prompt: str = ""
     """The members' system prompt: `<NAME>`, `<ROLE>`, `<SELF>` (both), `<BRIEF>`, `<OTHERS>`, `<PROCEDURE>` and `<TASK>`
-    are filled in.
-    Left out, one that comes with CAMEL."""
+    are filled in. Left out, one that comes with CAMEL."""
     opening: str = ""
     """What everybody hears first: the first speaker has heard nobody yet. Left out, one that comes with CAMEL."""
     turns: Policy = RoundRobin()
@@ -91,6 +90,15 @@ class Society(
     """Has a model plan the task before the talk begins."""
 
     def __post_init__(self) -> None:
+        members: Any = self.members
+        if not isinstance(members, tuple | list) or not all(
+            isinstance(m, Member) for m in cast("list[Any]", members)
+        ):
+            raise InputError(f"members must be a list of Member, not {shown(members)}")
+        for name, kind in (("turns", Policy), ("hears", Graph), ("stop", Ending)):
+            if not isinstance(getattr(self, name), kind):
+                kinds = ", ".join(one.__name__ for one in get_args(kind) or (kind,))
+                raise InputError(f"{name} must be one of {kinds}, not {shown(getattr(self, name))}")
         names = Names(member.name for member in self.members)
         if not self.members and self.roles is None:
             raise InputError("a society needs members: list them, or have a model propose roles")
@@ -102,7 +110,7 @@ class Society(
             raise InputError("a moderated society needs somebody beside the moderator")
         for name in ("max_messages", "max_rounds"):
             value: Any = getattr(self.stop, name)
-            if value is not None and (isinstance(value, bool) or value < 1):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"stop.{name} must be a whole number of at least 1, not {shown(value)}")
 
     @cached_property
@@ -207,7 +215,10 @@ class Society(
                 "PROCEDURE": self.procedure(member.name),
                 "TASK": task,
             }
-            yield member, _tidy(fill(member.prompt or prompt, values)), fill(opening, values)
+            template = member.prompt or prompt
+            if not member.brief:
+                template = template.replace("<BRIEF>\n\n", "")  # no gap where it would have been
+            yield member, fill(template, values), fill(opening, values)
 
     def _near(self) -> Mapping[str, Sequence[str]]:
         """Whom each member hears or is heard by, in the members' order."""
@@ -361,10 +372,3 @@ def _listed(members: Sequence[Member], count: int) -> str:
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
     more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
     return "\n".join([*lines, *more]) or "- nobody that you hear or who hears you"
-
-
-def _tidy(prompt: str) -> str:
-    """Without the gap that an empty brief leaves."""
-    while "\n\n\n" in prompt:
-        prompt = prompt.replace("\n\n\n", "\n\n")
-    return prompt
