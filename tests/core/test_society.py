@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import msgspec
 import pytest
@@ -259,17 +260,29 @@ def test_prompts_say_what_is_declared():
         stop=Ending(done="Chair", vote=Vote(("Ada", "Bob"), 1.0)),
     )
     ada, bob, chair = (system for _, system, _ in society.prompts("Build <NAME> a {bridge}"))
-    assert "You are Ada, Engineer, a member" in ada
+    assert "You are Ada, Engineer. Speak as Ada" in ada
     assert "You build." in ada
-    assert "- Chair\n" in ada
+    assert "- Ada, Engineer\n- Chair\n" in ada
     assert "Bob" not in ada, "whom it neither hears nor speaks to"
     assert '"Vote: "' in ada
     assert "2 of 2 decide" in ada
-    assert ada.endswith("Build <NAME> a {bridge}"), "what is put in is not searched for placeholders"
-    assert "\n\n\n" not in bob
+    assert "Build <NAME> a {bridge}" in ada, "what is put in is not searched for placeholders"
+    assert ada.endswith("\n\nYou build.")
+    assert bob == bob.strip()
     assert chair.startswith("You are Chair. - You moderate.")
     assert "<CAMEL_TASK_DONE>" in chair
     assert "<CAMEL_TASK_DONE>" not in ada
+
+
+def test_members_prompts_share_their_beginning():
+    """An endpoint with a prefix cache reads once what they share."""
+    society = Society(
+        members=(Member("Ada", brief="You build."), Member("Bob", brief="You pay."), Member("Cy"))
+    )
+    shared = os.path.commonprefix([system for _, system, _ in society.prompts("Build a bridge")])
+    assert shared.endswith("You are ")
+    assert "Build a bridge" in shared
+    assert "- Ada\n- Bob\n- Cy\n" in shared
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "societies"
-SHORT = msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=40)
+SHORT = msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=24)
 
 
 @pytest.fixture(scope="module")

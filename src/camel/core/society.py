@@ -46,7 +46,7 @@ MAX_MESSAGES = 40
 """The limit where a society declares none, as in the paper."""
 SHORT_THANKS = 100
 """Characters of a message that is only thanks; among many, thanks are how a speech begins."""
-PLACEHOLDERS: tuple[str, ...] = ("NAME", "ROLE", "SELF", "BRIEF", "OTHERS", "PROCEDURE", "TASK")
+PLACEHOLDERS: tuple[str, ...] = ("NAME", "ROLE", "SELF", "BRIEF", "MEMBERS", "PROCEDURE", "TASK")
 """What is filled into the members' prompts."""
 _NAMED = 40
 """Others who are listed in a member's prompt, at most."""
@@ -76,8 +76,8 @@ class Society(
     task: str = ""
     """What they are to do, unless another task is given when it is played."""
     prompt: str = ""
-    """The members' system prompt: `<NAME>`, `<ROLE>`, `<SELF>` (both), `<BRIEF>`, `<OTHERS>`, `<PROCEDURE>` and `<TASK>`
-    are filled in. Left out, one that comes with CAMEL."""
+    """The members' system prompt: `<NAME>`, `<ROLE>`, `<SELF>` (both), `<BRIEF>`, `<MEMBERS>`, `<PROCEDURE>` and `<TASK>`
+    are filled in. Left out, one that comes with CAMEL. What all members share stands first: an endpoint reads it once."""
     opening: str = ""
     """What everybody hears first: the first speaker has heard nobody yet. Left out, one that comes with CAMEL."""
     turns: Policy = RoundRobin()
@@ -209,7 +209,7 @@ class Society(
                 "ROLE": member.title,
                 "SELF": _introduced(member),
                 "BRIEF": member.brief,
-                "OTHERS": _listed(
+                "MEMBERS": _listed(
                     [known[name] for name in near[member.name][:_NAMED]], len(near[member.name])
                 ),
                 "PROCEDURE": self.procedure(member.name),
@@ -217,19 +217,19 @@ class Society(
             }
             template = member.prompt or prompt
             if not member.brief:
-                template = template.replace("<BRIEF>\n\n", "")  # no gap where it would have been
+                template = template.replace("\n\n<BRIEF>", "")  # no gap where it would have been
             yield member, fill(template, values), fill(opening, values)
 
     def _near(self) -> Mapping[str, Sequence[str]]:
-        """Whom each member hears or is heard by, in the members' order."""
-        listeners, all_others = self.hears.listeners(self.names), len(self.names) - 1
-        if all(len(found) == all_others for found in listeners.values()):
-            return listeners
-        near = {name: set(found) for name, found in listeners.items()}
+        """Each member with those it hears or is heard by, in the members' order."""
+        names, listeners = self.names, self.hears.listeners(self.names)
+        if all(len(found) == len(names) - 1 for found in listeners.values()):
+            return dict.fromkeys(names, names)
+        near = {name: {name, *found} for name, found in listeners.items()}
         for speaker, found in listeners.items():
             for listener in found:
                 near[listener].add(speaker)
-        place = {name: at for at, name in enumerate(self.names)}
+        place = {name: at for at, name in enumerate(names)}
         return {name: sorted(found, key=place.__getitem__) for name, found in near.items()}
 
     def procedure(self, name: str) -> str:
@@ -371,4 +371,4 @@ def _listed(members: Sequence[Member], count: int) -> str:
     """The first of so many members, a line each."""
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
     more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
-    return "\n".join([*lines, *more]) or "- nobody that you hear or who hears you"
+    return "\n".join([*lines, *more])
