@@ -65,6 +65,7 @@ test-all: test test-slow
 
 bench-short:
 	python -m benchmarks.orchestration --short
+	python -m benchmarks.society --short
 	python -m benchmarks.paper_sizes --short
 	python -m benchmarks.governor --short
 	python -m benchmarks.affinity --short

@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from camel.core.conversation import Conversation
     from camel.core.critic import BestOf, Case, FunctionJudge, Judge, Verdict
     from camel.core.errors import CamelError, InputError, MissingExtra, ModelError
+    from camel.core.first_steps import Casting, Planner, assign_roles, plan_task
     from camel.core.grammar import Move, parse
+    from camel.core.graphs import Edges, Groups, Ring, Star
     from camel.core.history import History
     from camel.core.inception import Inception
     from camel.core.judge import ModelJudge
+    from camel.core.member import Member
     from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
     from camel.core.model import Choice, Event, Model, Reply, Request, Retrying, Text
     from camel.core.role_playing import RolePlaying
     from camel.core.search import Beam, BestFirst
+    from camel.core.society import Ending, Society
     from camel.core.stopping import (
         AssistantInstructs,
         DoneToken,
@@ -40,15 +44,18 @@ if TYPE_CHECKING:
         Stop,
         StopRule,
         TokenLimit,
+        Vote,
         paper_rules,
     )
     from camel.core.task import Task, TaskSpecifier
     from camel.core.transcript import Speaker, Transcript
+    from camel.core.turns import Addressed, Moderated, RoundRobin, Rounds
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
     from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
+    from camel.scenarios.societies import load_society
     from camel.storage.reader import Run
 
 _HOME = {
@@ -56,14 +63,18 @@ _HOME = {
     "camel.core.conversation": ["Conversation"],
     "camel.core.critic": ["BestOf", "Case", "FunctionJudge", "Judge", "Verdict"],
     "camel.core.errors": ["CamelError", "InputError", "MissingExtra", "ModelError"],
+    "camel.core.first_steps": ["Casting", "Planner", "assign_roles", "plan_task"],
     "camel.core.grammar": ["Move", "parse"],
+    "camel.core.graphs": ["Edges", "Groups", "Ring", "Star"],
     "camel.core.history": ["History"],
     "camel.core.inception": ["Inception"],
     "camel.core.judge": ["ModelJudge"],
+    "camel.core.member": ["Member"],
     "camel.core.message": ["Deliberation", "Message", "Proposal", "Sampling", "Usage"],
     "camel.core.model": ["Choice", "Event", "Model", "Reply", "Request", "Retrying", "Text"],
     "camel.core.role_playing": ["RolePlaying"],
     "camel.core.search": ["Beam", "BestFirst"],
+    "camel.core.society": ["Ending", "Society"],
     "camel.core.stopping": [
         "AssistantInstructs",
         "DoneToken",
@@ -74,20 +85,24 @@ _HOME = {
         "Stop",
         "StopRule",
         "TokenLimit",
+        "Vote",
         "paper_rules",
     ],
     "camel.core.task": ["Task", "TaskSpecifier"],
     "camel.core.transcript": ["Speaker", "Transcript"],
+    "camel.core.turns": ["Addressed", "Moderated", "RoundRobin", "Rounds"],
     "camel.models.chat": ["ChatModel"],
     "camel.models.connect": ["connect"],
     "camel.models.local": ["LocalServer", "local_model"],
     "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
+    "camel.scenarios.societies": ["load_society"],
     "camel.storage.reader": ["Run"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "Addressed",
     "Agent",
     "AssistantInstructs",
     "Beam",
@@ -95,14 +110,18 @@ __all__ = [
     "BestOf",
     "CamelError",
     "Case",
+    "Casting",
     "ChatModel",
     "Choice",
     "Conversation",
     "Critic",
     "Deliberation",
     "DoneToken",
+    "Edges",
+    "Ending",
     "Event",
     "FunctionJudge",
+    "Groups",
     "HandOver",
     "History",
     "Inception",
@@ -110,25 +129,33 @@ __all__ = [
     "Judge",
     "LocalServer",
     "MaxMessages",
+    "Member",
     "Message",
     "MessageLoop",
     "MissingExtra",
     "Model",
     "ModelError",
     "ModelJudge",
+    "Moderated",
     "Move",
     "NextCall",
     "NoInstruction",
     "Person",
+    "Planner",
     "Proposal",
     "Reply",
     "Request",
     "Retrying",
+    "Ring",
     "RolePlaying",
+    "RoundRobin",
+    "Rounds",
     "Run",
     "Sampling",
     "ScriptedModel",
+    "Society",
     "Speaker",
+    "Star",
     "Stop",
     "StopRule",
     "Task",
@@ -138,11 +165,15 @@ __all__ = [
     "Transcript",
     "Usage",
     "Verdict",
+    "Vote",
     "__version__",
+    "assign_roles",
     "connect",
+    "load_society",
     "local_model",
     "paper_rules",
     "parse",
+    "plan_task",
 ]
 
 

@@ -17,6 +17,7 @@ from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
+from camel.cli.society import society
 from camel.cli.status import runs, status
 from camel.cli.translate import translate
 from camel.cli.verify import verify
@@ -29,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(play)
+app.command()(society)
 app.command()(serve)
 app.command()(translate)
 app.command()(generate)

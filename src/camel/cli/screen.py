@@ -13,13 +13,26 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.wrapping import Wrapping
+from camel.core.first_steps import CASTING, PLANNER
 from camel.core.message import Message, Usage
 from camel.core.model import Event, Retrying
 from camel.core.task import SPECIFIER
-from camel.core.transcript import Transcript
+from camel.core.transcript import Speaker, Transcript
 from camel.models import catalogue
 
 STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
+FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
+PALETTE = (
+    "cyan",
+    "green",
+    "yellow",
+    "blue",
+    "red",
+    "bright_cyan",
+    "bright_green",
+    "bright_yellow",
+    "bright_blue",
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -38,15 +51,34 @@ class Screen:
         self._wrapping: Wrapping | None = None
         self.you = ""
         """The seat of the person at the keyboard, while what they said is shown."""
+        self._together = False
+        self._shown: set[str] = set()
+        """Those of the current round who were seen speaking."""
+
+    def introduce(self, speakers: Sequence[Speaker], *, together: bool) -> None:
+        """Learn who takes part, where that is not known from the start, and whether several speak at the same time."""
+        self._roles = {speaker.name: speaker.role for speaker in speakers}
+        self._together = together
+
+    def style(self, speaker: str) -> str:
+        """A colour of the speaker's own; of many, some share one."""
+        if speaker in STYLES or speaker not in self._roles:
+            return STYLES.get(speaker, "bold magenta" if speaker in FIRST_STEPS else "bold")
+        return f"bold {PALETTE[list(self._roles).index(speaker) % len(PALETTE)]}"
 
     def watch(self, event: Event) -> None:
         """Show one event of a reply in the making."""
         if isinstance(event, Retrying):
-            broke_off = f"{event.speaker}'s reply is void; " if self._speaking else ""
+            if self._together and self._speaking not in ("", event.speaker):
+                return  # not seen, and in the way of who is
+            broke_off = f"{event.speaker}'s reply is void; " if self._speaking == event.speaker else ""
             self.end_message()
             self.note(f"{broke_off}trying again in {event.wait:.1f} s: {event.error}", "yellow")
             return
         if self._speaking != event.speaker:
+            if self._speaking and self._together:
+                return  # two at the same time cannot be read; `said` shows the other's words when they are whole
+            self.end_message()
             self._speaking = event.speaker
             self._heading(event.speaker)
             self._wrapping = Wrapping(self.console.width) if self.console.is_terminal else None
@@ -73,6 +105,19 @@ class Screen:
             f"  ◆ critic: {found.choice + 1} of {count}{revised}{f', {how}' if how else ''}\n", "magenta"
         )
 
+    def said(self, message: Message) -> None:
+        """Close a message that was seen coming, or show one that was not because others were speaking."""
+        if self._speaking:
+            self._shown.add(self._speaking)
+            self.end_message()
+        if message.speaker in self._shown:
+            self._shown.discard(message.speaker)
+            return
+        self._heading(message.speaker)
+        self.console.print(
+            visible(message.content), end="\n\n", markup=False, emoji=False, highlight=False, soft_wrap=True
+        )
+
     def note(self, text: str, style: str = "dim") -> None:
         """Say something that is not part of the conversation."""
         # Files and pipes get lines as they are.
@@ -93,7 +138,7 @@ class Screen:
         `new` says that the last one was written after feedback.
         """
         what = f"wrote it again: {len(options)} is new" if new else "proposes"
-        self.console.print(Styled(f"▌ {self.title(speaker)} {what}", STYLES.get(speaker, "bold")))
+        self.console.print(Styled(f"▌ {self.title(speaker)} {what}", self.style(speaker)))
         for number, option in enumerate(options, 1):
             if number > 1:
                 self.console.print()
@@ -113,9 +158,7 @@ class Screen:
     def prompts(self, transcript: Transcript) -> None:
         """Show the inception prompts."""
         for speaker in transcript.speakers:
-            self.note(
-                f"── system prompt of {speaker.role} ({speaker.name})", STYLES.get(speaker.name, "bold")
-            )
+            self.note(f"── system prompt of {speaker.role} ({speaker.name})", self.style(speaker.name))
             self.note(f"{speaker.system}\n")
 
     def summary(self, transcript: Transcript, seconds: float) -> None:
@@ -132,16 +175,16 @@ class Screen:
 
     def title(self, speaker: str, you: bool = False) -> str:
         """What stands above the words of a speaker."""
-        if speaker == SPECIFIER:
-            return "Task specifier"
+        if speaker in FIRST_STEPS:
+            return FIRST_STEPS[speaker]
         if speaker not in self._roles:
             return visible(f"{speaker.capitalize()} (you)" if you else speaker)
-        seat = f"{speaker}, you" if you else speaker
-        return visible(f"{self._roles[speaker]} ({seat})")
+        role, seat = self._roles[speaker], f"{speaker}, you" if you else speaker
+        return visible(role if role == seat else f"{role} ({seat})")
 
     def _heading(self, speaker: str) -> None:
         title = self.title(speaker, speaker == self.you)
-        self.console.print(Styled(f"▌ {title}", STYLES.get(speaker, "bold")))
+        self.console.print(Styled(f"▌ {title}", self.style(speaker)))
 
 
 def price(transcript: Transcript) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -28,7 +29,8 @@ Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 Hears = Callable[[str, str], bool]
 """Whether the first (a speaker) is heard by the second."""
 Wording = Callable[[Message], str]
-"""How a message reads to those who hear it."""
+"""How a message reads to those who hear it; given by name to those who hear several speakers, where none is given."""
+_Heard = tuple[str, int | None]
 
 
 def everyone(speaker: str, listener: str) -> bool:
@@ -36,14 +38,15 @@ def everyone(speaker: str, listener: str) -> bool:
     return True
 
 
-def plainly(message: Message) -> str:
-    """As it was said: who hears only one speaker knows who it is."""
-    return message.content
-
-
 def by_name(message: Message) -> str:
-    """After the name of the speaker, for those who hear more than one."""
-    return f"{message.speaker}: {message.content}"
+    """After the name of the speaker, for those who hear more than one.
+
+    Several lines are quoted, so that a line that begins with another's name is not taken for what that one said.
+    """
+    lines = message.content.splitlines()
+    if len(lines) < 2:
+        return f"{message.speaker}: {message.content}"
+    return "\n> ".join([f"{message.speaker}:", *lines])
 
 
 class Conversation:
@@ -56,8 +59,8 @@ class Conversation:
         *,
         rules: Sequence[StopRule],
         turns: Turns | None = None,
-        hears: Hears = everyone,
-        wording: Wording = by_name,
+        hears: Hears | Mapping[str, Collection[str]] = everyone,
+        wording: Wording | None = None,
         watch: Watch | None = None,
     ) -> None:
         self.agents = {agent.name: agent for agent in agents}
@@ -67,14 +70,12 @@ class Conversation:
         self.transcript.speakers = [agent.described() for agent in agents]
         self._rules = checked_rules(rules)
         self._turns = turns or round_robin([agent.name for agent in agents])
-        self._listeners = {
-            agent.name: [other for other in agents if other is not agent and hears(agent.name, other.name)]
-            for agent in agents
+        self._wording = wording or by_name
+        self._listeners = self._edges(hears, named=wording is not None)
+        self._histories = {agent.name: History(agent.system) for agent in agents}
+        self._inboxes: dict[str, list[_Heard]] = {
+            agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
         }
-        heard = Counter(listener.name for listeners in self._listeners.values() for listener in listeners)
-        self._wordings = {name: wording if heard[name] > 1 else plainly for name in self.agents}
-        self._histories = {agent.name: agent.opened() for agent in agents}
-        self._inboxes: dict[str, list[tuple[str, int | None]]] = {agent.name: [] for agent in agents}
         """What each has heard since it last spoke, and its length where that is known."""
         self._watch = watch
         self._told = len(transcript.messages)
@@ -160,9 +161,12 @@ class Conversation:
         """A speaker's history with everything that it has heard: one entry, as chat templates want turns to alternate."""
         history, inbox = self._histories[name], self._inboxes[name]
         if inbox:
-            lengths = [tokens for _, tokens in inbox if tokens is not None]
-            text = inbox[0][0] if len(inbox) == 1 else "\n\n".join(text for text, _ in inbox)
-            history.add("user", text, tokens=sum(lengths) if len(lengths) == len(inbox) else None)
+            text, tokens = inbox[0]
+            if len(inbox) > 1:
+                text = "\n\n".join([text for text, _ in inbox])
+                lengths = [length for _, length in inbox if length is not None]
+                tokens = sum(lengths) if len(lengths) == len(inbox) else None
+            history.add("user", text, tokens=tokens)
             inbox.clear()
         return history
 
@@ -184,12 +188,35 @@ class Conversation:
         if usage.prompt and reply.deliberation is None:
             own.measured(usage.prompt)
         own.add("assistant", content, tokens=tokens)
-        for listener in self._listeners[agent.name]:
-            heard = self._wordings[listener.name](message)
+        named, alone = self._listeners[agent.name]
+        if named:
+            heard = self._wording(message), None  # worded once, however many hear it
+            for listener in named:
+                self._inboxes[listener].append(heard)
+        for listener in alone:
             # A count by another vocabulary says nothing about this one.
-            known = tokens if listener.model is agent.model and heard is content else None
-            self._inboxes[listener.name].append((heard, known))
+            known = tokens if self.agents[listener].model is agent.model else None
+            self._inboxes[listener].append((content, known))
         return message
+
+    def _edges(
+        self, hears: Hears | Mapping[str, Collection[str]], *, named: bool
+    ) -> dict[str, tuple[list[str], list[str]]]:
+        """Who hears each speaker: those who must be told its name, and those who hear nobody else."""
+        names = list(self.agents)
+        if callable(hears):
+            edges = {name: [one for one in names if one != name and hears(name, one)] for name in names}
+        else:
+            if strangers := {*hears, *chain.from_iterable(hears.values())} - self.agents.keys():
+                raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
+            edges = {name: [one for one in hears.get(name, ()) if one != name] for name in names}
+        if named:
+            return {name: (listeners, []) for name, listeners in edges.items()}
+        heard = Counter(chain.from_iterable(edges.values()))
+        return {
+            name: ([one for one in found if heard[one] > 1], [one for one in found if heard[one] == 1])
+            for name, found in edges.items()
+        }
 
     def fork(self) -> Conversation:
         """The conversation as it stands, to go on in another way; nothing said there is heard here.

@@ -14,7 +14,8 @@
         │   └── ContextOverflow the prompt and the reserved completion exceed the model's window
         ├── ServerFailed        5xx, or an error body in a 200
         ├── ReplyTooLarge       the body, or what it unpacks to, exceeds the cap
-        └── MalformedReply      a 2xx whose body is not a chat completion
+        ├── MalformedReply      a 2xx whose body is not a chat completion
+        └── NotUnderstood       the model was asked often enough and never answered in a form that can be used
 
 The one decision to know: whether a failed call is worth another try is a property of its type
 (`retryable`), so the client's single retry loop needs no table of its own.
@@ -22,6 +23,7 @@ The one decision to know: whether a failed call is worth another try is a proper
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -32,6 +34,14 @@ def shown(value: object) -> str:
     except ValueError:  # an integer too long to be written in decimals
         text = f"a very large {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """A suggestion to put behind a name that is not known."""
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 class CamelError(Exception):
@@ -116,3 +126,7 @@ class MalformedReply(ModelError):
     """The endpoint said success and sent something that is not a chat completion."""
 
     retryable = True
+
+
+class NotUnderstood(ModelError):
+    """A model was asked often enough and never answered in a form that can be used."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -214,6 +215,12 @@ def _marker_start(text: str, name: str, at: int, mark: str) -> int | None:
         # Models that write everything on one line leave out the full stop before `Input:`.
         lead = _WORD_LEAD.search(before, max(0, len(before) - 4))
     return line + lead.start(1) if lead else None
+
+
+def mentions(text: str) -> Callable[[int], bool]:
+    """Tells of each place of a text whether what stands there is shown rather than said: in code, a comment, a quotation."""
+    hidden = _hidden(text)
+    return lambda at: _is_mentioned(text, at, hidden)
 
 
 def _is_mentioned(text: str, at: int, hidden: list[_Span]) -> bool:

@@ -6,20 +6,19 @@ hands two agents to the conversation loop.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from camel.core import inception as prompts
 from camel.core.agent import Agent, Critic
 from camel.core.conversation import Conversation
 from camel.core.errors import InputError, ModelError, shown
 from camel.core.inception import Inception, fill
-from camel.core.message import Message, Sampling
+from camel.core.message import Sampling
 from camel.core.model import Model, Watch
-from camel.core.stopping import NextCall, Stop, StopReason, StopRule, TokenLimit, checked_rules, paper_rules
+from camel.core.play import Play
+from camel.core.stopping import NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
@@ -38,7 +37,7 @@ AGENT_SAMPLING = Sampling(temperature=0.2)
 T = TypeVar("T")
 
 
-class RolePlaying:
+class RolePlaying(Play):
     """Two agents, an assistant and a user, working on a task.
 
     Iterate to follow the conversation message by message, or call `run()` for the finished transcript:
@@ -87,11 +86,6 @@ class RolePlaying:
         """The agents as they are if the task stays as given."""
         self._check_room()
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        """Specify the task, then talk; iterating again goes on where the last iteration left off."""
-        async for message in await self.prepare():
-            yield message
-
     async def prepare(self) -> Conversation:
         """Specify the task if that has not been done yet, and return the conversation, ready to begin."""
         if self._conversation is None:
@@ -116,30 +110,9 @@ class RolePlaying:
             self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", SPECIFIER)
             raise
 
-    async def finish(self) -> Transcript:
-        """Talk to the end and return the transcript."""
-        async for _ in await self.prepare():
-            pass
-        return self.transcript
-
-    def end(self, detail: str, reason: StopReason = "stopped") -> None:
-        """End it from outside, unless it has ended; what was said stays in the transcript."""
-        if self.transcript.stop is None:
-            self.transcript.stop = Stop(reason, detail)
-
-    def run(self) -> Transcript:
-        """Talk to the end from code that is not async; also works inside a notebook."""
-        return _run(self._finish_and_close())
-
-    async def _finish_and_close(self) -> Transcript:
-        try:
-            return await self.finish()
-        finally:
-            # The event loop ends with this call, so connections opened on it must end too.
-            asked = [*self._models.values(), self._specifier and self._specifier.model]
-            for model in {id(model): model for model in asked}.values():
-                if (close := getattr(model, "aclose", None)) is not None:
-                    await close()
+    def asked(self) -> list[Model | None]:
+        """Both agents' models, and the specifier's."""
+        return [*self._models.values(), self._specifier and self._specifier.model]
 
     def _agents(self, task: str) -> list[Agent]:
         """Build the user, who speaks first, and the assistant."""
@@ -182,38 +155,3 @@ def _checked(name: str, value: T, kind: type) -> T:
     if value is not None and not isinstance(value, kind):
         raise InputError(f"{name} must be a {kind.__name__}, not {shown(value)}")
     return value
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    # A loop is running already (a notebook): use one of our own on another thread.
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
-
-    async def noted() -> T:
-        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work
-
-    def target() -> None:
-        try:
-            outcome.append(asyncio.run(noted()))
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=target, name="camel-run")
-    thread.start()
-    try:
-        thread.join()
-    except BaseException:  # Ctrl-C: without this the thread would go on talking, and paying
-        for loop, task in begun:
-            if task is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        raise
-    if failure:
-        raise failure[0]
-    return outcome[0]

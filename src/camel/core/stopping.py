@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
+from math import ceil
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from camel.core.errors import InputError, shown
+from camel.core.grammar import mentions
 from camel.core.message import Message
 
 StopReason = Literal[
@@ -23,6 +25,8 @@ StopReason = Literal[
     "assistant_instructs",
     "token_limit",
     "max_messages",
+    "max_rounds",
+    "agreed",
     "message_loop",
     "stopped",
     "error",
@@ -66,11 +70,17 @@ class DoneToken(msgspec.Struct, frozen=True):
     """The user declares the task done with `<CAMEL_TASK_DONE>`. Nobody else can."""
 
     by: str = "user"
+    within: int = 1
+    """How many of the last messages may hold it: as many as are said at the same time."""
+
+    def __post_init__(self) -> None:
+        _at_least(1, within=self.within)
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the last message is the user's and declares the task done."""
-        if messages and messages[-1].speaker == self.by and messages[-1].move.done:
-            return Stop("done", f"the {self.by} said that the task is done", self.by)
+        for message in messages[-self.within :]:
+            if message.speaker == self.by and message.move.done:
+                return Stop("done", f"the {self.by} said that the task is done", self.by)
         return None
 
 
@@ -159,6 +169,59 @@ class MaxMessages(msgspec.Struct, frozen=True):
         return None
 
 
+class MaxRounds(msgspec.Struct, frozen=True):
+    """So many rounds, of so many messages each."""
+
+    limit: int
+    size: int
+
+    def __post_init__(self) -> None:
+        _at_least(1, limit=self.limit, size=self.size)
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop before the first message of a round too many."""
+        if len(messages) + call.together >= self.limit * self.size:
+            rounds = "round is" if self.limit == 1 else f"{self.limit} rounds are"
+            return Stop("max_rounds", f"the {rounds} over")
+        return None
+
+
+class Vote(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Enough of the voters want the same: each says so on a line `Vote: …`, and the last one it wrote counts."""
+
+    by: tuple[str, ...] = ()
+    """Who has a vote; in a society everybody, where it is left out."""
+    share: float = 0.5
+    """Of all voters, how many must agree: 1.0 is consensus. A half is never enough, it must be more."""
+
+    def __post_init__(self) -> None:
+        share: Any = self.share
+        if not isinstance(share, int | float) or not 0.5 <= share <= 1:
+            raise InputError(f"share must be a number from 0.5 to 1, not {shown(share)}")
+
+    @property
+    def needed(self) -> int:
+        """How many votes decide."""
+        voters = len(self.by)
+        return max(voters // 2 + 1, ceil(self.share * voters - 1e-9))
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """Stop when one choice has the votes it needs."""
+        if call.together:
+            return None  # nothing was said since the first of those who speak together was asked about
+        left, votes = set(self.by), dict[str, list[str]]()
+        for message in reversed(messages):
+            if message.speaker in left and (choice := voted(message.content)):
+                left.discard(message.speaker)
+                votes.setdefault(_alike(choice), []).append(choice)
+                if not left:
+                    break
+        agreed = max(votes.values(), key=len, default=list[str]())
+        if not self.by or len(agreed) < self.needed:
+            return None
+        return Stop("agreed", f"{len(agreed)} of {len(self.by)} voted for {shown(agreed[0])}")
+
+
 class MessageLoop(msgspec.Struct, frozen=True):
     """The speakers go round in circles: thanking and taking leave of each other, or saying the same again.
 
@@ -170,6 +233,8 @@ class MessageLoop(msgspec.Struct, frozen=True):
 
     pleasantries: int = 4
     """Messages in a row. The original meant 4 and never counted them."""
+    pleasant_chars: int = 400
+    """The longest message that is only thanks; in a larger society thanks open a speech, and only a short one is all thanks."""
     repeats: int = 2
     """Repeats in a row by each of the speakers."""
     stuck: int = 4
@@ -181,14 +246,18 @@ class MessageLoop(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         _at_least(1, pleasantries=self.pleasantries, repeats=self.repeats, stuck=self.stuck)
+        _at_least(0, pleasant_chars=self.pleasant_chars)
         similarity: Any = self.similarity
         if not isinstance(similarity, int | float) or not 0 < similarity <= 1:
             raise InputError(f"similarity must be a number above 0 and at most 1, not {shown(similarity)}")
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the last messages add nothing."""
+        if call.together:
+            return None  # nothing was said since the first of those who speak together was asked about
         if len(messages) >= self.pleasantries and all(
-            map(_is_pleasantry, messages[: -self.pleasantries - 1 : -1])
+            _is_pleasantry(message, self.pleasant_chars)
+            for message in messages[: -self.pleasantries - 1 : -1]
         ):
             return Stop("message_loop", f"the last {self.pleasantries} messages were only thanks or goodbyes")
         if not messages or not self._repeats(messages, messages[-1].speaker):
@@ -198,7 +267,7 @@ class MessageLoop(msgspec.Struct, frozen=True):
             own = [m.content for m in islice(_said_by(last, messages), self.stuck + 1)]
             if len(own) > self.stuck and len({" ".join(text.lower().split()) for text in own}) == 1:
                 return Stop("message_loop", f"the {last} said the same {len(own)} times in a row", last)
-        recent = {message.speaker for message in messages[-2 * len({m.speaker for m in messages[-16:]}) :]}
+        recent = _recent_speakers(messages)
         if all(self._repeats(messages, speaker) >= self.repeats for speaker in recent):
             return Stop("message_loop", f"every speaker repeated itself {self.repeats} times in a row")
         return None
@@ -247,18 +316,50 @@ _PLEASANT = re.compile(
     r"have a (?:great|good|nice|wonderful|lovely)|see you|good luck|best wishes|glad (?:i|to)|happy to (?:help|assist))\b",
     re.IGNORECASE,
 )
-_PLEASANT_CHARS = 400
 _SHORT_CHARS = 80
+_VOTE = re.compile(
+    r"^[ \t*_#-]*(?:(?:my|final) )*vote[ \t*_]*[:：][ \t*_]*(?P<choice>\S.{0,200}?)[ \t*_.!]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NO_VOTE = ("", "none", "abstain", "abstention", "undecided", "pending", "not yet")
 _WORD = re.compile(r"\w+")
 _PUNCTUATION = ".,;:!?…()[]*_\"'“”‘’"
 
 
-def _is_pleasantry(message: Message) -> bool:
+def _is_pleasantry(message: Message, longest: int) -> bool:
     move = message.move
     # A marker around nothing but thanks ("Solution: You're welcome! Next request.") is still only thanks.
     if move.instruction is not None or (move.solution is not None and len(move.solution) > 120):
         return False
-    return len(message.content) <= _PLEASANT_CHARS and _PLEASANT.search(message.content) is not None
+    return len(message.content) <= longest and _PLEASANT.search(message.content) is not None
+
+
+def _recent_speakers(messages: Sequence[Message]) -> set[str]:
+    """Whoever spoke in about the last two rounds, however many take part."""
+    window = 16
+    speakers = {message.speaker for message in messages[-window:]}
+    while window < min(2 * len(speakers), len(messages)):
+        window = 2 * len(speakers)
+        speakers = {message.speaker for message in messages[-window:]}
+    return {message.speaker for message in messages[-2 * len(speakers) :]}
+
+
+def voted(text: str) -> str:
+    """What a message votes for, by its last line `Vote: …`; empty where it does not."""
+    if "ote" not in text and "OTE" not in text:
+        return ""
+    is_mentioned = mentions(text)
+    said = (
+        found["choice"]
+        for found in reversed(list(_VOTE.finditer(text)))
+        if not is_mentioned(found.start("choice"))
+    )
+    choice = next(said, "")
+    return "" if _alike(choice) in _NO_VOTE else choice
+
+
+def _alike(choice: str) -> str:
+    return " ".join(_WORD.findall(choice.casefold()))
 
 
 def _said_by(speaker: str, messages: Sequence[Message]) -> Iterator[Message]:

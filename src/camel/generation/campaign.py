@@ -25,6 +25,7 @@ from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRe
 from camel.core.history import History
 from camel.core.message import Message, Sampling, Usage, well_formed
 from camel.core.model import Model, Reply, Request
+from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stopping import Stop
 from camel.core.task import Task
@@ -37,7 +38,7 @@ from camel.generation.meter import Meter, MeteredModel
 from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import RecordedModel
 from camel.models.traced import traced
-from camel.scenarios import Question, RolePlay, Scenario, ask_list, read_lists, render_lists
+from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.journal import sync_folder
 from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import write_shard
@@ -257,7 +258,7 @@ class Campaign:
             )
             for level in self.scenario.asked
         ]
-        talk = isinstance(self.scenario.end, RolePlay)
+        talk = self.scenario.talks
         name = CONVERSATIONS if talk else ANSWERS
         last = Stage(
             name=name,
@@ -316,16 +317,34 @@ class Campaign:
 
     async def _converse(self, index: int, steps: Steps) -> Transcript:
         """One conversation."""
-        end = self.scenario.end
-        assert isinstance(end, RolePlay)
         facts = self.scenario.facts(index, self.lists)
+        play = self._play(index, facts, self._recorded(steps))
+        try:
+            transcript = await play.finish()
+        except ModelError as error:
+            self._give_up_or_wait(error)
+            transcript = play.transcript
+        return self._labelled(transcript, facts)
+
+    def _play(self, index: int, facts: dict[str, str], model: Model) -> Play:
+        """The table of one conversation, set."""
+        end = self.scenario.end
+        if isinstance(end, Meeting):
+            society, task = end.filled(facts)
+            return society.play(
+                model,
+                task=task,
+                sampling=self.config.sampling or end.sampling,
+                seed=None if self.config.seed is None else self._seed(index),
+                id=self.scenario.id(index),
+            )
+        assert isinstance(end, RolePlay)
         specifier = end.specifier()
         if specifier is not None:
             specifier = msgspec.structs.replace(specifier, sampling=self._seeded(specifier.sampling, index))
-        model = self._recorded(steps)
         sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
         critic = self.config.critic_of(self.scenario)
-        role_playing = RolePlaying(
+        return RolePlaying(
             **end.cast(facts)._asdict(),
             **(critic.cast(model, sampling)._asdict() if critic else {}),
             model=model,
@@ -334,12 +353,6 @@ class Campaign:
             rules=end.rules(),
             id=self.scenario.id(index),
         )
-        try:
-            transcript = await role_playing.finish()
-        except ModelError as error:
-            self._give_up_or_wait(error)
-            transcript = role_playing.transcript
-        return self._labelled(transcript, facts)
 
     async def _answer(self, index: int, steps: Steps) -> Transcript:
         """One question and its answer, as a conversation of two messages."""
@@ -484,7 +497,10 @@ class Campaign:
         """The same settings with a seed of the item's own, where the run has one."""
         if self.config.seed is None:
             return sampling
-        return msgspec.structs.replace(sampling, seed=(self.config.seed * 1_000_003 + index) % 2**31)
+        return msgspec.structs.replace(sampling, seed=self._seed(index))
+
+    def _seed(self, index: int) -> int:
+        return ((self.config.seed or 0) * 1_000_003 + index) % 2**31
 
     def _give_up_or_wait(self, error: ModelError) -> None:
         """Let an item's failure become its record, unless another try could still mend it."""

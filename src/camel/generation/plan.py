@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.core.message import Usage
+from camel.core.society import Society
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, usage_of
 from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
 from camel.models.catalogue import Entry
-from camel.scenarios import Level, Question, RolePlay, Scenario, sample
+from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
 from camel.scenarios.critics import CriticSettings
 from camel.storage.run import Marker, RunFolder
 
@@ -175,7 +176,7 @@ def make_plan(
         stages.append(
             _stage(level.name, lists, LISTS_PER_SHARD, guess.of_list(level), shards if same else (), kept)
         )
-    talk = isinstance(scenario.end, RolePlay)
+    talk = scenario.talks
     name = CONVERSATIONS if talk else ANSWERS
     each = guess.of_conversation if talk else guess.of_answer
     kept = scenario.count == actual.count
@@ -287,6 +288,8 @@ class _Guesses:
     def of_conversation(self, case: int) -> Need:
         """One role play: each call sends all that was said before it."""
         end, assumed = self._scenario.end, self._assumed
+        if isinstance(end, Meeting):
+            return self._of_meeting(end.society, case)
         assert isinstance(end, RolePlay)
         messages = min(_case(assumed.messages, case), end.max_messages)
         message = _case(assumed.message_tokens, case)
@@ -316,6 +319,34 @@ class _Guesses:
             completion,
             talk * min(1.0, _case(assumed.cached, case)),
             (stored + 2 * system) * assumed.characters_per_token * STORED[case],
+        )
+
+    def _of_meeting(self, society: Society, case: int) -> Need:
+        """One society: as long as its limit where nothing else ends it; each call sends what its speaker heard and said."""
+        assumed, prompts = self._assumed, list(self._end_prompts)
+        ends_early = bool(society.stop.done or society.stop.vote)
+        messages = society.limit * ((0.3, 0.7, 1.0)[case] if ends_early else 1.0)
+        message = _case(assumed.message_tokens, case)
+        first = [prompts.pop(0) for step in (society.planner, society.roles) if step]
+        asked = sum(first) + TOKENS_PER_MESSAGE * len(first)
+        listed = sum(
+            count * _case(assumed.item_tokens, case)
+            for count in (society.planner and society.planner.steps, society.roles and society.roles.count)
+            if count
+        )
+        members = len(society.members) + (society.roles.count if society.roles else 0)
+        system = (sum(prompts) / len(prompts) if prompts else 200.0) + listed + 2 * TOKENS_PER_MESSAGE
+        edges = sum(map(len, society.hears.listeners(society.names).values()))
+        fixed = len(society.names) or 1
+        share = (edges / fixed + 1) / fixed  # of what is said, how much a member hears or says
+        talk = messages * system + messages * (messages - 1) / 2 * share * (message + TOKENS_PER_MESSAGE)
+        completion = messages * message + listed
+        return Need(
+            messages + len(first),
+            talk + asked,
+            completion,
+            talk * min(1.0, _case(assumed.cached, case)),
+            (completion + members * system) * assumed.characters_per_token * STORED[case],
         )
 
     def of_answer(self, case: int) -> Need:

@@ -23,7 +23,7 @@ from camel.generation.plan import committed_in, make_plan, read_committed
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
-from camel.scenarios import RolePlay, load
+from camel.scenarios import load
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import is_remote, open_store
@@ -335,7 +335,7 @@ def planned_items(config: dict[str, Any], start: dict[str, Any] | None) -> dict[
     except CamelError:
         return {}
     planned = {level.name: scenario.lists(level.name) for level in scenario.asked}
-    return planned | {CONVERSATIONS if isinstance(scenario.end, RolePlay) else ANSWERS: scenario.count}
+    return planned | {CONVERSATIONS if scenario.talks else ANSWERS: scenario.count}
 
 
 def planned_shards(folder: RunFolder) -> dict[str, Planned]:

@@ -12,7 +12,18 @@ from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, re
 from camel.scenarios.parsing import parse_list
 from camel.scenarios.reading import Problem, shipped
 from camel.scenarios.scaffold import scaffold
-from camel.scenarios.scenario import Asked, Cast, Level, Lists, Question, RolePlay, Scenario, Translate
+from camel.scenarios.scenario import (
+    Asked,
+    Cast,
+    Level,
+    Lists,
+    Meeting,
+    Question,
+    RolePlay,
+    Scenario,
+    Translate,
+)
+from camel.scenarios.societies import load_society
 
 __all__ = [
     "Asked",
@@ -20,6 +31,7 @@ __all__ = [
     "Level",
     "ListTooShort",
     "Lists",
+    "Meeting",
     "NamedList",
     "Problem",
     "Question",
@@ -32,6 +44,7 @@ __all__ = [
     "deduplicate",
     "heading",
     "load",
+    "load_society",
     "near_duplicate",
     "parse_list",
     "read_lists",

@@ -10,13 +10,15 @@ from uuid import UUID
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, similar
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import fill
+from camel.core.society import PLACEHOLDERS
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
-from camel.scenarios.reading import FILE, Problem, folder_of, read, similar
+from camel.scenarios.reading import FILE, Problem, folder_of, read
 from camel.scenarios.scenario import (
     Level,
+    Meeting,
     Question,
     RolePlay,
     Scenario,
@@ -24,6 +26,7 @@ from camel.scenarios.scenario import (
     is_count,
     placeholders,
 )
+from camel.scenarios.societies import templates, unknown_placeholders
 
 _LEVEL_NAME = re.compile(r"[a-z][a-z_]*")
 _PROMPT_CHARS = 20_000
@@ -69,6 +72,8 @@ def _lint(scenario: Scenario) -> Iterator[Problem]:
     match scenario.end:
         case RolePlay():
             yield from _role_play(scenario.end, scenario)
+        case Meeting():
+            yield from _meeting(scenario.end, scenario)
         case Question():
             yield from _question(scenario.end, scenario)
         case Translate():
@@ -200,6 +205,15 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[Problem]:
                 )
 
 
+def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[Problem]:
+    known = [level.placeholder for level in scenario.levels]
+    yield from _template("society.task", meeting.task, known)
+    for where, message in unknown_placeholders(meeting.society, known):
+        yield Problem(f"society, {where}", message)
+    for where, text, _ in templates(meeting.society):
+        yield from _length(f"society, {where}", text)
+
+
 def _question(question: Question, scenario: Scenario) -> Iterator[Problem]:
     known = [level.placeholder for level in scenario.levels]
     yield from _template("question.role", question.role, known)
@@ -264,6 +278,11 @@ def _texts(scenario: Scenario) -> Iterator[str]:
             yield from (play.assistant, play.user, play.task)
             own = {"ASSISTANT_ROLE": "", "USER_ROLE": "", "TASK": ""}
             yield from (fill(text, own) for text in msgspec.structs.asdict(play.inception).values())
+        case Meeting() as meeting:
+            yield meeting.task
+            own = dict.fromkeys(PLACEHOLDERS, "")
+            for _, text, is_prompt in templates(meeting.society):
+                yield fill(text, own) if is_prompt else text
         case Question() as question:
             yield from (question.role, question.problem, question.prompt)
         case Translate() as translate:
@@ -315,6 +334,14 @@ def sample(scenario: Scenario, facts: Mapping[str, str] | None = None) -> list[R
             ]
             shown = parts if play.specify else parts[1:]
             rendered += [Rendered(title, fill(text, values)) for title, text in shown]
+        case Meeting() as meeting:
+            society, task = meeting.filled(facts)
+            if society.planner:
+                rendered.append(Rendered("task planner", society.planner.asked(task)))
+            if society.roles:
+                rendered.append(Rendered("role assignment", society.roles.asked(task)))
+            for member, system, _ in society.prompts(task):
+                rendered.append(Rendered(f"system prompt of {member.name}, {member.title}", system))
         case Question() as question:
             asked = question.asked(facts)
             rendered.append(Rendered(f"question to the {asked.role}", asked.prompt))

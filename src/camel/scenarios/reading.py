@@ -7,21 +7,20 @@ what it names is sent to an endpoint.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.errors import InputError
+from camel.core.errors import InputError, similar
 from camel.core.inception import Inception
 from camel.core.message import Sampling
 from camel.scenarios.critics import CriticSettings
 from camel.scenarios.lists import read_lists
-from camel.scenarios.scenario import DEFAULT_ASK, Level, Question, RolePlay, Scenario, Translate
+from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
+from camel.scenarios.societies import SOCIETY_FILE, read_society
 
 FILE = "scenario.toml"
 
@@ -74,6 +73,14 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     max_messages: int = 40
 
 
+class SocietyTable(_Table, frozen=True, kw_only=True):
+    """`[society]`."""
+
+    task: str = ""
+    file: str = SOCIETY_FILE
+    sampling: Sampling | None = None
+
+
 class QuestionTable(_Table, frozen=True, kw_only=True):
     """`[question]`."""
 
@@ -98,6 +105,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     title: str
     levels: tuple[LevelTable, ...] = ()
     role_play: RolePlayTable | None = None
+    society: SocietyTable | None = None
     question: QuestionTable | None = None
     translate: TranslateTable | None = None
     critic: CriticSettings | None = None
@@ -151,12 +159,6 @@ def read(folder: Path) -> tuple[Scenario | None, list[Problem]]:
     return scenario, problems
 
 
-def similar(name: str, known: Iterable[str]) -> str:
-    """A suggestion to put behind a name that is not known."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
 class _Texts:
     """The text files of a folder, and what is wrong with them."""
 
@@ -200,6 +202,7 @@ def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
     _drop_unknown(table, Declaration, "", problems)
     tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
         ("role_play", table.get("role_play"), RolePlayTable),
+        ("society", table.get("society"), SocietyTable),
         ("question", table.get("question"), QuestionTable),
         ("translate", table.get("translate"), TranslateTable),
         ("critic", table.get("critic"), CriticSettings),
@@ -265,8 +268,9 @@ def _items(text: str, name: str, texts: _Texts) -> tuple[str, ...]:
     return found[0].items
 
 
-def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Translate | None:
-    ends = [declaration.role_play, declaration.question, declaration.translate]
+def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Question | Translate | None:
+    ends = [declaration.role_play, declaration.society, declaration.question, declaration.translate]
+    last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
     if declaration.critic and not declaration.role_play:
         texts.problems.append(Problem(FILE, "a [critic] needs a [role_play] to listen to: take it out"))
     match [end for end in ends if end is not None]:
@@ -289,8 +293,12 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Trans
                 max_messages=play.max_messages,
                 critic=declaration.critic or msgspec.UNSET,
             )
+        case [SocietyTable() as meeting]:
+            society, problems = read_society(texts.read(meeting.file))
+            texts.problems += [Problem(meeting.file, message) for message in problems]
+            task = meeting.task or (society.task if society else "") or last
+            return society and Meeting(society=society, task=task, sampling=meeting.sampling)
         case [QuestionTable() as question]:
-            last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
             return Question(
                 prompt=texts.read(question.prompt),
                 problem=question.problem or last,
@@ -308,7 +316,7 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Trans
             texts.problems.append(
                 Problem(
                     FILE,
-                    f"has {len(several)} of [role_play], [question] and [translate]: say with exactly one "
+                    f"has {len(several)} of [role_play], [society], [question] and [translate]: say with exactly one "
                     "how the scenario ends",
                 )
             )

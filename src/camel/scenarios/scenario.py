@@ -21,6 +21,7 @@ from camel.core import inception as prompts
 from camel.core.errors import InputError, shown
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
+from camel.core.society import PLACEHOLDERS, Society
 from camel.core.stopping import StopRule, paper_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
@@ -34,6 +35,7 @@ _PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)>")
 _COUNT = re.compile(r"COUNT|NUM_[A-Z_]+")
 # What a role play fills in itself, after the levels: the task is known only once it is specified.
 _LATER = re.compile(r"<(ASSISTANT_ROLE|USER_ROLE|TASK|WORD_LIMIT)>")
+_SOCIETYS = re.compile(rf"<({'|'.join(PLACEHOLDERS)})>")
 
 Lists = Callable[[str, int], Sequence[str]]
 """Gives the items of a level's list: (level name, list index) -> items."""
@@ -133,6 +135,39 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return paper_rules(max_messages=self.max_messages)
 
 
+class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="society"):
+    """The chain ends in a society that works on a task."""
+
+    society: Society
+    """Its members' roles, briefs and prompts may mention any level."""
+    task: str
+    sampling: Sampling | None = None
+
+    def filled(self, facts: Mapping[str, str]) -> tuple[Society, str]:
+        """Fill in an item's facts: the society and its task."""
+        values = as_values(facts)
+        # The society fills its prompts a second time, and text that was put in must not be searched by it.
+        inert = {
+            name: _SOCIETYS.sub(r"\1", value) for name, value in values.items() if name not in PLACEHOLDERS
+        }
+        members = (
+            msgspec.structs.replace(
+                member,
+                role=fill(member.role, values),
+                brief=fill(member.brief, values),
+                prompt=fill(member.prompt, inert),
+            )
+            for member in self.society.members
+        )
+        society = msgspec.structs.replace(
+            self.society,
+            members=tuple(members),
+            prompt=fill(self.society.prompt, inert),
+            opening=fill(self.society.opening, inert),
+        )
+        return society, fill(self.task, values)
+
+
 class Asked(NamedTuple):
     """A question with its levels filled in."""
 
@@ -195,7 +230,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     name: str
     title: str
     levels: tuple[Level, ...] = ()
-    end: RolePlay | Question | Translate
+    end: RolePlay | Meeting | Question | Translate
     labels: tuple[str, ...] = ()
     """Marks that travel with every record and every copy of it."""
     requires_acknowledgement: bool = False
@@ -278,7 +313,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         if found.names is not None:
             return found.names
         match self.end:
-            case RolePlay(task=text) | Question(problem=text):
+            case RolePlay(task=text) | Meeting(task=text) | Question(problem=text):
                 return found.placeholder not in placeholders(text)
             case Translate():
                 return True
@@ -330,10 +365,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
     # --- as a whole ----------------------------------------------------------------------------------------------
 
     @property
+    def talks(self) -> bool:
+        """Whether its items are conversations."""
+        return isinstance(self.end, RolePlay | Meeting)
+
+    @property
     def shape(self) -> str:
         """Its size in words: `50 × 50 × 10 = 25,000 conversations`."""
         match self.end:
-            case RolePlay():
+            case RolePlay() | Meeting():
                 kind = "conversation"
             case Question():
                 kind = "problem"

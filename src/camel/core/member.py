@@ -1,0 +1,109 @@
+"""A member of a society: a name that the others can call, a role, and what it is there for.
+
+The one decision to know: names are structure. What others say is told after their names, and turns are given by them,
+so a name is one line of letters, digits and spaces, and no two members' names read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError, shown, similar
+from camel.core.message import Sampling
+from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, checked_text
+
+MAX_NAME_CHARS = 60
+_NAME = re.compile(rf"[^\W_][\w .'’-]{{0,{MAX_NAME_CHARS - 1}}}")
+_BETWEEN = re.compile(r"[\W_]+")
+_RUN = re.compile(r"[\w .'’-]+")
+_WORD_END = re.compile(r"(?<=\w)(?!\w)")
+
+
+class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Who takes part, as declared; the model comes when the society is played."""
+
+    name: str
+    """What the others call it."""
+    role: str = ""
+    """What it is, e.g. `Judge`; left out, its name."""
+    brief: str = ""
+    """What it knows, wants and watches over; the society's prompt has a place for it."""
+    prompt: str = ""
+    """A system prompt of its own, in place of the society's."""
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name != name.strip():
+            raise InputError(
+                f"a member's name is up to {MAX_NAME_CHARS} letters, digits, spaces, hyphens, dots and apostrophes, "
+                f"not {shown(name)}"
+            )
+        for field, limit in (("role", MAX_ROLE_CHARS), ("brief", MAX_TASK_CHARS), ("prompt", MAX_TASK_CHARS)):
+            text: Any = getattr(self, field)
+            if not isinstance(text, str) or text:
+                checked_text(f"the {field} of {name}", text, limit)
+
+    @property
+    def title(self) -> str:
+        """Its role, which is its name where none is given."""
+        return self.role or self.name
+
+
+class Names(Mapping[str, str]):
+    """The names of a society, found however they are written: `@stock_trader` is `Stock Trader`."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: dict[str, str] = {}
+        for name in names:
+            if other := self._names.get(key := as_key(name)):
+                raise InputError(f"the names {other!r} and {name!r} read alike: rename one of the members")
+            self._names[key] = name
+        self.longest = max(map(len, self._names.values()), default=0)
+        self._starts = {key[:2] for key in self._names}
+
+    def __getitem__(self, name: str) -> str:
+        return self._names[as_key(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names.values())
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def check(self, where: str, names: Iterable[str]) -> None:
+        """Raise unless each of `names` is a member's, as it is written."""
+        known = set(self._names.values())
+        for name in names:
+            if name not in known:
+                listed = ", ".join([*self][:20]) + (", …" if len(self) > 20 else "")
+                raise InputError(
+                    f"{where} names {shown(name)}, who is not a member{similar(name, self)}; members: {listed}"
+                )
+
+    def at(self, text: str, place: int) -> tuple[str, int] | None:
+        """The member whose name stands at a place of a text, the longest that fits, and where it ends."""
+        start = as_key(text[place : place + 8])[:2]
+        if start not in self._starts and start[:1] not in self._starts:
+            return None  # nearly always, and at a tenth of the cost
+        run = _RUN.match(text, place, place + self.longest + 8)
+        if run is None:
+            return None
+        ends = [end.start() for end in _WORD_END.finditer(run[0])]
+        # Where the run was cut off in a word, its last end is none.
+        for end in reversed(ends):
+            at = place + end
+            if at < len(text) and (text[at].isalnum() or text[at] == "_"):
+                continue
+            if name := self._names.get(as_key(text[place:at])):
+                return name, at
+        return None
+
+
+def as_key(name: str) -> str:
+    """A name without what people write differently: case, spaces, hyphens."""
+    return _BETWEEN.sub("", name).casefold()

@@ -1,0 +1,99 @@
+"""What every play has in common, be it of two or of a thousand: it is prepared, walked through, and ended.
+
+A play sets the table and hands agents to the one conversation loop; this file only lets people sit down to it in the
+way that suits them: message by message, at once, or from code that is not async.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from camel.core.conversation import Conversation
+from camel.core.message import Message
+from camel.core.model import Model
+from camel.core.stopping import Stop, StopReason
+from camel.core.transcript import Transcript
+
+T = TypeVar("T")
+
+
+class Play(ABC):
+    """A conversation that has still to be set up, or is going on, or has ended."""
+
+    transcript: Transcript
+
+    @abstractmethod
+    async def prepare(self) -> Conversation:
+        """Do what comes before the talk if that has not been done yet, and return the conversation, ready to begin."""
+
+    @abstractmethod
+    def asked(self) -> Iterable[Model | None]:
+        """Every model that may be asked; None for one that is not there."""
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Prepare, then talk; iterating again goes on where the last iteration left off."""
+        async for message in await self.prepare():
+            yield message
+
+    async def finish(self) -> Transcript:
+        """Talk to the end and return the transcript."""
+        async for _ in await self.prepare():
+            pass
+        return self.transcript
+
+    def end(self, detail: str, reason: StopReason = "stopped") -> None:
+        """End it from outside, unless it has ended; what was said stays in the transcript."""
+        if self.transcript.stop is None:
+            self.transcript.stop = Stop(reason, detail)
+
+    def run(self) -> Transcript:
+        """Talk to the end from code that is not async; also works inside a notebook."""
+        return _run(self._finish_and_close())
+
+    async def _finish_and_close(self) -> Transcript:
+        try:
+            return await self.finish()
+        finally:
+            # The event loop ends with this call, so connections opened on it must end too.
+            for model in {id(model): model for model in self.asked()}.values():
+                if (close := getattr(model, "aclose", None)) is not None:
+                    await close()
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    # A loop is running already (a notebook): use one of our own on another thread.
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+
+    async def noted() -> T:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    def target() -> None:
+        try:
+            outcome.append(asyncio.run(noted()))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=target, name="camel-run")
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:  # Ctrl-C: without this the thread would go on talking, and paying
+        for loop, task in begun:
+            if task is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
+    if failure:
+        raise failure[0]
+    return outcome[0]

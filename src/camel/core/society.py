@@ -1,0 +1,374 @@
+"""A society: members who talk about a task, who hears whom, who speaks next, and when it ends.
+
+`Society` is a frozen declaration, in Python or from a file (`camel.scenarios.load_society`); `play` sets its table and
+hands the members to the one conversation loop. The one decision to know: everything that decides turns and ends is a
+pure function of the messages, so a society is journaled, resumed and replayed like two speakers are.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, cast, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from camel.core.agent import Agent, Critic
+from camel.core.conversation import Conversation, by_name
+from camel.core.errors import InputError, ModelError, shown
+from camel.core.first_steps import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
+from camel.core.grammar import DONE_TOKEN
+from camel.core.graphs import Everyone, Graph
+from camel.core.inception import fill
+from camel.core.member import Member, Names
+from camel.core.message import Sampling
+from camel.core.model import Model, Watch, checked_model
+from camel.core.play import Play
+from camel.core.role_playing import AGENT_SAMPLING
+from camel.core.stopping import (
+    DoneToken,
+    MaxMessages,
+    MaxRounds,
+    MessageLoop,
+    Stop,
+    StopRule,
+    TokenLimit,
+    Vote,
+    checked_rules,
+)
+from camel.core.task import MAX_TASK_CHARS, Task, checked_text
+from camel.core.transcript import Transcript
+from camel.core.turns import Policy, RoundRobin
+
+MAX_MESSAGES = 40
+"""The limit where a society declares none, as in the paper."""
+SHORT_THANKS = 100
+"""Characters of a message that is only thanks; among many, thanks are how a speech begins."""
+PLACEHOLDERS: tuple[str, ...] = ("NAME", "ROLE", "SELF", "BRIEF", "MEMBERS", "PROCEDURE", "TASK")
+"""What is filled into the members' prompts."""
+_NAMED = 40
+"""Others who are listed in a member's prompt, at most."""
+
+T = TypeVar("T", Casting, Planner)
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """When a society ends, whichever comes first. Loops, and prompts that no longer fit, end every one."""
+
+    done: str = ""
+    """Who may declare the task done."""
+    vote: Vote | None = None
+    max_rounds: int | None = None
+    """A round is once through the order or the groups, or as many messages as it takes for everybody to speak once."""
+    max_messages: int | None = None
+    """Left out: as the rounds say, or 40."""
+
+
+class Society(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True
+):
+    """Who talks, how, and until when."""
+
+    members: tuple[Member, ...] = ()
+    title: str = ""
+    task: str = ""
+    """What they are to do, unless another task is given when it is played."""
+    prompt: str = ""
+    """The members' system prompt: `<NAME>`, `<ROLE>`, `<SELF>` (both), `<BRIEF>`, `<MEMBERS>`, `<PROCEDURE>` and `<TASK>`
+    are filled in. Left out, one that comes with CAMEL. What all members share stands first: an endpoint reads it once."""
+    opening: str = ""
+    """What everybody hears first: the first speaker has heard nobody yet. Left out, one that comes with CAMEL."""
+    turns: Policy = RoundRobin()
+    hears: Graph = Everyone()
+    stop: Ending = Ending()
+    sampling: Sampling | None = None
+    roles: Casting | None = None
+    """Further members, whom a model proposes for the task before the talk begins."""
+    planner: Planner | None = None
+    """Has a model plan the task before the talk begins."""
+
+    def __post_init__(self) -> None:
+        members: Any = self.members
+        if not isinstance(members, tuple | list) or not all(
+            isinstance(m, Member) for m in cast("list[Any]", members)
+        ):
+            raise InputError(f"members must be a list of Member, not {shown(members)}")
+        for name, kind in (("turns", Policy), ("hears", Graph), ("stop", Ending)):
+            if not isinstance(getattr(self, name), kind):
+                kinds = ", ".join(one.__name__ for one in get_args(kind) or (kind,))
+                raise InputError(f"{name} must be one of {kinds}, not {shown(getattr(self, name))}")
+        names = Names(member.name for member in self.members)
+        if not self.members and self.roles is None:
+            raise InputError("a society needs members: list them, or have a model propose roles")
+        names.check("turns", self.turns.mentioned())
+        names.check("hears", self.hears.mentioned())
+        names.check("stop.done", (self.stop.done,) if self.stop.done else ())
+        names.check("stop.vote.by", self.stop.vote.by if self.stop.vote else ())
+        if self.roles is None and self.turns.round(len(self.members)) < 1:
+            raise InputError("a moderated society needs somebody beside the moderator")
+        for name in ("max_messages", "max_rounds"):
+            value: Any = getattr(self.stop, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise InputError(f"stop.{name} must be a whole number of at least 1, not {shown(value)}")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Its members' names, in order."""
+        return tuple(member.name for member in self.members)
+
+    @property
+    def usual_sampling(self) -> Sampling:
+        """How its members are asked to write, unless they have settings of their own."""
+        return self.sampling or AGENT_SAMPLING
+
+    @property
+    def limit(self) -> int:
+        """Messages that it can have at most."""
+        size = len(self.members) + (self.roles.count if self.roles else 0)
+        rounds = (self.stop.max_rounds or 0) * self.turns.round(size)
+        return min(filter(None, (self.stop.max_messages, rounds)), default=MAX_MESSAGES)
+
+    def rules(self) -> tuple[StopRule, ...]:
+        """Its stop rules, in the order in which they are asked."""
+        stop, names = self.stop, self.names
+        rules: list[StopRule] = []
+        if stop.done:
+            rules.append(DoneToken(stop.done, within=self.turns.together(len(names))))
+        if stop.vote:
+            rules.append(replace(stop.vote, by=stop.vote.by or names))
+        if stop.max_rounds:
+            rules.append(MaxRounds(stop.max_rounds, self.turns.round(len(names))))
+        rules.append(MessageLoop(pleasantries=max(4, 2 * len(names)), pleasant_chars=SHORT_THANKS))
+        return (*rules, MaxMessages(self.limit), TokenLimit())
+
+    def play(
+        self,
+        model: Model | Mapping[str, Model],
+        *,
+        task: str = "",
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+        rules: Sequence[StopRule] | None = None,
+        critics: Mapping[str, Critic] | None = None,
+        watch: Watch | None = None,
+        id: str = "",
+    ) -> SocietyPlay:
+        """Set the table. `model` fills every seat, or those it is given for by name and the rest as `""`.
+
+        `sampling` holds for all members in place of what is declared; `rules` likewise for the declared ends. `critics`
+        choose what the members they are given for say.
+        """
+        return SocietyPlay(
+            self,
+            model,
+            task=task,
+            sampling=sampling,
+            seed=seed,
+            rules=rules,
+            critics=critics or {},
+            watch=watch,
+            id=id,
+        )
+
+    def agents(
+        self,
+        task: str,
+        models: Mapping[str, Model],
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+        critics: Mapping[str, Critic] | None = None,
+    ) -> list[Agent]:
+        """Its members with their prompts filled in and their models seated."""
+        agents: list[Agent] = []
+        for member, system, opening in self.prompts(task):
+            chosen = sampling or member.sampling or self.usual_sampling
+            agents.append(
+                Agent(
+                    name=member.name,
+                    role=member.title,
+                    model=models[member.name] if member.name in models else models[""],
+                    system=system,
+                    opening=opening,
+                    sampling=chosen if seed is None else replace(chosen, seed=seed),
+                    critic=(critics or {}).get(member.name),
+                )
+            )
+        return agents
+
+    def prompts(self, task: str) -> Iterator[tuple[Member, str, str]]:
+        """Each member with its system prompt and what it hears first."""
+        texts = prompts()
+        prompt, opening = self.prompt or texts["member"], self.opening or texts["opening"]
+        known = {member.name: member for member in self.members}
+        near = self._near()
+        for member in self.members:
+            values = {
+                "NAME": member.name,
+                "ROLE": member.title,
+                "SELF": _introduced(member),
+                "BRIEF": member.brief,
+                "MEMBERS": _listed(
+                    [known[name] for name in near[member.name][:_NAMED]], len(near[member.name])
+                ),
+                "PROCEDURE": self.procedure(member.name),
+                "TASK": task,
+            }
+            template = member.prompt or prompt
+            if not member.brief:
+                template = template.replace("\n\n<BRIEF>", "")  # no gap where it would have been
+            yield member, fill(template, values), fill(opening, values)
+
+    def _near(self) -> Mapping[str, Sequence[str]]:
+        """Each member with those it hears or is heard by, in the members' order."""
+        names, listeners = self.names, self.hears.listeners(self.names)
+        if all(len(found) == len(names) - 1 for found in listeners.values()):
+            return dict.fromkeys(names, names)
+        near = {name: {name, *found} for name, found in listeners.items()}
+        for speaker, found in listeners.items():
+            for listener in found:
+                near[listener].add(speaker)
+        place = {name: at for at, name in enumerate(names)}
+        return {name: sorted(found, key=place.__getitem__) for name, found in near.items()}
+
+    def procedure(self, name: str) -> str:
+        """What a member is told about turns and ends, a line each."""
+        lines = [self.turns.procedure(name)]
+        if vote := self.stop.vote:
+            voters = vote.by or self.names
+            needed = replace(vote, by=voters).needed
+            if name in voters:
+                lines.append(
+                    'When you have made up your mind, vote with a line of its own: "Vote: " and your choice in a few words, '
+                    f"worded as the others word it. The last vote of each counts; {needed} of {len(voters)} decide."
+                )
+        if self.stop.done == name:
+            lines.append(
+                f"You alone decide when the task is done. Then, and not before, write {DONE_TOKEN} on a line of its own."
+            )
+        elif self.stop.done:
+            lines.append(f"{self.stop.done} decides when the task is done.")
+        return "\n".join(f"- {line}" for line in lines if line)
+
+
+class SocietyPlay(Play):
+    """A society at work on a task; made by `Society.play`.
+
+    Iterate to follow it message by message, or call `run()` for the finished transcript.
+    """
+
+    def __init__(
+        self,
+        society: Society,
+        model: Model | Mapping[str, Model],
+        *,
+        task: str,
+        sampling: Sampling | None,
+        seed: int | None,
+        rules: Sequence[StopRule] | None,
+        critics: Mapping[str, Critic],
+        watch: Watch | None,
+        id: str,
+    ) -> None:
+        self.society = society
+        self._models = _seated(model, society.names)
+        Names(society.names).check("critics", critics)
+        self._settings = sampling, seed, critics
+        self._rules = None if rules is None else checked_rules(rules)
+        self._watch = watch
+        self._conversation: Conversation | None = None
+        text = checked_text("the task", task or society.task, MAX_TASK_CHARS)
+        self.transcript = Transcript(id or uuid.uuid4().hex, Task(text))
+
+    async def prepare(self) -> Conversation:
+        """Plan the task and propose roles where that is declared, and return the conversation, ready to begin."""
+        if self._conversation is None:
+            if self.transcript.stop is None:
+                await self._plan()
+                await self._cast()
+            society = self.society
+            self._conversation = Conversation(
+                society.agents(self.transcript.task.text, self._models, *self._settings),
+                self.transcript,
+                rules=society.rules() if self._rules is None else self._rules,
+                turns=society.turns.turns(society.names),
+                hears=society.hears.listeners(society.names),
+                wording=by_name if len(society.names) > 2 else None,
+                watch=self._watch,
+            )
+        return self._conversation
+
+    def asked(self) -> Collection[Model]:
+        """The members' models."""
+        return self._models.values()
+
+    async def _plan(self) -> None:
+        planner, task = self.society.planner, self.transcript.task
+        if planner is None or task.specified:
+            return
+        try:
+            plan = await plan_task(
+                self._any_model(),
+                task.original,
+                self._seeded(planner),
+                session=self.transcript.id,
+                watch=self._watch,
+            )
+        except ModelError as error:
+            self._failed(error, PLANNER)
+            raise
+        text = plan.text(task.original) if plan.steps else ""
+        self.transcript.task = replace(task, specified=text, model=plan.model, usage=task.usage + plan.usage)
+
+    async def _cast(self) -> None:
+        casting, society = self.society.roles, self.society
+        if casting is None:
+            return
+        task = self.transcript.task
+        try:
+            cast = await assign_roles(
+                self._any_model(),
+                task.text,
+                self._seeded(casting),
+                taken=society.names,
+                session=self.transcript.id,
+                watch=self._watch,
+            )
+        except ModelError as error:
+            self._failed(error, CASTING)
+            raise
+        self.society = replace(society, members=(*society.members, *cast.members), roles=None)
+        self.transcript.task = replace(task, model=task.model or cast.model, usage=task.usage + cast.usage)
+
+    def _any_model(self) -> Model:
+        return self._models.get("") or next(iter(self._models.values()))
+
+    def _seeded(self, step: T) -> T:
+        seed = self._settings[1]
+        return step if seed is None else replace(step, sampling=replace(step.sampling, seed=seed))
+
+    def _failed(self, error: ModelError, speaker: str) -> None:
+        self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", speaker)
+
+
+def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:
+    """The models by member, the one for everybody else as `""`."""
+    if not isinstance(model, Mapping):
+        return {"": checked_model(model)}
+    models = {name: checked_model(one) for name, one in model.items()}
+    Names(names).check("model", (name for name in models if name))
+    if "" not in models and (missing := [name for name in names if name not in models]):
+        raise InputError(f'there is no model for {missing[0]}: give it one, or "" one for everybody else')
+    return models
+
+
+def _introduced(member: Member) -> str:
+    return member.name if member.title == member.name else f"{member.name}, {member.role}"
+
+
+def _listed(members: Sequence[Member], count: int) -> str:
+    """The first of so many members, a line each."""
+    lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
+    more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
+    return "\n".join([*lines, *more])

@@ -1,0 +1,222 @@
+"""Turn policies: who speaks next.
+
+The one decision to know: a policy is a pure function of what was said, so a replayed conversation takes the same
+turns, and whoever is named in a message is named by its text alone. A text names somebody where it *addresses* them
+(`Next: Ada`, `@Ada`, or `Ada, …` at the beginning of a sentence); a name in a quotation or in code is only mentioned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from camel.core.conversation import Turns, round_robin
+from camel.core.errors import InputError
+from camel.core.grammar import mentions
+from camel.core.member import Names
+from camel.core.message import Message
+
+
+class _Policy(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="policy"
+):
+    """What every policy can tell about itself."""
+
+    def mentioned(self) -> Sequence[str]:
+        """The members that the declaration names."""
+        return ()
+
+    def round(self, members: int) -> int:
+        """How many messages make a round."""
+        return members
+
+    def together(self, members: int) -> int:
+        """How many speak at the same time, at most."""
+        return 1
+
+    def procedure(self, name: str) -> str:
+        """What a member is told about it."""
+        return ""
+
+
+class RoundRobin(_Policy, frozen=True, tag="round_robin"):
+    """Everybody in turn."""
+
+    order: tuple[str, ...] = ()
+    """Who follows whom; left out, as the members are listed. Who is named twice speaks twice in a round."""
+
+    def mentioned(self) -> Sequence[str]:
+        """The order."""
+        return self.order
+
+    def round(self, members: int) -> int:
+        """Once through the order."""
+        return len(self.order) or members
+
+    def procedure(self, name: str) -> str:
+        """That there is an order."""
+        return "The members speak one after the other, in a fixed order."
+
+    def turns(self, names: Sequence[str]) -> Turns:
+        """By the number of messages."""
+        return round_robin(self.order or names)
+
+
+class Addressed(_Policy, frozen=True, tag="addressed"):
+    """Whoever the last message addresses; where it addresses nobody, the next on the list."""
+
+    first: str = ""
+    """Who opens; left out, the first member."""
+
+    def mentioned(self) -> Sequence[str]:
+        """Who opens."""
+        return (self.first,) if self.first else ()
+
+    def procedure(self, name: str) -> str:
+        """How the floor is passed on."""
+        return 'Whoever you address speaks next: end your message with a line "Next: Name", or "@Name".'
+
+    def turns(self, names: Sequence[str]) -> Turns:
+        """By the text of the last message."""
+        known, after = Names(names), dict(zip(names, [*names[1:], names[0]], strict=True))
+
+        def turns(messages: Sequence[Message]) -> str:
+            if not messages:
+                return self.first or names[0]
+            last = messages[-1]
+            return addressed(last.content, known, not_to=(last.speaker,)) or after[last.speaker]
+
+        return turns
+
+
+class Moderated(_Policy, frozen=True, tag="moderated"):
+    """A member moderates: it speaks first and after every other, and names who is next."""
+
+    moderator: str
+
+    def mentioned(self) -> Sequence[str]:
+        """The moderator."""
+        return (self.moderator,)
+
+    def round(self, members: int) -> int:
+        """As many messages as it takes to call everybody once."""
+        return 2 * (members - 1)
+
+    def procedure(self, name: str) -> str:
+        """To the moderator, how to call somebody; to the others, who does."""
+        if name == self.moderator:
+            return (
+                "You moderate. You speak after every member, and your message decides who speaks next: end it with a "
+                'line "Next: Name". Call everybody who has something to add, not always the same few.'
+            )
+        return (
+            f"{self.moderator} moderates and calls who speaks next. Speak to the point you were called for."
+        )
+
+    def turns(self, names: Sequence[str]) -> Turns:
+        """The moderator, and who it calls; where it calls nobody, the next on the list after the last who was called."""
+        others = [name for name in names if name != self.moderator]
+        known, after = Names(others), dict(zip(others, [*others[1:], *others[:1]], strict=True))
+
+        def turns(messages: Sequence[Message]) -> str:
+            if not messages or messages[-1].speaker != self.moderator:
+                return self.moderator
+            if called := addressed(messages[-1].content, known):
+                return called
+            before = next((m.speaker for m in reversed(messages) if m.speaker != self.moderator), others[-1])
+            return after[before]
+
+        return turns
+
+
+class Rounds(_Policy, frozen=True, tag="rounds"):
+    """All at once: those of a group speak at the same time and hear each other afterwards."""
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Which groups follow each other; left out, everybody is in one."""
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            if not group or len(set(group)) < len(group):
+                raise InputError("a group that speaks at once needs members, each of them once")
+
+    def mentioned(self) -> Sequence[str]:
+        """Everybody in a group."""
+        return [name for group in self.groups for name in group]
+
+    def round(self, members: int) -> int:
+        """Once through the groups."""
+        return sum(map(len, self.groups)) or members
+
+    def together(self, members: int) -> int:
+        """The largest group."""
+        return max(map(len, self.groups), default=members)
+
+    def procedure(self, name: str) -> str:
+        """That others speak meanwhile."""
+        return "Members speak in rounds, several at the same time: you hear what they said when your next turn comes."
+
+    def turns(self, names: Sequence[str]) -> Turns:
+        """By the number of messages: what is left of the group whose turn it is."""
+        groups = self.groups or (tuple(names),)
+        place = [(group, at) for group in groups for at in range(len(group))]
+
+        def turns(messages: Sequence[Message]) -> Sequence[str]:
+            group, spoken = place[len(messages) % len(place)]
+            return group[spoken:]
+
+        return turns
+
+
+Policy = RoundRobin | Addressed | Moderated | Rounds
+
+
+# --- whom a text addresses -------------------------------------------------------------------------------------------
+
+_NEXT = re.compile(
+    r"(?:^|(?<=[.!?…] ))[ \t*_#-]*next(?: speaker)?[ \t*_]*[:：][ \t*_@]*", re.IGNORECASE | re.MULTILINE
+)
+_AT = re.compile(r"(?<![\w@.])@")
+_SIGNS = re.compile(r"[,?]")
+_STARTS = ("\n", ". ", "! ", "? ", "… ")
+"""What a sentence begins behind."""
+
+
+def addressed(text: str, names: Names, not_to: Sequence[str] = ()) -> str | None:
+    """The member whom a text addresses: the last one, by the clearest sign that it uses."""
+    is_mentioned = mentions(text)
+    for find in (_by_line, _by_handle, _by_call):
+        for at, name in reversed(list(find(text, names))):
+            if name not in not_to and not is_mentioned(at):
+                return name
+    return None
+
+
+def _by_line(text: str, names: Names) -> Iterator[tuple[int, str]]:
+    """`Next: Ada`."""
+    for sign in _NEXT.finditer(text) if "ext" in text or "EXT" in text else ():
+        if found := names.at(text, sign.end()):
+            yield sign.end(), found[0]
+
+
+def _by_handle(text: str, names: Names) -> Iterator[tuple[int, str]]:
+    """`@Ada`."""
+    for sign in _AT.finditer(text) if "@" in text else ():
+        if found := names.at(text, sign.end()):
+            yield sign.end(), found[0]
+
+
+def _by_call(text: str, names: Names) -> Iterator[tuple[int, str]]:
+    """`Ada, what …` and `What do you think, Ada?`."""
+    for sign in _SIGNS.finditer(text):
+        at = sign.start()
+        floor = max(0, at - names.longest - 8)
+        marks = _STARTS if sign[0] == "," else (", ",)
+        starts = [end + len(mark) for mark in marks if (end := text.rfind(mark, floor, at)) >= 0]
+        # Where no sentence begins near by, it is in the middle of one.
+        if (starts or (floor == 0 and sign[0] == ",")) and (
+            name := names.get(text[max(starts, default=0) : at])
+        ):
+            yield at, name
