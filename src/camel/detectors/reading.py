@@ -28,9 +28,9 @@ _LABEL = re.compile(
 _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+[\"'”’)*_]*|\n|\Z)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _SHOWN = re.compile(
-    r"\b(?:letters?|e-?mails?|messages?|repl(?:y|ies)|answers? to|story|novel|scene|play|dialogue|script for|lines?|says?|speech|"
-    r"toast|vows?|poem|song|lyrics|chapter|sketch|testimonials?|template|slogan|quotes?|example of what|sentences?|"
-    r"conversation|role[- ]play|interview(?:er)?|act as|pretend|prompt|bot|apology|announcement|invitation|obituary|ad\b|posts?)\b",
+    r"\b(?:letters?|e-?mails?|(?:a|the|this|short) message (?:to|for|that)|repl(?:y|ies)|answers? to|story|novel|scenes?|"
+    r"(?:a|the|puppet|stage|of the) play\b|dialogue|says|speech|toast|vows?|poem|song|lyrics|chapter|sketch|testimonials?|"
+    r"templates?|example of what|role[- ]play|interviewer|act as|pretend|prompt|apology|announcement|invitation|obituary)\b",
     re.IGNORECASE,
 )
 
@@ -67,7 +67,8 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def prose(text: str) -> str:
-    """What is said and not shown: without code and quotations."""
+    """What is said and not shown: without code and quotations, and with plain apostrophes."""
+    text = text.replace("’", "'")
     if "`" in text or "~~~" in text:
         text = _CODE.sub(" ", text)
     return _QUOTED.sub(" ", text).strip()
@@ -88,4 +89,9 @@ def words(text: str) -> tuple[str, ...]:
 
 def is_shown(asked: Message | None) -> bool:
     """Whether the user asked for words to be put into somebody's mouth."""
-    return asked is not None and _SHOWN.search(work(asked)) is not None
+    return asked is not None and is_shown_text(work(asked))
+
+
+def is_shown_text(instruction: str) -> bool:
+    """Whether an instruction asks for words to be put into somebody's mouth."""
+    return _SHOWN.search(instruction) is not None
