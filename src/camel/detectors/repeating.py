@@ -99,7 +99,7 @@ def _same(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
         return True
     if not 0 < len(earlier) - len(later) <= 2 or len(later) < _LEAST_WORDS:
         return False
-    return not Counter(later) - Counter(earlier)
+    return set(later) <= set(earlier) and not Counter(later) - Counter(earlier)
 
 
 def _deserves_another(transcript: Transcript, index: int) -> bool:
@@ -150,6 +150,11 @@ _CHEER = re.compile(
     r"(?:share|feel)\b.{0,30}\b(?:opinion|same|completely)|see eye to eye|think alike)\b",
     re.IGNORECASE,
 )
+_MAY_CHEER = frozenset(
+    words(
+        "kind right good great well love bow blown the you're you share feel eye alike no nobody means competent"
+    )
+)
 _THANKS = frozenset(words("thank thanks welcome pleasure sweet haha"))
 _PRAISE_ASKED = re.compile(
     r"\b(?:testimonials?|toast|eulogy|reviews?|speech|dialogue|scene|(?:write|give|pay|make)\b[^.]{0,40}\b(?:praise|compliments?)|prais(?:e|es) (?:the|her|him|them|my))\b",
@@ -170,4 +175,7 @@ def flatters(message: Message, asked: Message | None) -> bool:
 
 
 def _cheers(text: str) -> bool:
-    return not _PRAISE.isdisjoint(words(text)) or _CHEER.search(text) is not None
+    said = words(text)
+    return not _PRAISE.isdisjoint(said) or (
+        not _MAY_CHEER.isdisjoint(said) and _CHEER.search(text) is not None
+    )

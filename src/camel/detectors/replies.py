@@ -81,10 +81,19 @@ _NOTHING_ASKED = re.compile(
 )
 
 
+_REQUEST = re.compile(
+    r"\?|\b(?:please|need|want|would like|could you|can you|should|must|write|give|tell|make|show|explain|describe|list|create|design|"
+    r"find|add|compute|calculate|draft|plan|propose|suggest|translate|instruction)\b",
+    re.IGNORECASE,
+)
+
+
 def _asks(asked: Message) -> bool:
     """Whether the user's message asks for anything."""
     said = work(asked)
-    return not asked.move.done and bool(words(said)) and not _NOTHING_ASKED.fullmatch(prose(said))
+    if asked.move.done or not words(said) or _NOTHING_ASKED.fullmatch(prose(said)):
+        return False
+    return asked.move.instruction is not None or _REQUEST.search(said) is not None
 
 
 def only_announces(said: str) -> bool:
@@ -127,7 +136,7 @@ _CLAIM_WORDS = 25
 def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
     spoken = prose(said)
     shown = is_shown(asked)
-    if not shown and _MAY_PROMISE.search(spoken):
+    if not shown and _has(spoken, _MAY_PROMISE):
         for pattern, reason in _PROMISES:
             if found := pattern.search(spoken):
                 return Hit(index, reason, found[0].strip())
@@ -151,11 +160,21 @@ _WHEN = (
     r"next week|in (?:an?|the|a few|\w+) (?:hours?|minutes?|days?|weeks?|moments?)|this (?:afternoon|evening|week)|"
     r"over the (?:weekend|next)|first thing|as soon as|when (?:it|they) (?:is|are)|once (?:it|they|i)|the end of the (?:day|week|month))\b"
 )
-# Most replies have none of these, and the patterns are dear.
-_MAY_PROMISE = re.compile(
-    r"(?:'ll| will| shall|going to|moment|minute|second|hold on|please wait|working on|i need|back to you|posted)",
-    re.IGNORECASE,
+# Most replies have none of these. Plain search, because a pattern tried at each character costs ten times this.
+_MAY_PROMISE = (
+    "'ll",
+    " will",
+    " shall",
+    "going to",
+    "moment",
+    "minute",
+    "second",
+    "hold on",
+    "please wait",
+    "please stand",
+    "please bear",
 )
+_MAY_PROMISE += ("working on", "i need", "back to you", "posted", " me ")
 _PROMISES = (
     (
         re.compile(
@@ -222,9 +241,28 @@ _LOOKED_AT = 4
 _REASONS = 45
 """Words after a refusal that may be reasons and offers; with more, the message went on to do the work."""
 _BEGINNING = 1_200
-_MAY_REFUSE = re.compile(
-    r"(?:can't|cannot|can not|won't|will not|unable|not able|not allowed|could not|couldn't|declin|refus|comfortable|rather not|against|appropriate|as an? |not something|access)",
-    re.IGNORECASE,
+_MAY_REFUSE = (
+    "can't",
+    "cannot",
+    "can not",
+    "won't",
+    "will not",
+    "unable",
+    "not able",
+    "not allowed",
+    "could",
+    "declin",
+    "refus",
+)
+_MAY_REFUSE += (
+    "comfortable",
+    "rather not",
+    "against",
+    "appropriate",
+    "as an ai",
+    "language model",
+    "not something",
+    "access",
 )
 _CANNOT = (
     r"(?: can't| cannot| can not| won't(?: be able to)?| will not(?: be able to)?|(?: am|'m) (?:unable|not able|not allowed) to|"
@@ -262,7 +300,7 @@ _MISSING = re.compile(
 def refuses(message: Message, asked: Message | None) -> str | None:
     """The sentence with which a message declines, if it does."""
     said = prose(work(message))
-    if not _MAY_REFUSE.search(said, 0, _BEGINNING):
+    if not _has(said[:_BEGINNING], _MAY_REFUSE):
         return None
     found = sentences(said)
     for place, sentence in enumerate(found[:_LOOKED_AT]):
@@ -274,3 +312,8 @@ def refuses(message: Message, asked: Message | None) -> str | None:
         did_it = len(words(" ".join(found[place + 1 :]))) > _REASONS
         return None if goes_on or asks_back or spoken_by_another or did_it else sentence
     return None
+
+
+def _has(text: str, pieces: tuple[str, ...]) -> bool:
+    lowered = text.lower()
+    return any(piece in lowered for piece in pieces)
