@@ -14,6 +14,8 @@ from camel.core.message import Message
 from camel.core.transcript import Transcript
 
 USER, ASSISTANT = "user", "assistant"
+_LONGEST = 20_000
+"""Characters of a message that are read as prose: what a speaker does shows well before that."""
 
 _CODE = re.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
@@ -21,9 +23,10 @@ _CODE = re.compile(
 _QUOTED = re.compile(
     r"\"[^\"\n]{2,600}\"|“[^”]{2,600}”|„[^“”]{2,600}[“”]|«[^»]{2,600}»|^[ \t]*>.*$", re.MULTILINE
 )
-_CLOSING = re.compile(r"[\s*_#]*next request[\s.!*_]*\Z", re.IGNORECASE)
+_CLOSING = re.compile(r"[\s*_#]{0,12}next request[\s.!*_]{0,12}\Z", re.IGNORECASE)
 _LABEL = re.compile(
-    r"^[\s*_#]*(?:instruction|input|solution)[*_]{0,3}[ \t]*[:：][*_]{0,3}", re.IGNORECASE | re.MULTILINE
+    r"^[ \t*_#]{0,12}(?:instruction|input|solution)[*_]{0,3}[ \t]*[:：][*_]{0,3}",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+[\"'”’)*_]*|\n|\Z)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -61,14 +64,21 @@ def work(message: Message) -> str:
 @lru_cache(maxsize=256)
 def _bare(text: str) -> str:
     """Without markers around nothing, which the grammar does not count."""
-    text = _LABEL.sub("", _CLOSING.sub("", text)).strip()
+    text = _LABEL.sub("", without_closing(text)).strip()
     return "" if text.strip(" .*_").lower() in ("none", "n/a", "nothing") else text
+
+
+def without_closing(text: str) -> str:
+    """Take `Next request.` off the end."""
+    text = text.rstrip()
+    found = _CLOSING.search(text, max(0, len(text) - 40))
+    return text[: found.start()] if found else text
 
 
 @lru_cache(maxsize=256)
 def prose(text: str) -> str:
     """What is said and not shown: without code and quotations, and with plain apostrophes."""
-    text = text.replace("’", "'")
+    text = text[:_LONGEST].replace("’", "'")
     if "`" in text or "~~~" in text:
         text = _CODE.sub(" ", text)
     return _QUOTED.sub(" ", text).strip()

@@ -56,7 +56,7 @@ _ANNOUNCES = re.compile(
     r"(?:i|we)(?:'ll| will| shall|'m going to| am going to|'re going to| are going to| plan to| intend to| can(?!'t)| could(?!n't)|"
     r"(?: would|'d) (?:love|be (?:glad|happy|delighted)) to)\b|"
     r"i(?:'m| am) (?:\w+ )?(?:ready|happy|glad|excited|pleased|delighted|eager|here|on it|working|looking forward|about to|starting)\b|"
-    r"let me\b|let's\b|let us\b|(?:it|this|they)(?: will| is going to|'ll)\b|i need (?:until|some|more)\b|happy to\b|"
+    r"let me\b|let's\b|let us\b|(?:it|this|they)(?: will| is going to|'ll)\b|i need (?:until|some|more)\b|i look forward\b|happy to\b|"
     r"please (?:let me know|wait|hold|give me|bear|stand)|feel free\b|one moment\b|give me\b|don't hesitate\b)",
     re.IGNORECASE,
 )
@@ -276,7 +276,7 @@ _ACTS = (
 _REFUSES = re.compile(
     r"\bi" + _CANNOT + r" (?:\w+ly )?" + _ACTS + r"(?![^.!?]*\benough\b)|"
     r"\bi (?:must |have to |need to |will have to |would |will )?(?:therefore |respectfully )?(?:decline|refuse)\b|"
-    r"\bnot (?:feel )?comfortable (?:with )?\w+ing\b|\bnot something (?:that )?i(?:'m| am| can)\b|\bi(?:'d| would) rather not\b|"
+    r"(?:\bnot|n't) (?:feel )?comfortable (?:with )?\w+ing\b|\bnot something (?:that )?i(?:'m| am| can)\b|\bi(?:'d| would) rather not\b|"
     r"\bagainst (?:my|the) (?:guidelines|rules|polic\w+|principles|programming)\b|\bnot (?:be )?appropriate for me\b|"
     r"\bas an? (?:ai|(?:large )?language model)\b[^.!?]*\b(?:not|cannot|can't|unable|don't)\b|"
     r"\bi (?:do not|don't) have (?:access|the ability)\b[^.!?]*\b(?:unable|cannot|can't)\b|"
