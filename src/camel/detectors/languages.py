@@ -62,7 +62,8 @@ _SCRIPTS = (
     ("Japanese", re.compile(r"[\u3040-\u30ff]")),
     ("Chinese", re.compile(r"[\u4e00-\u9fff]")),
 )
-_RELATIVES = dict.fromkeys(("Spanish", "Portuguese", "Italian"), ("Spanish", "Portuguese", "Italian"))
+_ROMANCE = ("Spanish", "Portuguese", "Italian")
+_RELATIVES: dict[str, tuple[str, ...]] = dict.fromkeys(_ROMANCE, _ROMANCE)
 _LEAST_LETTERS = 8
 _LEAST_WORDS = 7
 _MOST_WORDS = 150

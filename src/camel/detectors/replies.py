@@ -173,8 +173,12 @@ _MAY_PROMISE = (
     "please wait",
     "please stand",
     "please bear",
+    "working on",
+    "i need",
+    "back to you",
+    "posted",
+    " me ",
 )
-_MAY_PROMISE += ("working on", "i need", "back to you", "posted", " me ")
 _PROMISES = (
     (
         re.compile(
@@ -253,8 +257,6 @@ _MAY_REFUSE = (
     "could",
     "declin",
     "refus",
-)
-_MAY_REFUSE += (
     "comfortable",
     "rather not",
     "against",
