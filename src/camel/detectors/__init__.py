@@ -1,0 +1,32 @@
+"""Detectors: what goes wrong in a conversation, found by rules.
+
+    from camel.detectors import detect
+
+    for finding in detect(transcript):
+        print(finding.index, finding.detector, finding.reason)
+
+Each is a pure function of the transcript. docs/detectors.md defines what each one counts and what it does not, and
+says how often it is right. The rules look at the seats `user` and `assistant` only, except where anybody may err
+(loops, refusals, language).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from camel.core.errors import InputError, shown
+from camel.core.transcript import Transcript
+from camel.detectors.catalogue import DETECTORS
+from camel.detectors.finding import Detector, Finding
+from camel.detectors.judge import confirm
+
+__all__ = ["DETECTORS", "Detector", "Finding", "confirm", "detect"]
+
+
+def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> list[Finding]:
+    """Run the named detectors, or all of them, and return what they find, by message."""
+    names = list(DETECTORS if detectors is None else detectors)
+    if unknown := sorted(set(names) - DETECTORS.keys()):
+        raise InputError(f"there is no detector {shown(unknown[0])}; choose from {', '.join(DETECTORS)}")
+    found = [finding for name in names for finding in DETECTORS[name].find(transcript)]
+    return sorted(found, key=lambda finding: finding.index)

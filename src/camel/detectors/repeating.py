@@ -1,0 +1,181 @@
+"""Conversations that do not move: repeated instructions, message loops, sycophancy loops.
+
+The one decision to know: the loop detector asks the stop rule of the same name, so that a conversation that was
+stopped for a loop and one in which a loop is found are the same thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from camel.core.message import Message
+from camel.core.stopping import MessageLoop, NextCall
+from camel.core.transcript import Transcript
+from camel.detectors.finding import Hit
+from camel.detectors.reading import ASSISTANT, USER, asked_before, prose, sentences, words, work
+from camel.detectors.replies import only_announces, refuses
+
+_RULE = MessageLoop()
+_ANY_CALL = NextCall("")
+
+
+def message_loop(transcript: Transcript) -> Iterator[Hit]:
+    """The conversation goes round; found once, where the round is complete."""
+    messages = transcript.messages
+    looping = False
+    for index in range(len(messages)):
+        stop = _RULE.check(messages[: index + 1], _ANY_CALL)
+        if stop and not looping:
+            # The detail names seats, which come from the conversation's set-up, never from a model.
+            yield Hit(index, f"a loop: {stop.detail}")
+        looping = stop is not None
+
+
+def repeated_instruction(transcript: Transcript) -> Iterator[Hit]:
+    """An instruction is said again, by the assistant instead of a solution, or by the user."""
+    given: list[tuple[int, tuple[str, ...], tuple[str, ...]]] = []
+    for index, message in enumerate(transcript.messages):
+        if message.speaker == ASSISTANT:
+            if is_echo(message, asked_before(transcript, index)):
+                yield Hit(
+                    index, "the assistant repeats the instruction instead of carrying it out", work(message)
+                )
+        elif message.speaker == USER and (instruction := message.move.instruction) is not None:
+            said, context = words(instruction), words(message.move.input or "")
+            if len(said) >= _LEAST_WORDS and not _MORE.search(instruction):
+                for before, earlier, its_context in reversed(given):
+                    if _same(said, earlier) and _same(context, its_context):
+                        if not _deserves_another(transcript, before):
+                            yield Hit(
+                                index, "the user gives an instruction that it has given before", instruction
+                            )
+                        break
+            given.append((index, said, context))
+
+
+_LEAST_WORDS = 4
+_MORE = re.compile(
+    r"^\W*(?:please )?(?:continue|go on|keep|proceed)\b|\bnext\b|\b(?:once more|one more|again)\b|"
+    r"\b(?:write|give|make|add|name|list|suggest|tell|show|find|invent|create)\b(?: me)?(?: \w+)? (?:another|more|further)\b",
+    re.IGNORECASE,
+)
+# Words that say that an instruction was given, not what it says.
+_PREFACE = frozenset(
+    words(
+        "you asked me to want wants do this that the a an is are of for my your our i understood understand following so okay ok sure well "
+        "instruction instructions received task user says said request requested will be should must please it and here input output now "
+        "as with in on given have has"
+    )
+)
+
+
+def is_echo(message: Message, asked: Message | None) -> bool:
+    """Whether a reply is the words of the instruction and nothing else."""
+    if asked is None:
+        return False
+    instruction, context = asked.move.instruction, asked.move.input or ""
+    if instruction is None:
+        return False
+    reply = words(work(message))
+    told = words(instruction)
+    if len(reply) < _LEAST_WORDS or len(told) < _LEAST_WORDS:
+        return False
+    # An announcement of what was asked ("I will list …") is a flake reply, "Here is the list:" an empty promise.
+    if work(message).endswith(":") or (only_announces(work(message)) and reply[:2] != told[:2]):
+        return False
+    known = {*told, *words(context)}
+    said = set(reply)
+    new = said - known - _PREFACE
+    if len(new) > 0.15 * len(said):
+        return False
+    content = set(told) - _PREFACE or set(told)
+    return len(content & said) >= 0.6 * len(content)
+
+
+def _same(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
+    if later == earlier:
+        return True
+    if not 0 < len(earlier) - len(later) <= 2 or len(later) < _LEAST_WORDS:
+        return False
+    return set(later) <= set(earlier) and not Counter(later) - Counter(earlier)
+
+
+def _deserves_another(transcript: Transcript, index: int) -> bool:
+    """Whether the reply to the instruction at `index` is a reason to give it again."""
+    for message in transcript.messages[index + 1 : index + 2]:
+        reply = work(message)
+        cut = message.finish == "length"
+        return cut or reply.rstrip().endswith("?") or refuses(message, None) is not None
+    return False
+
+
+def sycophancy_loop(transcript: Transcript) -> Iterator[Hit]:
+    """Both speakers praise or agree with each other instead of working; found once, at the third message in a row."""
+    run: list[str] = []
+    for index, message in enumerate(transcript.messages):
+        if not flatters(message, asked_before(transcript, index)):
+            run = []
+            continue
+        run.append(message.speaker)
+        if (
+            len(run) >= _FLATTERING
+            and len(set(run)) > 1
+            and (len(run) == _FLATTERING or len(set(run[:-1])) == 1)
+        ):
+            yield Hit(index, f"{len(run)} messages in a row that praise or agree instead of working")
+
+
+_FLATTERING = 3
+_MOSTLY = 0.6
+"""Share of a message's sentences that must praise, agree or thank."""
+_MOST_WORDS = 80
+_PRAISE = frozenset(
+    words(
+        "brilliant brilliance genius amazing amazed incredible incredibly awesome fantastic wonderful outstanding excellent exceptional "
+        "extraordinary marvellous marvelous magnificent superb sublime phenomenal terrific stunning gorgeous breathtaking masterpiece "
+        "perfect perfection impeccable exquisite divine heavenly magic magician legend superstar talent talented gifted inspiring "
+        "insightful remarkable admire admirable admiration adore adorable impressed impressive awe honoured honored honour thrilled "
+        "delighted flatter bravo wow gracious generous modesty praise compliment wise wisdom clever smart beautiful beautifully lovely "
+        "charming angel master spectacular splendid fabulous glorious visionary kindness humble agree exactly absolutely indeed true"
+    )
+)
+"""Words of praise and of agreement."""
+_CHEER = re.compile(
+    r"\b(?:(?:too|so|very|most) (?:kind|right|good|competent|intelligent)|kind words|bow to|blown away|the (?:best|greatest|finest|kindest)|"
+    r"great (?:work|job|point|idea|answer|question|minds|team|together)|well (?:said|done|put)|good (?:point|thinking|job|work)|"
+    r"love (?:it|you|how|your|this|that|working)|means the world|no(?: ?one|body) \w+ (?:as|like)|"
+    r"you(?:'re| are) (?:(?:absolutely|completely|totally|quite|so) )?(?:right|so|such|truly|simply|too|the most|the \w+ one|an?)\b|"
+    r"(?:share|feel)\b.{0,30}\b(?:opinion|same|completely)|see eye to eye|think alike)\b",
+    re.IGNORECASE,
+)
+_MAY_CHEER = frozenset(
+    words(
+        "kind right good great well love bow blown the you're you share feel eye alike no nobody means competent"
+    )
+)
+_THANKS = frozenset(words("thank thanks welcome pleasure sweet haha"))
+_PRAISE_ASKED = re.compile(
+    r"\b(?:testimonials?|toast|eulogy|reviews?|speech|dialogue|scene|(?:write|give|pay|make)\b[^.]{0,40}\b(?:praise|compliments?)|prais(?:e|es) (?:the|her|him|them|my))\b",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"\d")
+
+
+def flatters(message: Message, asked: Message | None) -> bool:
+    """Whether a message is mostly praise or agreement, and nothing else of note."""
+    said = work(message)
+    if len(words(said)) > _MOST_WORDS or "`" in said or not _cheers(prose(said)) or _DIGIT.search(said):
+        return False
+    if message.speaker == ASSISTANT and asked is not None and _PRAISE_ASKED.search(work(asked)):
+        return False
+    found = sentences(prose(said))
+    return sum(_cheers(s) or not _THANKS.isdisjoint(words(s)) for s in found) >= _MOSTLY * len(found)
+
+
+def _cheers(text: str) -> bool:
+    said = words(text)
+    return not _PRAISE.isdisjoint(said) or (
+        not _MAY_CHEER.isdisjoint(said) and _CHEER.search(text) is not None
+    )
