@@ -115,7 +115,9 @@ def measure(run: Path, out: Path) -> int:
             time.sleep(0.1)
         wall = time.monotonic() - started
         usage = os.times()
-        print(f"{what}: {wall:.1f} s wall, {usage.children_user + usage.children_system:.1f} s CPU so far, {most:.0f} MB at most")
+        print(
+            f"{what}: {wall:.1f} s wall, {usage.children_user + usage.children_system:.1f} s CPU so far, {most:.0f} MB at most"
+        )
         if child.returncode or most > MOST_MB:
             return 1
     return 0
@@ -136,7 +138,9 @@ def _memory(pid: int) -> float:
 
 def main() -> int:
     """Parse and do."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["real", "simulated", "measure"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=240)

@@ -165,7 +165,9 @@ class Looker:
         for stage in self.folder.stages():
             if stage.startswith(STAGE) and stage != self.name:
                 versions: dict[str, int] = self.folder.begun(stage, {}).get("detectors", {})
-                same[stage] = [name for name, version in versions.items() if self.versions.get(name) == version]
+                same[stage] = [
+                    name for name, version in versions.items() if self.versions.get(name) == version
+                ]
         return same
 
     def _taken_over(self, shard: int) -> Iterator[tuple[Path, list[str]]]:
@@ -201,7 +203,9 @@ def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]
     names = [name for name in DETECTORS if not any(name in known for _, known in older)]
     found = [list[Finding]() for _ in transcripts]
     for path, known in older:
-        for kept, findings in zip(read_shard(Path(path), ["findings"])["findings"].to_pylist(), found, strict=True):
+        for kept, findings in zip(
+            read_shard(Path(path), ["findings"])["findings"].to_pylist(), found, strict=True
+        ):
             findings += [_finding(row) for row in kept if row["detector"] in known]
     for transcript, findings in zip(transcripts, found, strict=True):
         findings += _detected(transcript, names)

@@ -136,7 +136,11 @@ class Study(msgspec.Struct, frozen=True):
     """Tokens of the messages; what specifying tasks took is not among them."""
     length: Point
     """Messages of a conversation."""
+    any: Rate
+    """Conversations in which any behaviour was found."""
     stops: dict[str, Rate]
+    speakers: list[str]
+    """Who mostly speaks first, second, …: the seat of a message by its place."""
     behaviours: list[Behaviour]
     growth: list[Curve]
     deserved: Deserved | None = None
@@ -188,13 +192,14 @@ class Gatherer:
         self._clusters: dict[tuple[str, int], Clusters] = {}
         self._turns = np.zeros(TURNS, np.int64)
         self._by_turn = np.zeros((TURNS, len(self.names)), np.int64)
+        self._speakers = [Counter[str]() for _ in range(TURNS)]
         self._roles: Counter[tuple[str, str]] = Counter()
         self._by_role: Counter[tuple[str, str, int]] = Counter()
         self._curves: dict[tuple[str, str, int], _Quartiles] = {}
         self._lengths = _Quartiles()
         self._seats: list[str] = []
         self._usage = Usage()
-        self._messages = 0
+        self._messages = self._any = 0
         self._models: set[str] = set()
         self._examples: dict[str, list[tuple[bytes, Example]]] = {name: [] for name in self.names}
         self.done: list[Candidate] = []
@@ -215,6 +220,7 @@ class Gatherer:
         index = findings.numbers("index")
         flagged = np.zeros((table.num_rows, len(self.names)), bool)
         flagged[findings.rows, detectors] = True
+        self._any += int(flagged.any(axis=1).sum())
         self._count_stops(stops, flagged)
         # A message counts once for a detector, however often that found something in it.
         inside = (index >= 0) & (index < messages.lengths[findings.rows])
@@ -264,6 +270,10 @@ class Gatherer:
         near = at < TURNS
         np.add.at(self._by_turn, (at[near], marked[near, 1]), 1)
 
+        for turn, speaker in zip(turns.tolist(), messages.texts("speaker"), strict=True):
+            if turn < TURNS:
+                self._speakers[turn][speaker] += 1
+
     def _count_roles(self, messages: _Flat, marked: Any) -> None:
         speakers, roles = messages.texts("speaker"), messages.texts("role")
         seen: set[tuple[int, str, str]] = set()
@@ -272,9 +282,7 @@ class Gatherer:
         for _, speaker, role in seen:
             if (speaker, role) in self._roles or len(self._roles) < ROLES:
                 self._roles[speaker, role] += 1
-        shown = {
-            (int(messages.rows[at]), speakers[at], roles[at], place) for at, place in marked.tolist()
-        }
+        shown = {(int(messages.rows[at]), speakers[at], roles[at], place) for at, place in marked.tolist()}
         for _, speaker, role, place in shown:
             self._by_role[speaker, role, place] += 1
 
@@ -345,7 +353,9 @@ class Gatherer:
             self._messages,
             self._usage,
             self._lengths.point(0),
+            wilson(self._any, total),
             {stop: wilson(count, total) for stop, count in stops.items()},
+            [self._speakers[turn].most_common(1)[0][0] for turn in range(_last(self._turns))],
             [self._behaviour(place, stops, total) for place in range(len(self.names))],
             [
                 Curve(seat, measure, self._points(seat, measure))
@@ -409,7 +419,9 @@ def _last(counts: Any) -> int:
     return int(there[-1]) + 1 if len(there) else 0
 
 
-def study_of(looked: Iterable[Looked], *, run: str, scenario: str, fingerprint: str) -> tuple[Study, Gatherer]:
+def study_of(
+    looked: Iterable[Looked], *, run: str, scenario: str, fingerprint: str
+) -> tuple[Study, Gatherer]:
     """The study of everything that was seen in a run."""
     gatherer = Gatherer()
     for one in looked:
