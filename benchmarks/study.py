@@ -51,9 +51,25 @@ items = [
 assistant = "<ASSISTANT_ROLE>"
 user = "<USER_ROLE>"
 task = "<TASK>"
+assistant_prompt = "assistant.txt"
+user_prompt = "user.txt"
 specify = false
 max_messages = 6
 """
+# Shorter than the paper's: reading prompts is most of the time that this model takes.
+PROMPTS = {
+    "assistant": """\
+You are a <ASSISTANT_ROLE> and I am a <USER_ROLE>. Never instruct me! Our task: <TASK>.
+Always answer with: Solution: <YOUR_SOLUTION>
+Be specific. Always end with: Next request.
+""",
+    "user": """\
+You are a <USER_ROLE> and I am a <ASSISTANT_ROLE>. Always instruct me. Our task: <TASK>.
+Always write: Instruction: <YOUR_INSTRUCTION>
+Input: <YOUR_INPUT> or None
+When the task is completed, reply only with <CAMEL_TASK_DONE>.
+""",
+}
 MOST_MB = 500
 
 
@@ -74,16 +90,18 @@ async def real(folder: Path, minutes: float) -> Outcome:
     scenario = folder / "neighbours"
     scenario.mkdir(parents=True, exist_ok=True)
     (scenario / "scenario.toml").write_text(SCENARIO)
+    for name, text in PROMPTS.items():
+        (scenario / f"{name}.txt").write_text(text)
     config = GenerateConfig(
         scenario=str(scenario),
         model=ModelSection(ALIAS),
         out=str(folder / "run"),
-        sampling=Sampling(temperature=0.8, max_tokens=56),
+        sampling=Sampling(temperature=0.8, max_tokens=48),
         seed=1,
         run=RunSection(concurrency=4),
         budget=Budget(hours=minutes / 60),
     )
-    with running(LocalServer(parallel=4, threads=2)) as server:
+    with running(LocalServer(parallel=4)) as server:
         shared = {"base_url": server.base_url, "api_key": "", "context_tokens": server.context_tokens}
         async with ChatModel(ALIAS, **shared) as free, ChatModel(ALIAS, guided="llama.cpp", **shared) as held:
             return await Campaign(config, Mixed(free, held)).run()

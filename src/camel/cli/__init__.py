@@ -18,6 +18,7 @@ from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
 from camel.cli.status import runs, status
+from camel.cli.study import study
 from camel.cli.translate import translate
 from camel.cli.verify import verify
 
@@ -35,6 +36,7 @@ app.command()(generate)
 app.command()(plan)
 app.command()(status)
 app.command()(runs)
+app.command()(study)
 app.command()(export)
 app.command("import")(import_)
 app.command()(verify)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import multiprocessing
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache, lru_cache
@@ -140,7 +141,7 @@ class Looker:
         if self._processes < 2 or conversations <= FEW:
             return ThreadPoolExecutor(1, "camel-look")
         # Not by fork: threads of Arrow and of the event loop are about.
-        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"))
+        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _deaf)
 
     def _stage(self, pool: Executor) -> Stage:
         async def work(shard: int, steps: Steps) -> Any:
@@ -181,6 +182,11 @@ class Looker:
                 if source.decode() == self._markers[shard].sha256:
                     wanted -= set(use)
                     yield path, use
+
+
+def _deaf() -> None:
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that knows what to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _hash(versions: Mapping[str, int]) -> str:

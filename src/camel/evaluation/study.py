@@ -341,7 +341,7 @@ class Gatherer:
 
     def study(self, *, run: str, scenario: str, fingerprint: str) -> Study:
         """What all of it comes to."""
-        stops = {stop: count for stop, count in self._stops.most_common()}
+        stops = dict(self._stops.most_common())
         total = sum(stops.values())
         seats = [EVERYBODY] if len(self._seats) > SEATS else self._seats
         return Study(
