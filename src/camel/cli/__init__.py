@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from camel._version import __version__
+from camel.cli.ablate import ablate
 from camel.cli.compact import compact
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
@@ -37,6 +38,7 @@ app.command()(plan)
 app.command()(status)
 app.command()(runs)
 app.command()(study)
+app.command()(ablate)
 app.command()(export)
 app.command("import")(import_)
 app.command()(verify)

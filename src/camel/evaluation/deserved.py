@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import ModelError, ServerFailed
+from camel.core.errors import ModelError, RequestRejected, ServerFailed
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
@@ -220,6 +220,8 @@ class Judging:
                     break
                 history.add("assistant", answer)
                 history.add("user", AGAIN)
+        except RequestRejected as error:  # it will never be answered, e.g. as too long for the judge's window
+            answer = f"the judge could not be asked: {error}"
         except ModelError as error:
             raise Unfinished(str(error)) from None
         self.finished += 1

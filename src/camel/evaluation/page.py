@@ -1,6 +1,6 @@
 """A study as one HTML page: no script, no request, light and dark.
 
-The one decision to know: everything that is not ours (model text, roles, names of runs) goes through `_text`, which
+The one decision to know: everything that is not ours (model text, roles, names of runs) goes through `text`, which
 escapes it and takes out what a browser must not see; the policy in the page's head forbids everything else.
 """
 
@@ -47,21 +47,21 @@ def page(study: Study, plots: Sequence[Plot]) -> str:
 def document(title: str, head: str, parts: Sequence[tuple[str, str, str]]) -> str:
     """A page of sections, given as (title in the navigation, name, HTML)."""
     style = (Path(__file__).parent / "page.css").read_text("utf-8")
-    links = "".join(f'<a href="#{name}">{_text(title)}</a>' for title, name, _ in parts)
+    links = "".join(f'<a href="#{name}">{text(title)}</a>' for title, name, _ in parts)
     sections = "".join(f'<section id="{name}">{body}</section>\n' for _, name, body in parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n<link rel="icon" href="data:,">\n'
-        f"<title>{_text(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<title>{text(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f'<header><div>{head}</div></header>\n<nav aria-label="Sections"><div>{links}</div></nav>\n'
         f"<main>\n{sections}</main>\n"
         f"<footer>Made by camel {__version__}. Everything on this page is in the page.</footer>\n</body>\n</html>\n"
     )
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     """Anything as text of the page."""
     return html.escape(_UNSEEN.sub("\ufffd", str(value)), quote=True)
 
@@ -91,7 +91,7 @@ def short(count: float) -> str:
 
 def _head(study: Study, found: Sequence[Behaviour]) -> str:
     about = " · ".join(
-        _text(part) for part in (study.scenario, ", ".join(study.models[:4]) or "no model named") if part
+        text(part) for part in (study.scenario, ", ".join(study.models[:4]) or "no model named") if part
     )
     tiles = [
         ("Conversations", f"{study.conversations:,}", ""),
@@ -116,11 +116,11 @@ def _head(study: Study, found: Sequence[Behaviour]) -> str:
         cached = study.usage.cached / max(1, study.usage.prompt)
         tiles.append(("Tokens", short(study.usage.total), f"{percent(cached)} of the prompts cached"))
     cards = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{f'<small>{_text(note)}</small>' if note else ''}</dd></div>"
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}{f'<small>{text(note)}</small>' if note else ''}</dd></div>"
         for name, value, note in tiles
     )
     return (
-        f'<h1>Behaviour study</h1><p class="muted"><span class="mono">{_text(study.run)}</span> · {about}</p>'
+        f'<h1>Behaviour study</h1><p class="muted"><span class="mono">{text(study.run)}</span> · {about}</p>'
         f'<dl class="tiles">{cards}</dl>'
     )
 
@@ -128,7 +128,7 @@ def _head(study: Study, found: Sequence[Behaviour]) -> str:
 def _behaviours(study: Study, found: Sequence[Behaviour]) -> str:
     absent = [one for one in study.behaviours if not one.conversations.count]
     rows = "".join(map(_behaviour_row, found)) + "".join(
-        f'<tr class="none"><td class="name">{_text(one.title)}</td><td>not found</td>'
+        f'<tr class="none"><td class="name">{text(one.title)}</td><td>not found</td>'
         f'<td class="number">0% <span class="interval">up to {percent(one.conversations.high)}</span></td><td></td><td></td></tr>'
         for one in absent
     )
@@ -150,10 +150,10 @@ def _behaviour_row(one: Behaviour) -> str:
         f'<b style="left:{rate.low * 100:.2f}%;width:{(rate.high - rate.low) * 100:.2f}%"></b></div>'
     )
     return (
-        f'<tr><td class="name"><a href="#x-{_text(one.name)}">{_text(one.title)}</a></td><td>{bar}</td>'
+        f'<tr><td class="name"><a href="#x-{text(one.name)}">{text(one.title)}</a></td><td>{bar}</td>'
         f'<td class="number">{percent(rate.rate)} <span class="interval">{interval(rate)}</span></td>'
         f'<td class="number">{percent(one.messages.rate)} <span class="interval">{interval(one.messages)}</span></td>'
-        f'<td class="number">{_text(seat)}</td></tr>'
+        f'<td class="number">{text(seat)}</td></tr>'
     )
 
 
@@ -167,7 +167,7 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterable[str]:
         return
     first = found[0]
     yield (
-        f"Most frequent: <strong>{_text(first.title.lower())}</strong>, in {percent(first.conversations.rate)} of the conversations "
+        f"Most frequent: <strong>{text(first.title.lower())}</strong>, in {percent(first.conversations.rate)} of the conversations "
         f"({interval(first.conversations)})."
     )
     for one in found[:3]:
@@ -178,12 +178,12 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterable[str]:
             # Where the intervals do not meet, the difference is no accident.
             if high[1].low > low[1].high:
                 yield (
-                    f"{_text(one.title)} goes with the ending: {percent(high[1].rate)} where it is "
-                    f"<em>{_text(high[0].replace('_', ' '))}</em>, {percent(low[1].rate)} where it is <em>{_text(low[0].replace('_', ' '))}</em>."
+                    f"{text(one.title)} goes with the ending: {percent(high[1].rate)} where it is "
+                    f"<em>{text(high[0].replace('_', ' '))}</em>, {percent(low[1].rate)} where it is <em>{text(low[0].replace('_', ' '))}</em>."
                 )
     if study.stops:
         stop, rate = next(iter(study.stops.items()))
-        yield f"Most conversations end with <em>{_text(stop.replace('_', ' '))}</em>: {percent(rate.rate)} ({interval(rate)})."
+        yield f"Most conversations end with <em>{text(stop.replace('_', ' '))}</em>: {percent(rate.rate)} ({interval(rate)})."
 
 
 def _figures(drawn: dict[str, Plot], *names: str) -> str:
@@ -192,10 +192,8 @@ def _figures(drawn: dict[str, Plot], *names: str) -> str:
 
 def figure(plot: Plot) -> str:
     """A plot in the page."""
-    label = f'<div class="plot" role="img" aria-label="{_text(plot.title)}">{svg(plot)}</div>'
-    return (
-        f"<figure><h2>{_text(plot.title)}</h2><figcaption>{_text(plot.caption)}</figcaption>{label}</figure>"
-    )
+    label = f'<div class="plot" role="img" aria-label="{text(plot.title)}">{svg(plot)}</div>'
+    return f"<figure><h2>{text(plot.title)}</h2><figcaption>{text(plot.caption)}</figcaption>{label}</figure>"
 
 
 def _roles(found: Sequence[Behaviour]) -> str:
@@ -205,13 +203,13 @@ def _roles(found: Sequence[Behaviour]) -> str:
         if not roles:
             continue
         rows = "".join(
-            f'<tr><td>{_text(role.role)} <span class="interval">as {_text(role.seat)}</span></td>'
+            f'<tr><td>{text(role.role)} <span class="interval">as {text(role.seat)}</span></td>'
             f'<td class="number">{percent(role.rate.rate)} <span class="interval">{interval(role.rate)}</span></td>'
             f'<td class="number">{role.rate.count:,} of {role.rate.of:,}</td></tr>'
             for role in roles
         )
         tables.append(
-            f"<details><summary><h3>{_text(one.title)}</h3></summary>"
+            f"<details><summary><h3>{text(one.title)}</h3></summary>"
             f'<div class="scroll"><table><thead><tr><th>Role</th><th class="number">Its conversations in which it shows it</th>'
             f'<th class="number"></th></tr></thead><tbody>{rows}</tbody></table></div></details>'
         )
@@ -230,15 +228,15 @@ def _deserved(deserved: Deserved | None) -> str:
     words = {True: ("yes", "deserved"), False: ("no", "not deserved"), None: ("", "undecided")}
     examples = "".join(
         f'<article><header><span class="verdict {words[one.deserved][0]}">{words[one.deserved][1]}</span>'
-        f'<span class="mono muted">{_text(one.id)}</span></header><div class="before">{_text(one.task)}</div>'
-        f'<div class="said">{_text(one.reason) or "(no reason given)"}</div></article>'
+        f'<span class="mono muted">{text(one.id)}</span></header><div class="before">{text(one.task)}</div>'
+        f'<div class="said">{text(one.reason) or "(no reason given)"}</div></article>'
         for one in deserved.examples
     )
     more = f", {deserved.undecided:,} undecided" if deserved.undecided else ""
     return (
         "<h2>Was “done” deserved?</h2>"
         f"<p>Of {deserved.ended_done:,} conversations that were declared done, {deserved.asked:,} were shown to "
-        f'<span class="mono">{_text(deserved.model)}</span>. It found the task done in <strong>{percent(rate.rate)}</strong> '
+        f'<span class="mono">{text(deserved.model)}</span>. It found the task done in <strong>{percent(rate.rate)}</strong> '
         f"({interval(rate)}; {rate.count:,} of {rate.of:,}{more}).</p>"
         f"<details><summary><h3>In the judge's words</h3></summary>{examples}</details>"
     )
@@ -252,7 +250,7 @@ def _examples(found: Sequence[Behaviour]) -> str:
         shown_of = f"{len(one.examples)} of {one.conversations.count:,} conversations"
         inner = "".join(map(_example, one.examples))
         parts.append(
-            f'<details id="x-{_text(one.name)}"{" open" if not place else ""}><summary><h3>{_text(one.title)}</h3>'
+            f'<details id="x-{text(one.name)}"{" open" if not place else ""}><summary><h3>{text(one.title)}</h3>'
             f'<span class="muted">{shown_of}</span></summary>{inner}</details>'
         )
     return (
@@ -263,22 +261,22 @@ def _examples(found: Sequence[Behaviour]) -> str:
 
 def _example(one: Example) -> str:
     seat = "seat user" if one.speaker == "user" else "seat"
-    before = f'<div class="before" dir="auto">{_text(one.before)}</div>' if one.before else ""
+    before = f'<div class="before" dir="auto">{text(one.before)}</div>' if one.before else ""
     return (
-        f'<article><header><span class="{seat}">{_text(one.role)}</span><span class="muted">{_text(one.speaker)}</span>'
-        f'<span class="mono muted">{_text(one.id)} · message {one.index + 1}</span></header>{before}'
+        f'<article><header><span class="{seat}">{text(one.role)}</span><span class="muted">{text(one.speaker)}</span>'
+        f'<span class="mono muted">{text(one.id)} · message {one.index + 1}</span></header>{before}'
         f'<div class="said" dir="auto">{_marked(one.excerpt, one.evidence)}</div>'
-        f'<p class="reason">{_text(one.reason)}</p></article>'
+        f'<p class="reason">{text(one.reason)}</p></article>'
     )
 
 
-def _marked(text: str, evidence: str) -> str:
+def _marked(message: str, evidence: str) -> str:
     """A message with the evidence marked, where it can be found in it."""
-    at = text.find(evidence) if evidence.strip() else -1
+    at = message.find(evidence) if evidence.strip() else -1
     if at < 0:
-        return _text(text) or '<span class="muted">(empty)</span>'
+        return text(message) or '<span class="muted">(empty)</span>'
     end = at + len(evidence)
-    return f"{_text(text[:at])}<mark>{_text(text[at:end])}</mark>{_text(text[end:])}"
+    return f"{text(message[:at])}<mark>{text(message[at:end])}</mark>{text(message[end:])}"
 
 
 def _method(study: Study) -> str:
@@ -290,7 +288,7 @@ def _method(study: Study) -> str:
         "vary as much between conversations; a share of the messages at one place in the conversation needs no such care, as there "
         "is one in each. The intervals say how far the run may be from others made in the same way. They do not say how often a "
         "detector is wrong, and they hold one by one: of twenty, one may miss.</p>"
-        f"<p><small>Detectors and their versions: {_text(versions)}. Fingerprint of the run's configuration: "
-        f'<span class="mono">{_text(study.fingerprint)}</span>. All figures are in <span class="mono">study.json</span>, '
+        f"<p><small>Detectors and their versions: {text(versions)}. Fingerprint of the run's configuration: "
+        f'<span class="mono">{text(study.fingerprint)}</span>. All figures are in <span class="mono">study.json</span>, '
         'the plots in <span class="mono">plots/</span>.</small></p>'
     )
