@@ -6,7 +6,8 @@
         print(finding.index, finding.detector, finding.reason)
 
 Each is a pure function of the transcript. docs/detectors.md defines what each one counts and what it does not, and
-says how often it is right.
+says how often it is right. The rules look at the seats `user` and `assistant` only, except where anybody may err
+(loops, refusals, language).
 """
 
 from __future__ import annotations
@@ -15,28 +16,11 @@ from collections.abc import Iterable
 
 from camel.core.errors import InputError, shown
 from camel.core.transcript import Transcript
+from camel.detectors.catalogue import DETECTORS
 from camel.detectors.finding import Detector, Finding
 from camel.detectors.judge import confirm
 
 __all__ = ["DETECTORS", "Detector", "Finding", "confirm", "detect"]
-
-_ALL: list[Detector] = [
-    Detector(name, 1, name.replace("_", " ").capitalize(), "", lambda transcript: iter(()))
-    for name in (
-        "role_flipping",
-        "repeated_instruction",
-        "flake_reply",
-        "message_loop",
-        "empty_promise",
-        "unfinished_code",
-        "refusal",
-        "language_drift",
-        "format_violation",
-        "sycophancy_loop",
-    )
-]
-DETECTORS: dict[str, Detector] = {detector.name: detector for detector in _ALL}
-"""Every detector by its name; the first four are the paper's."""
 
 
 def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> list[Finding]:

@@ -6,14 +6,14 @@ carries the version of its rule, so that rates from different versions are never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from camel.core.transcript import Transcript
 
 WHOLE = -1
-"""The index of a finding about the conversation as a whole."""
+"""The index of a finding about the conversation as a whole. None of the rules here makes one; one of yours may."""
 MAX_EVIDENCE = 200
 """Characters of evidence at most."""
 
@@ -27,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int
     """Of the message in the transcript's list; -1 means the whole conversation."""
     evidence: str
-    """A short quotation of that message, as it stands there; empty where the message is empty."""
+    """A short quotation of that message, as it stands there; empty where the message is."""
     reason: str
     """Why, in a sentence. Holds nothing that a model wrote."""
     confirmed: bool | None = None
@@ -35,15 +35,12 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hit(msgspec.Struct, frozen=True, gc=False):
-    """What a rule returns: the place and the reason. The detector adds its name and version."""
+    """What a rule returns; the detector makes a finding of it."""
 
     index: int
-    start: int
-    end: int
     reason: str
-
-
-Rule = Callable[[Transcript], Iterator[Hit]]
+    words: str = ""
+    """The words that decided it. Where they are not in the message as they stand, its beginning is quoted instead."""
 
 
 class Detector(msgspec.Struct, frozen=True):
@@ -55,18 +52,20 @@ class Detector(msgspec.Struct, frozen=True):
     title: str
     """The behaviour in a few words, for tables and plots."""
     question: str
-    """What a judge is asked, so that yes means the finding is right."""
-    rule: Rule
+    """What a judge is asked about a finding; yes means that it is right."""
+    rule: Callable[[Transcript], Iterable[Hit]]
 
     def find(self, transcript: Transcript) -> list[Finding]:
         """Everything the rule finds, in the order of the messages."""
         return [
-            Finding(
-                self.name,
-                self.version,
-                hit.index,
-                transcript.messages[hit.index].content[hit.start : min(hit.end, hit.start + MAX_EVIDENCE)],
-                hit.reason,
-            )
+            Finding(self.name, self.version, hit.index, _evidence(transcript, hit), hit.reason)
             for hit in self.rule(transcript)
         ]
+
+
+def _evidence(transcript: Transcript, hit: Hit) -> str:
+    if hit.index == WHOLE:
+        return ""
+    content = transcript.messages[hit.index].content
+    at = max(0, content.find(hit.words))
+    return content[at : at + min(len(hit.words) or MAX_EVIDENCE, MAX_EVIDENCE)]

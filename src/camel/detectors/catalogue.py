@@ -1,0 +1,85 @@
+"""The detectors by name. The one decision to know: a rule that may find something else than before gets a new version."""
+
+from __future__ import annotations
+
+from camel.detectors.code import unfinished_code
+from camel.detectors.finding import Detector
+from camel.detectors.languages import language_drift
+from camel.detectors.repeating import message_loop, repeated_instruction, sycophancy_loop
+from camel.detectors.replies import empty_promise, flake_reply, refusal
+from camel.detectors.seats import format_violation, role_flipping
+
+_ALL = [
+    Detector(
+        "role_flipping",
+        1,
+        "Role flipping",
+        "Does the speaker of that message take the other's seat: an assistant who instructs, or a user who solves or offers help?",
+        role_flipping,
+    ),
+    Detector(
+        "repeated_instruction",
+        1,
+        "Repeated instruction",
+        "Does that message only say an earlier instruction again?",
+        repeated_instruction,
+    ),
+    Detector(
+        "flake_reply",
+        1,
+        "Flake reply",
+        "Does that message add nothing to the task beyond announcing or acknowledging what was asked for?",
+        flake_reply,
+    ),
+    Detector(
+        "message_loop",
+        1,
+        "Message loop",
+        "Do the messages up to that one go round in circles without progress?",
+        message_loop,
+    ),
+    Detector(
+        "empty_promise",
+        1,
+        "Empty promise",
+        "Does that message put off what was asked for, or claim to have delivered something that is not in it?",
+        empty_promise,
+    ),
+    Detector(
+        "unfinished_code",
+        1,
+        "Unfinished code",
+        "Is the code in that message cut off, or is an essential part of it left out?",
+        unfinished_code,
+    ),
+    Detector(
+        "refusal",
+        1,
+        "Refusal",
+        "Does the speaker of that message decline to do what was asked?",
+        refusal,
+    ),
+    Detector(
+        "language_drift",
+        1,
+        "Language drift",
+        "Is that message in another language than the rest, without having been asked for?",
+        language_drift,
+    ),
+    Detector(
+        "format_violation",
+        1,
+        "Format violation",
+        "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
+        format_violation,
+    ),
+    Detector(
+        "sycophancy_loop",
+        1,
+        "Sycophancy loop",
+        "Do the messages up to that one praise or agree with each other instead of working on the task?",
+        sycophancy_loop,
+    ),
+]
+DETECTORS: dict[str, Detector] = {detector.name: detector for detector in _ALL}
+"""Every detector by its name; the first four are the paper's challenges (section 4.1)."""

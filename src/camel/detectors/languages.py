@@ -1,0 +1,111 @@
+"""Language drift: a message in another language than the conversation.
+
+The one decision to know: no model and no table of n-grams. A script is told by its characters, and a language in
+Latin letters by its commonest words, which is enough for a few sentences; of anything less the rule does not speak.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from camel.core.transcript import Transcript
+from camel.detectors.finding import Hit
+from camel.detectors.reading import USER, prose, words, work
+
+_COMMON = {
+    "English": "the of and to in is that for it with as was on are be this by you not or have from at an your will can which their if has but they we all when what there one its were each how do into than so because who more then our about would these must should his her she he had been out up them some",
+    "Spanish": "el la los las de que y en un una por con para es se del al lo como más pero sus le ya o este sí porque esta entre cuando muy sin sobre también me hasta hay donde quien desde todo nos durante todos uno les ni contra otros ese eso ante ellos e esto mí antes algunos qué unos yo otro otras otra él tanto esa estos mucho su no son está fue ser tiene puede",
+    "French": "le la les de des et en un une du que qui dans pour pas sur au avec ce il est plus par ne se sont elle nous vous mais ou où on comme cette ces aux sa son ses leur leurs être avoir fait tout bien aussi très sans peut même après avant il y puis ensuite moi toi je tu quand alors rien faut cela",
+    "German": "der die das und ist nicht ein eine einen einem einer zu den dem des mit sich auf für im von als auch es an werden aus er hat dass sie nach wird bei noch wie über so zum zur haben nur oder aber vor bis mehr durch man dann soll sind war wenn wir ihr ihre kann muss wo ohne unter am bitte dir euch was schon diese dieser",
+    "Italian": "il lo la i gli le di che e è un una in per con non si del della dei delle al alla da sono come più ma anche se nel nella questo questa quando chi dove perché ha hanno essere fare molto ogni tra dopo prima può cui loro suo sua su dal dall l'unica dell",
+    "Portuguese": "o a os as de que e em um uma para com não por mais se do da dos das no na nos nas ao à como mas foi ele ela você eles são está seu sua ou quando muito já também só pelo pela até isso entre era depois sem mesmo aos seus quem esse essa isto lhe quer tem ter possa possam podem ser fazer",
+    "Dutch": "de het een en van is dat in te op voor met zijn niet aan er om ook als maar dan bij nog uit door over ze hij je kunt naar heeft worden wordt deze die dit geen of wel want mijn zo meer zou hebben moet kan veel wat onder tegen iemand als onze al waar gaan geef",
+}
+_SETS = {language: frozenset(common.split()) for language, common in _COMMON.items()}
+_NATIVE = {
+    "English": r"english|englisch\w*|inglés|inglese|anglais\w*|inglês|engels\w*",
+    "Spanish": r"spanish|español\w*|castellano|spanisch\w*|espagnol\w*|mexic\w*",
+    "French": r"french|français\w*|francés|französisch\w*|francese",
+    "German": r"german|deutsch\w*|alemán|allemand\w*|tedesco",
+    "Italian": r"italian\w*|italienisch\w*",
+    "Portuguese": r"portugu\w+|brazil\w*",
+    "Dutch": r"dutch|nederlands\w*|flemish|niederländisch\w*",
+    "Russian": r"russian|ukrainian|bulgarian|serbian|cyrillic|русск\w*",
+    "Greek": r"greek",
+    "Hebrew": r"hebrew",
+    "Arabic": r"arabic|persian|farsi|urdu",
+    "Hindi": r"hindi|marathi|sanskrit|devanagari|nepali",
+    "Thai": r"thai",
+    "Korean": r"korean|hangul",
+    "Japanese": r"japanese|kanji|hiragana|katakana|haiku in",
+    "Chinese": r"chinese|mandarin|cantonese|kanji",
+}
+_NAMED = {language: re.compile(rf"\b(?:{names})\b", re.IGNORECASE) for language, names in _NATIVE.items()}
+_ANY_LANGUAGE = re.compile(
+    r"\b(?:translat\w+|bilingual|multilingual|languages?|traduc\w+|übersetz\w*|traduire|tradu[iz]\w*)\b",
+    re.IGNORECASE,
+)
+_SCRIPTS = (
+    ("Russian", re.compile(r"[\u0400-\u04ff]")),
+    ("Greek", re.compile(r"[\u0370-\u03ff]")),
+    ("Hebrew", re.compile(r"[\u0590-\u05ff]")),
+    ("Arabic", re.compile(r"[\u0600-\u06ff]")),
+    ("Hindi", re.compile(r"[\u0900-\u097f]")),
+    ("Thai", re.compile(r"[\u0e00-\u0e7f]")),
+    ("Korean", re.compile(r"[\uac00-\ud7af]")),
+    ("Japanese", re.compile(r"[\u3040-\u30ff]")),
+    ("Chinese", re.compile(r"[\u4e00-\u9fff]")),
+)
+_LEAST_LETTERS = 8
+_LEAST_WORDS = 7
+_LEAST_COMMON = 0.2
+"""Share of common words below which a text is of no language that is known here."""
+
+
+def language_drift(transcript: Transcript) -> Iterator[Hit]:
+    """A message is mostly in another language than the conversation."""
+    messages = transcript.messages
+    expected = language_of(transcript.task.text) or language_of(transcript.task.original)
+    asked = f"{transcript.task.original} {transcript.task.specified}"
+    for index, message in enumerate(messages):
+        spoken = language_of(work(message))
+        if message.speaker == USER and spoken in (expected, None):
+            asked = f"{asked} {message.content}"
+        if spoken is None:
+            continue
+        if expected is None:
+            expected = spoken
+        elif spoken != expected and not _ANY_LANGUAGE.search(asked) and not _NAMED[spoken].search(asked):
+            yield Hit(index, f"the message is in {spoken}, the conversation in {expected}", work(message))
+
+
+@lru_cache(maxsize=256)
+def language_of(text: str) -> str | None:
+    """The language of a text, or None when it is too short or of none that is known here."""
+    said = prose(text)
+    if not said.isascii() and (script := _script(said)):
+        return script
+    found = words(said)[:400]
+    if len(found) < _LEAST_WORDS:
+        return None
+    counts = sorted(
+        ((sum(word in common for word in found), language) for language, common in _SETS.items()),
+        reverse=True,
+    )
+    (best, language), (second, _) = counts[0], counts[1]
+    if best < max(3, _LEAST_COMMON * len(found)) or best < 1.3 * second:
+        return None
+    return language
+
+
+def _script(said: str) -> str | None:
+    letters = sum(map(str.isalpha, said))
+    for language, pattern in _SCRIPTS:
+        count = len(pattern.findall(said))
+        if language == "Japanese" and count:
+            count += len(_SCRIPTS[-1][1].findall(said))
+        if count >= _LEAST_LETTERS and 2 * count > letters:
+            return language
+    return None

@@ -1,0 +1,91 @@
+"""How the rules read a message: its work, its prose, its sentences, its words.
+
+The one decision to know: a rule about what a speaker *says* looks at prose only. Code, quotations and text that was
+asked for to be put into somebody's mouth (a letter, a scene, a bot's reply) are shown, not said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from camel.core.message import Message
+from camel.core.transcript import Transcript
+
+USER, ASSISTANT = "user", "assistant"
+
+_CODE = re.compile(
+    r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
+)
+_QUOTED = re.compile(
+    r"\"[^\"\n]{2,600}\"|“[^”]{2,600}”|„[^“”]{2,600}[“”]|«[^»]{2,600}»|^[ \t]*>.*$", re.MULTILINE
+)
+_CLOSING = re.compile(r"[\s*_#]*next request[\s.!*_]*\Z", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^[\s*_#]*(?:instruction|input|solution)[*_]{0,3}[ \t]*[:：][*_]{0,3}", re.IGNORECASE | re.MULTILINE
+)
+_SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+[\"'”’)*_]*|\n|\Z)")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_SHOWN = re.compile(
+    r"\b(?:letters?|e-?mails?|messages?|repl(?:y|ies)|answers? to|story|novel|scene|play|dialogue|script for|lines?|says?|speech|"
+    r"toast|vows?|poem|song|lyrics|chapter|sketch|testimonials?|template|slogan|quotes?|example of what|sentences?|"
+    r"conversation|role[- ]play|interview(?:er)?|act as|pretend|prompt|bot|apology|announcement|invitation|obituary|ad\b|posts?)\b",
+    re.IGNORECASE,
+)
+
+
+def said_by(speaker: str, transcript: Transcript) -> Iterator[tuple[int, Message]]:
+    """The messages of a seat with their places in the list."""
+    return ((i, message) for i, message in enumerate(transcript.messages) if message.speaker == speaker)
+
+
+def asked_before(transcript: Transcript, index: int) -> Message | None:
+    """The user's latest message before `index`."""
+    for message in reversed(transcript.messages[:index]):
+        if message.speaker == USER:
+            return message
+    return None
+
+
+def work(message: Message) -> str:
+    """What a message says when the markers of its seat are taken off."""
+    move = message.move
+    if message.speaker == USER and move.instruction is not None:
+        return move.instruction
+    if move.solution is not None:
+        return move.solution
+    return _bare(message.content)
+
+
+@lru_cache(maxsize=256)
+def _bare(text: str) -> str:
+    """Without markers around nothing, which the grammar does not count."""
+    text = _LABEL.sub("", _CLOSING.sub("", text)).strip()
+    return "" if text.strip(" .*_").lower() in ("none", "n/a", "nothing") else text
+
+
+@lru_cache(maxsize=256)
+def prose(text: str) -> str:
+    """What is said and not shown: without code and quotations."""
+    if "`" in text or "~~~" in text:
+        text = _CODE.sub(" ", text)
+    return _QUOTED.sub(" ", text).strip()
+
+
+@lru_cache(maxsize=256)
+def sentences(text: str) -> tuple[str, ...]:
+    """The sentences and lines of a text that have a word in them."""
+    found = (match[0].strip() for match in _SENTENCE.finditer(text))
+    return tuple(sentence for sentence in found if _WORD.search(sentence))
+
+
+@lru_cache(maxsize=256)
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text in lower case."""
+    return tuple(_WORD.findall(text.lower().replace("’", "'")))
+
+
+def is_shown(asked: Message | None) -> bool:
+    """Whether the user asked for words to be put into somebody's mouth."""
+    return asked is not None and _SHOWN.search(work(asked)) is not None
