@@ -159,20 +159,26 @@ def milliseconds(examples: Sequence[Example], messages: int = 40) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--split", choices=["tune", "held-out"])
-    parser.add_argument("--confusions", action="store_true", help="name the messages that were wrong or missed")
+    parser.add_argument(
+        "--confusions", action="store_true", help="name the messages that were wrong or missed"
+    )
     asked = parser.parse_args()
     for split in [asked.split] if asked.split else ["tune", "held-out"]:
         examples = corpus(split)
         table = scores(examples)
         kinds = {kind: sum(e.source == kind for e in examples) for kind in ("real", "written", "mutation")}
         said = sum(len(example.messages) for example in examples)
-        print(f"\n{split}: {len(examples)} examples ({', '.join(f'{n} {k}' for k, n in kinds.items())}), {said} messages\n")
+        print(
+            f"\n{split}: {len(examples)} examples ({', '.join(f'{n} {k}' for k, n in kinds.items())}), {said} messages\n"
+        )
         print("\n".join(rows(table)))
         if asked.confusions or not asked.split:
             print()
             for name, score in table.items():
                 if score.false or score.lost:
-                    print(f"- {name}: wrong {', '.join(score.false) or 'none'}; missed {', '.join(score.lost) or 'none'}")
+                    print(
+                        f"- {name}: wrong {', '.join(score.false) or 'none'}; missed {', '.join(score.lost) or 'none'}"
+                    )
     print(f"\ndetect() over 40 messages: {milliseconds(corpus('tune')):.2f} ms of CPU")
 
 

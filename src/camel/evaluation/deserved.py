@@ -197,7 +197,7 @@ class Judging:
         if isinstance(window, int):
             # Three bytes a token, for all that may be said; the question itself takes less than 300.
             answers = ASKS * ((self._sampling.max_tokens or 100) + 30)
-            most = min(most, max(600, 3 * (window - 300 - answers) - len(task)))
+            most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
         said = "\n\n".join(
             f"{message.role} ({message.speaker}): {message.content}" for message in transcript.messages
         )

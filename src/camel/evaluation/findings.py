@@ -128,7 +128,7 @@ class Looker:
         for shard, marker in sorted(self._markers.items()):
             path = self.folder.root / self.folder.marker(self.name, shard).file
             table = read_shard(path)
-            if (table.schema.metadata or {}).get(SOURCE, b"").decode() != marker.sha256:
+            if _source_of(table) != marker.sha256:
                 raise InputError(
                     f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
                 )
@@ -146,7 +146,7 @@ class Looker:
     def _stage(self, pool: Executor) -> Stage:
         async def work(shard: int, steps: Steps) -> Any:
             older = [(str(path), names) for path, names in self._taken_over(shard)]
-            job = (self.run.folder.address, self.run.stage, self._places[shard], older)
+            job = (self.run.folder.address, self.run.stage, len(self._places), self._places[shard], older)
             batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
             return self._markers[shard].sha256, batch
 
@@ -178,8 +178,7 @@ class Looker:
             use = sorted(wanted & set(names))
             if use and self.folder.is_committed(stage, shard):
                 path = self.folder.root / self.folder.marker(stage, shard).file
-                source = (read_shard(path, ["id"]).schema.metadata or {}).get(SOURCE, b"")
-                if source.decode() == self._markers[shard].sha256:
+                if _source_of(read_shard(path, ["id"])) == self._markers[shard].sha256:
                     wanted -= set(use)
                     yield path, use
 
@@ -194,14 +193,20 @@ def _hash(versions: Mapping[str, int]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _opened(address: str, stage: str) -> Run:
+def _opened(address: str, stage: str, shards: int) -> Run:
+    """A run as it is when it has so many shards."""
     return Run(address, stage)
 
 
-def _look(address: str, stage: str, place: int, older: list[tuple[str, list[str]]]) -> Any:
+def _look(address: str, stage: str, shards: int, place: int, older: list[tuple[str, list[str]]]) -> Any:
     """Look through one shard; in a process of its own where there are several."""
-    transcripts = _opened(address, stage).shard(place)
-    return look_at(transcripts, older)
+    return look_at(_opened(address, stage, shards).shard(place), older)
+
+
+def _source_of(table: Any) -> str:
+    """The hash of the shard that a table was made from."""
+    metadata: dict[bytes, bytes] = table.schema.metadata or {}
+    return metadata.get(SOURCE, b"").decode()
 
 
 def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]] = ()) -> Any:

@@ -365,7 +365,7 @@ def _by_seat(found: list[Behaviour]) -> Plot:
 
 
 def _growth(study: Study, measures: Sequence[str], name: str, title: str) -> Plot:
-    rows = [
+    rows: list[Spec] = [
         {"seat": curve.seat, "measure": LABELS[curve.measure], **to_builtins(point)}
         for curve in study.growth
         if curve.measure in measures
