@@ -11,12 +11,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
+from camel.core.errors import MissingExtra
 from camel.core.message import Usage
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import EXAMPLES, Looked, draw
 from camel.evaluation.intervals import Clusters, Rate, wilson
+
+try:
+    import numpy as np
+except ImportError:
+    raise MissingExtra("Studying a run", "study") from None
 
 TURNS = 200
 """Messages of a conversation that the curves go up to."""
