@@ -163,6 +163,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--minutes", type=float, default=240)
     parser.add_argument("--short", action="store_true")
+    parser.add_argument(
+        "--out", type=Path, help="Of measure: a folder for the study; one beside the run unless given."
+    )
     args = parser.parse_args()
     if args.what == "real":
         print(asyncio.run(real(args.folder, args.minutes)))
@@ -172,7 +175,7 @@ def main() -> int:
         with spawn(SimulatorSettings(words=60, prefix_cache=200_000)) as endpoint:
             print(asyncio.run(simulated(args.folder, endpoint.base_url, counts)))
         return 0
-    out = args.folder.parent / f"{args.folder.name}-study"
+    out = args.out or args.folder.parent / f"{args.folder.name}-study"
     shutil.rmtree(out, ignore_errors=True)
     return measure(args.folder, out)
 

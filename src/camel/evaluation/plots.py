@@ -46,6 +46,7 @@ _CONFIG: Spec = {
         "labelFontSize": 11,
         "titleFontSize": 11,
         "labelLimit": 260,
+        "labelPadding": 6,
     },
     "header": {"labelColor": INK, "labelFontSize": 12, "labelFontWeight": "bold", "title": None},
     "legend": {
@@ -54,7 +55,9 @@ _CONFIG: Spec = {
         "title": None,
         "orient": "top",
         "labelFontSize": 11,
-        "symbolStrokeWidth": 3,
+        "symbolOpacity": 1,
+        "symbolSize": 70,
+        "symbolStrokeWidth": 0,
     },
     "text": {"color": INK},
 }
@@ -268,6 +271,7 @@ def _by_stop(study: Study, found: list[Behaviour]) -> Plot:
         for behaviour in found
         for stop, rate in behaviour.by_stop.items()
     ]
+    flat = len(names) <= 4
     side: Spec = {"domain": False, "ticks": False, "labelColor": INK, "labelFontSize": 12}
     y: Spec = {
         "field": "behaviour",
@@ -284,13 +288,13 @@ def _by_stop(study: Study, found: list[Behaviour]) -> Plot:
         "axis": {
             **side,
             "orient": "top",
-            "labelAngle": 0 if len(names) <= 4 else -28,
-            "labelAlign": "center" if len(names) <= 4 else "left",
+            "labelAngle": 0 if flat else -28,
+            "labelAlign": "center" if flat else "left",
         },
     }
     spec: Spec = {
         "data": {"values": rows},
-        "width": {"step": 132 if len(names) <= 4 else 84},
+        "width": {"step": max(90, 7 * max(map(len, names.values())) + 14) if flat else 84},
         "height": {"step": 28},
         "encoding": {"x": x, "y": y},
         "layer": [
