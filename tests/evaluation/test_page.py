@@ -62,7 +62,7 @@ def check(html: str) -> None:
 
 
 def test_the_page_is_closed_and_escaped(study: Study):
-    html = page(study, plots(study))
+    html = page(study, [(plot, svg(plot)) for plot in plots(study)])
     check(html)
     assert EVIL not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
@@ -106,7 +106,7 @@ def test_a_browser_has_nothing_to_complain_about(study: Study, tmp_path: Path, s
     if not Path(CHROMIUM).exists():
         pytest.skip("there is no chromium: .ci/browser installs it")
     file = tmp_path / "study.html"
-    file.write_text(page(study, plots(study)), "utf-8")
+    file.write_text(page(study, [(plot, svg(plot)) for plot in plots(study)]), "utf-8")
     seen: list[str] = []
     said: list[str] = []
     with playwright.sync_playwright() as driver:

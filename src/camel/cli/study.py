@@ -203,16 +203,16 @@ def write(made: Study, folder: Path) -> None:
     from camel.evaluation.page import page
     from camel.evaluation.plots import plots, png, svg
 
-    drawn = plots(made)
+    pictures = [(plot, svg(plot)) for plot in plots(made)]
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for old in (folder / "plots").glob("*.*"):
         if old.suffix in (".svg", ".png"):  # of a study that had more to show
             old.unlink()
-    for plot in drawn:
-        (folder / "plots" / f"{plot.name}.svg").write_text(svg(plot), "utf-8")
+    for plot, picture in pictures:
+        (folder / "plots" / f"{plot.name}.svg").write_text(picture, "utf-8")
         (folder / "plots" / f"{plot.name}.png").write_bytes(png(plot))
     (folder / "study.json").write_bytes(made.to_json())
-    (folder / PAGE).write_text(page(made, drawn), "utf-8")
+    (folder / PAGE).write_text(page(made, pictures), "utf-8")
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:

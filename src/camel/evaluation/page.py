@@ -13,7 +13,7 @@ from pathlib import Path
 
 from camel._version import __version__
 from camel.evaluation.intervals import Rate
-from camel.evaluation.plots import Plot, svg
+from camel.evaluation.plots import Plot
 from camel.evaluation.study import Behaviour, Deserved, Example, Study, shown
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -23,9 +23,9 @@ _LEAST_ROLE = 5
 """Conversations of a role from which its share is worth showing."""
 
 
-def page(study: Study, plots: Sequence[Plot]) -> str:
-    """The whole page."""
-    drawn = {plot.name: plot for plot in plots}
+def page(study: Study, pictures: Sequence[tuple[Plot, str]]) -> str:
+    """The whole page; `pictures` are the plots and the SVG of each."""
+    drawn = {plot.name: figure(plot, picture) for plot, picture in pictures}
     found = shown(study.behaviours)
     parts = [
         ("Behaviours", "behaviours", _behaviours(study, found)),
@@ -69,6 +69,8 @@ def text(value: object) -> str:
 def percent(value: float) -> str:
     """A share in words short enough for a table."""
     points = value * 100
+    if not points:
+        return "0%"
     if 0 < points < 0.1:
         return "<0.1%"
     if 99.9 < points < 100:
@@ -186,13 +188,13 @@ def _points(study: Study, found: Sequence[Behaviour]) -> Iterable[str]:
         yield f"Most conversations end with <em>{text(stop.replace('_', ' '))}</em>: {percent(rate.rate)} ({interval(rate)})."
 
 
-def _figures(drawn: dict[str, Plot], *names: str) -> str:
-    return "".join(figure(drawn[name]) for name in names if name in drawn)
+def _figures(drawn: dict[str, str], *names: str) -> str:
+    return "".join(drawn[name] for name in names if name in drawn)
 
 
-def figure(plot: Plot) -> str:
+def figure(plot: Plot, picture: str) -> str:
     """A plot in the page."""
-    label = f'<div class="plot" role="img" aria-label="{text(plot.title)}">{svg(plot)}</div>'
+    label = f'<div class="plot" role="img" aria-label="{text(plot.title)}">{picture}</div>'
     return f"<figure><h2>{text(plot.title)}</h2><figcaption>{text(plot.caption)}</figcaption>{label}</figure>"
 
 
