@@ -15,6 +15,7 @@ import multiprocessing
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,7 +148,13 @@ class Looker:
         async def work(shard: int, steps: Steps) -> Any:
             older = [(str(path), names) for path, names in self._taken_over(shard)]
             job = (self.run.folder.address, self.run.stage, len(self._places), self._places[shard], older)
-            batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
+            try:
+                batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
+            except BrokenProcessPool:
+                raise CamelError(
+                    f"a process that looked through shard {shard} was killed, perhaps for want of memory: "
+                    "try again with --processes 1"
+                ) from None
             return self._markers[shard].sha256, batch
 
         def write(path: Path, records: Sequence[Any]) -> Written:
