@@ -14,7 +14,7 @@ from typing import NamedTuple
 from camel.core.message import Message
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import ASSISTANT, asked_before, said_by, work
+from camel.detectors.reading import ASSISTANT, asked_before, said_by, without_closing, work
 
 
 class _Block(NamedTuple):
@@ -69,16 +69,16 @@ _STRONG = re.compile(
     r"^(?:import \w[\w., ]*$|from [\w.]+ import |(?:async )?def \w+\(.*|class \w+.*:$|#include\s*[<\"]|function \w+\(|const \w+ = |public (?:static |class ))",
     re.MULTILINE,
 )
-_CLOSING = re.compile(r"\n[\s*_#]*next request[\s.!*_]*\Z", re.IGNORECASE)
 
 
 def _blocks(message: Message) -> Iterator[_Block]:
     """The fenced code of a message, or what looks like code where nothing is fenced."""
-    text = _CLOSING.sub("", message.content)
+    text = without_closing(message.content)
     if "```" not in text and "~~~" not in text:
-        strong = list(_STRONG.finditer(text))
+        bare = work(message)
+        strong = list(_STRONG.finditer(bare)) if "\n" in bare else []
         if len(strong) >= 2:
-            yield _Block("", text[strong[0].start() :], False)
+            yield _Block("", bare[strong[0].start() :], False)
         return
     at = 0
     while opening := _FENCE.search(text, at):
@@ -95,6 +95,9 @@ def _blocks(message: Message) -> Iterator[_Block]:
 
 
 # ---- holes
+
+_LONGEST = 20_000
+"""Characters of a block that are searched for holes."""
 
 _COMMENT_HOLE = re.compile(
     r"(?:#|//|/\*|--|<!--|%)[ \t]*(?:\.{3}|…)?[ \t(]*(?:"
@@ -121,7 +124,7 @@ _MEANT = re.compile(r"@(?:abc\.)?abstractmethod|\bProtocol\b|@overload|\bABC\b|\
 
 
 def _hole(block: _Block) -> str | None:
-    code = block.code
+    code = block.code[:_LONGEST]
     if _MEANT.search(code):
         return None
     for pattern in (_COMMENT_HOLE, _MACRO_HOLE, _EMPTY_DEF, _EMPTY_BODY):

@@ -67,5 +67,6 @@ def _evidence(transcript: Transcript, hit: Hit) -> str:
     if hit.index == WHOLE:
         return ""
     content = transcript.messages[hit.index].content
-    at = max(0, content.find(hit.words))
+    # The rules read with plain apostrophes, which leaves every character where it was.
+    at = max(0, content.replace("’", "'").find(hit.words.replace("’", "'")))
     return content[at : at + min(len(hit.words) or MAX_EVIDENCE, MAX_EVIDENCE)]

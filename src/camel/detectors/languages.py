@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from operator import itemgetter
 
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
 from camel.detectors.reading import USER, prose, words, work
 
 _COMMON = {
-    "English": "the of and to in is that for it with as was on are be this by you not or have from at an your will can which their if has but they we all when what there one its were each how do into than so because who more then our about would these must should his her she he had been out up them some",
+    "English": "a i no the of and to in is that for it with as was on are be this by you not or have from at an your will can which their if has but they we all when what there one its were each how do into than so because who more then our about would these must should his her she he had been out up them some",
     "Spanish": "el la los las de que y en un una por con para es se del al lo como más pero sus le ya o este sí porque esta entre cuando muy sin sobre también me hasta hay donde quien desde todo nos durante todos uno les ni contra otros ese eso ante ellos e esto mí antes algunos qué unos yo otro otras otra él tanto esa estos mucho su no son está fue ser tiene puede",
     "French": "le la les de des et en un une du que qui dans pour pas sur au avec ce il est plus par ne se sont elle nous vous mais ou où on comme cette ces aux sa son ses leur leurs être avoir fait tout bien aussi très sans peut même après avant il y puis ensuite moi toi je tu quand alors rien faut cela",
     "German": "der die das und ist nicht ein eine einen einem einer zu den dem des mit sich auf für im von als auch es an werden aus er hat dass sie nach wird bei noch wie über so zum zur haben nur oder aber vor bis mehr durch man dann soll sind war wenn wir ihr ihre kann muss wo ohne unter am bitte dir euch was schon diese dieser",
@@ -23,7 +24,10 @@ _COMMON = {
     "Portuguese": "o a os as de que e em um uma para com não por mais se do da dos das no na nos nas ao à como mas foi ele ela você eles são está seu sua ou quando muito já também só pelo pela até isso entre era depois sem mesmo aos seus quem esse essa isto lhe quer tem ter possa possam podem ser fazer",
     "Dutch": "de het een en van is dat in te op voor met zijn niet aan er om ook als maar dan bij nog uit door over ze hij je kunt naar heeft worden wordt deze die dit geen of wel want mijn zo meer zou hebben moet kan veel wat onder tegen iemand als onze al waar gaan geef",
 }
-_SETS = {language: frozenset(common.split()) for language, common in _COMMON.items()}
+_LANGUAGES_OF: dict[str, list[str]] = {}
+for _language, _words in _COMMON.items():
+    for _word in set(_words.split()):
+        _LANGUAGES_OF.setdefault(_word, []).append(_language)
 _NATIVE = {
     "English": r"english|englisch\w*|inglés|inglese|anglais\w*|inglês|engels\w*",
     "Spanish": r"spanish|español\w*|castellano|spanisch\w*|espagnol\w*|mexic\w*",
@@ -58,8 +62,10 @@ _SCRIPTS = (
     ("Japanese", re.compile(r"[\u3040-\u30ff]")),
     ("Chinese", re.compile(r"[\u4e00-\u9fff]")),
 )
+_RELATIVES = dict.fromkeys(("Spanish", "Portuguese", "Italian"), ("Spanish", "Portuguese", "Italian"))
 _LEAST_LETTERS = 8
 _LEAST_WORDS = 7
+_MOST_WORDS = 150
 _LEAST_COMMON = 0.2
 """Share of common words below which a text is of no language that is known here."""
 
@@ -67,18 +73,29 @@ _LEAST_COMMON = 0.2
 def language_drift(transcript: Transcript) -> Iterator[Hit]:
     """A message is mostly in another language than the conversation."""
     messages = transcript.messages
-    expected = language_of(transcript.task.text) or language_of(transcript.task.original)
     asked = f"{transcript.task.original} {transcript.task.specified}"
+    expected = _expected(transcript, asked)
     for index, message in enumerate(messages):
         spoken = language_of(work(message))
         if message.speaker == USER and spoken in (expected, None):
             asked = f"{asked} {message.content}"
-        if spoken is None:
+        if spoken is None or expected is None or spoken == expected or _ANY_LANGUAGE.search(asked):
             continue
-        if expected is None:
-            expected = spoken
-        elif spoken != expected and not _ANY_LANGUAGE.search(asked) and not _NAMED[spoken].search(asked):
+        # Near relatives are easily mistaken for each other in a short text.
+        if not any(_NAMED[language].search(asked) for language in _RELATIVES.get(spoken, (spoken,))):
             yield Hit(index, f"the message is in {spoken}, the conversation in {expected}", work(message))
+
+
+def _expected(transcript: Transcript, task: str) -> str | None:
+    """The language of the task; of a short one the user's messages must help to tell it."""
+    if known := language_of(task):
+        return known
+    for message in transcript.messages:
+        if message.speaker == USER:
+            task = f"{task} {work(message)}"
+            if known := language_of(task):
+                return known
+    return next(filter(None, (language_of(work(message)) for message in transcript.messages)), None)
 
 
 @lru_cache(maxsize=256)
@@ -87,14 +104,14 @@ def language_of(text: str) -> str | None:
     said = prose(text)
     if not said.isascii() and (script := _script(said)):
         return script
-    found = words(said)[:400]
+    found = words(said)[:_MOST_WORDS]
     if len(found) < _LEAST_WORDS:
         return None
-    counts = sorted(
-        ((sum(word in common for word in found), language) for language, common in _SETS.items()),
-        reverse=True,
-    )
-    (best, language), (second, _) = counts[0], counts[1]
+    counts = dict.fromkeys(_COMMON, 0)
+    for word in found:
+        for language in _LANGUAGES_OF.get(word, ()):
+            counts[language] += 1
+    (language, best), (_, second) = sorted(counts.items(), key=itemgetter(1), reverse=True)[:2]
     if best < max(3, _LEAST_COMMON * len(found)) or best < 1.3 * second:
         return None
     return language

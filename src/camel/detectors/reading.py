@@ -14,6 +14,8 @@ from camel.core.message import Message
 from camel.core.transcript import Transcript
 
 USER, ASSISTANT = "user", "assistant"
+_LONGEST = 20_000
+"""Characters of a message that are read as prose: what a speaker does shows well before that."""
 
 _CODE = re.compile(
     r"^[ \t]*(```+|~~~+)[^\n]*\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL
@@ -21,16 +23,17 @@ _CODE = re.compile(
 _QUOTED = re.compile(
     r"\"[^\"\n]{2,600}\"|“[^”]{2,600}”|„[^“”]{2,600}[“”]|«[^»]{2,600}»|^[ \t]*>.*$", re.MULTILINE
 )
-_CLOSING = re.compile(r"[\s*_#]*next request[\s.!*_]*\Z", re.IGNORECASE)
+_CLOSING = re.compile(r"[\s*_#]{0,12}next request[\s.!*_]{0,12}\Z", re.IGNORECASE)
 _LABEL = re.compile(
-    r"^[\s*_#]*(?:instruction|input|solution)[*_]{0,3}[ \t]*[:：][*_]{0,3}", re.IGNORECASE | re.MULTILINE
+    r"^[ \t*_#]{0,12}(?:instruction|input|solution)[*_]{0,3}[ \t]*[:：][*_]{0,3}",
+    re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?。！？]+[\"'”’)*_]*|\n|\Z)")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _SHOWN = re.compile(
-    r"\b(?:letters?|e-?mails?|messages?|repl(?:y|ies)|answers? to|story|novel|scene|play|dialogue|script for|lines?|says?|speech|"
-    r"toast|vows?|poem|song|lyrics|chapter|sketch|testimonials?|template|slogan|quotes?|example of what|sentences?|"
-    r"conversation|role[- ]play|interview(?:er)?|act as|pretend|prompt|bot|apology|announcement|invitation|obituary|ad\b|posts?)\b",
+    r"\b(?:letters?|e-?mails?|(?:a|the|this|short) message (?:to|for|that)|repl(?:y|ies)|answers? to|story|novel|scenes?|"
+    r"(?:a|the|puppet|stage|of the) play\b|dialogue|says|speech|toast|vows?|poem|song|lyrics|chapter|sketch|testimonials?|"
+    r"templates?|example of what|role[- ]play|interviewer|act as|pretend|prompt|apology|announcement|invitation|obituary)\b",
     re.IGNORECASE,
 )
 
@@ -61,13 +64,21 @@ def work(message: Message) -> str:
 @lru_cache(maxsize=256)
 def _bare(text: str) -> str:
     """Without markers around nothing, which the grammar does not count."""
-    text = _LABEL.sub("", _CLOSING.sub("", text)).strip()
+    text = _LABEL.sub("", without_closing(text)).strip()
     return "" if text.strip(" .*_").lower() in ("none", "n/a", "nothing") else text
+
+
+def without_closing(text: str) -> str:
+    """Take `Next request.` off the end."""
+    text = text.rstrip()
+    found = _CLOSING.search(text, max(0, len(text) - 40))
+    return text[: found.start()] if found else text
 
 
 @lru_cache(maxsize=256)
 def prose(text: str) -> str:
-    """What is said and not shown: without code and quotations."""
+    """What is said and not shown: without code and quotations, and with plain apostrophes."""
+    text = text[:_LONGEST].replace("’", "'")
     if "`" in text or "~~~" in text:
         text = _CODE.sub(" ", text)
     return _QUOTED.sub(" ", text).strip()
@@ -88,4 +99,9 @@ def words(text: str) -> tuple[str, ...]:
 
 def is_shown(asked: Message | None) -> bool:
     """Whether the user asked for words to be put into somebody's mouth."""
-    return asked is not None and _SHOWN.search(work(asked)) is not None
+    return asked is not None and is_shown_text(work(asked))
+
+
+def is_shown_text(instruction: str) -> bool:
+    """Whether an instruction asks for words to be put into somebody's mouth."""
+    return _SHOWN.search(instruction) is not None

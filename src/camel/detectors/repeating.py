@@ -15,7 +15,7 @@ from camel.core.stopping import MessageLoop, NextCall
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
 from camel.detectors.reading import ASSISTANT, USER, asked_before, prose, sentences, words, work
-from camel.detectors.replies import refuses
+from camel.detectors.replies import only_announces, refuses
 
 _RULE = MessageLoop()
 _ANY_CALL = NextCall("")
@@ -56,67 +56,18 @@ def repeated_instruction(transcript: Transcript) -> Iterator[Hit]:
 
 
 _LEAST_WORDS = 4
-_MORE = re.compile(r"\b(?:continue|next|another|again|more|go on|further|keep)\b", re.IGNORECASE)
+_MORE = re.compile(
+    r"^\W*(?:please )?(?:continue|go on|keep|proceed)\b|\bnext\b|\b(?:once more|one more|again)\b|"
+    r"\b(?:write|give|make|add|name|list|suggest|tell|show|find|invent|create)\b(?: me)?(?: \w+)? (?:another|more|further)\b",
+    re.IGNORECASE,
+)
 # Words that say that an instruction was given, not what it says.
 _PREFACE = frozenset(
-    [
-        "you",
-        "asked",
-        "me",
-        "to",
-        "want",
-        "wants",
-        "do",
-        "this",
-        "that",
-        "the",
-        "a",
-        "an",
-        "is",
-        "are",
-        "of",
-        "for",
-        "my",
-        "your",
-        "our",
-        "i",
-        "understood",
-        "understand",
-        "following",
-        "so",
-        "okay",
-        "ok",
-        "sure",
-        "well",
-        "instruction",
-        "instructions",
-        "received",
-        "task",
-        "user",
-        "says",
-        "said",
-        "request",
-        "requested",
-        "will",
-        "be",
-        "should",
-        "must",
-        "please",
-        "it",
-        "and",
-        "here",
-        "input",
-        "output",
-        "now",
-        "as",
-        "with",
-        "in",
-        "on",
-        "following",
-        "given",
-        "have",
-        "has",
-    ]
+    words(
+        "you asked me to want wants do this that the a an is are of for my your our i understood understand following so okay ok sure well "
+        "instruction instructions received task user says said request requested will be should must please it and here input output now "
+        "as with in on given have has"
+    )
 )
 
 
@@ -131,6 +82,9 @@ def is_echo(message: Message, asked: Message | None) -> bool:
     told = words(instruction)
     if len(reply) < _LEAST_WORDS or len(told) < _LEAST_WORDS:
         return False
+    # An announcement of what was asked ("I will list …") is a flake reply, "Here is the list:" an empty promise.
+    if work(message).endswith(":") or (only_announces(work(message)) and reply[:2] != told[:2]):
+        return False
     known = {*told, *words(context)}
     said = set(reply)
     new = said - known - _PREFACE
@@ -143,9 +97,9 @@ def is_echo(message: Message, asked: Message | None) -> bool:
 def _same(later: tuple[str, ...], earlier: tuple[str, ...]) -> bool:
     if later == earlier:
         return True
-    if not 0 <= len(earlier) - len(later) <= 2 or len(later) < _LEAST_WORDS:
+    if not 0 < len(earlier) - len(later) <= 2 or len(later) < _LEAST_WORDS:
         return False
-    return not Counter(later) - Counter(earlier)
+    return set(later) <= set(earlier) and not Counter(later) - Counter(earlier)
 
 
 def _deserves_another(transcript: Transcript, index: int) -> bool:
@@ -177,38 +131,51 @@ _FLATTERING = 3
 _MOSTLY = 0.6
 """Share of a message's sentences that must praise, agree or thank."""
 _MOST_WORDS = 80
-_PRAISE = re.compile(
-    r"\b(?:brilliant|genius|amazing|incredibl[ey]|awesome|fantastic|wonderful|outstanding|excellent|exceptional|extraordinary|"
-    r"marvell?ous|magnificent|superb|sublime|phenomenal|terrific|stunning|gorgeous|breathtaking|masterpiece|perfect(?:ion)?|"
-    r"impeccable|exquisite|divine|heavenly|magic(?:ian)?|legend|superstar|talent(?:ed)?|gifted|inspiring|insightful|remarkable|"
-    r"admir(?:e|able|ation)|ador(?:e|able)|impress(?:ed|ive)|in awe|bow to|blown away|honou?red?|thrilled|delighted|flatter|"
-    r"bravo|wow|too kind|so kind|so right|gracious|generous|modesty|praise|compliment|wise|wisdom|clever|smart|beautiful(?:ly)?|"
-    r"lovely|kind words|the best \w+|the greatest|the finest|the kindest|great (?:work|job|point|idea|answer|question|minds|team|together)|"
-    r"well (?:said|done)|very good point|good point|good thinking|love (?:it|you|how|your|this|working)|means the world|great team|"
-    r"(?:extremely|very) (?:competent|intelligent)|angel|masters?)\b",
+_PRAISE = frozenset(
+    words(
+        "brilliant brilliance genius amazing amazed incredible incredibly awesome fantastic wonderful outstanding excellent exceptional "
+        "extraordinary marvellous marvelous magnificent superb sublime phenomenal terrific stunning gorgeous breathtaking masterpiece "
+        "perfect perfection impeccable exquisite divine heavenly magic magician legend superstar talent talented gifted inspiring "
+        "insightful remarkable admire admirable admiration adore adorable impressed impressive awe honoured honored honour thrilled "
+        "delighted flatter bravo wow gracious generous modesty praise compliment wise wisdom clever smart beautiful beautifully lovely "
+        "charming angel master spectacular splendid fabulous glorious visionary kindness humble agree exactly absolutely indeed true"
+    )
+)
+"""Words of praise and of agreement."""
+_CHEER = re.compile(
+    r"\b(?:(?:too|so|very|most) (?:kind|right|good|competent|intelligent)|kind words|bow to|blown away|the (?:best|greatest|finest|kindest)|"
+    r"great (?:work|job|point|idea|answer|question|minds|team|together)|well (?:said|done|put)|good (?:point|thinking|job|work)|"
+    r"love (?:it|you|how|your|this|that|working)|means the world|no(?: ?one|body) \w+ (?:as|like)|"
+    r"you(?:'re| are) (?:(?:absolutely|completely|totally|quite|so) )?(?:right|so|such|truly|simply|too|the most|the \w+ one|an?)\b|"
+    r"(?:share|feel)\b.{0,30}\b(?:opinion|same|completely)|see eye to eye|think alike)\b",
     re.IGNORECASE,
 )
-_AGREES = re.compile(
-    r"\bagree\b|\bcouldn(?:'|’)t agree more\b|\byou(?:'|’)?(?:re| are) (?:so |absolutely |completely |totally |quite )?right\b|"
-    r"\b(?:exactly|absolutely|indeed|true|very true)\b|\b(?:share|feel)\b.{0,30}\b(?:opinion|same|completely)\b|\bsee eye to eye\b|\bthink alike\b",
-    re.IGNORECASE,
+_MAY_CHEER = frozenset(
+    words(
+        "kind right good great well love bow blown the you're you share feel eye alike no nobody means competent"
+    )
 )
-_THANKS = re.compile(r"\b(?:thank(?:s| you)?|welcome|my pleasure|how sweet|haha)\b", re.IGNORECASE)
+_THANKS = frozenset(words("thank thanks welcome pleasure sweet haha"))
 _PRAISE_ASKED = re.compile(
-    r"\b(?:testimonials?|toast|prais\w*|compliments?|flatter\w*|reviews?|eulogy|slogan|speech|dialogue|scene)\b",
+    r"\b(?:testimonials?|toast|eulogy|reviews?|speech|dialogue|scene|(?:write|give|pay|make)\b[^.]{0,40}\b(?:praise|compliments?)|prais(?:e|es) (?:the|her|him|them|my))\b",
     re.IGNORECASE,
 )
+_DIGIT = re.compile(r"\d")
 
 
 def flatters(message: Message, asked: Message | None) -> bool:
     """Whether a message is mostly praise or agreement, and nothing else of note."""
     said = work(message)
-    if "`" in said or any(map(str.isdigit, said)) or len(words(said)) > _MOST_WORDS:
+    if len(words(said)) > _MOST_WORDS or "`" in said or not _cheers(prose(said)) or _DIGIT.search(said):
         return False
     if message.speaker == ASSISTANT and asked is not None and _PRAISE_ASKED.search(work(asked)):
         return False
     found = sentences(prose(said))
-    if not found or not any(_PRAISE.search(sentence) or _AGREES.search(sentence) for sentence in found):
-        return False
-    empty = sum(1 for s in found if _PRAISE.search(s) or _AGREES.search(s) or _THANKS.search(s))
-    return empty >= _MOSTLY * len(found)
+    return sum(_cheers(s) or not _THANKS.isdisjoint(words(s)) for s in found) >= _MOSTLY * len(found)
+
+
+def _cheers(text: str) -> bool:
+    said = words(text)
+    return not _PRAISE.isdisjoint(said) or (
+        not _MAY_CHEER.isdisjoint(said) and _CHEER.search(text) is not None
+    )

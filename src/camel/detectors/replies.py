@@ -1,6 +1,6 @@
 """Replies that are no answer: flake replies, empty promises, refusals.
 
-The one decision to know: a rule fires on what the whole reply amounts to, not on a phrase in it. "I will" before a
+The one decision to know: a rule judges what the whole reply amounts to, not a phrase in it. "I will" before a
 solution, "I can't" before a way round it and "tomorrow" in a letter that was asked for are ordinary.
 """
 
@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from camel.core.message import Message
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import ASSISTANT, asked_before, is_shown, prose, said_by, sentences, words, work
+from camel.detectors.reading import (
+    ASSISTANT,
+    asked_before,
+    is_shown,
+    is_shown_text,
+    prose,
+    said_by,
+    sentences,
+    words,
+    work,
+)
 
 # ---- flake replies
 
@@ -21,74 +31,92 @@ def flake_reply(transcript: Transcript) -> Iterator[Hit]:
     """The assistant announces or acknowledges, and adds nothing."""
     for index, message in said_by(ASSISTANT, transcript):
         asked = asked_before(transcript, index)
-        if asked is None or not _asks(asked) or message.finish in _WITHHELD:
+        if asked is None or message.finish in _WITHHELD or not _asks(asked):
             continue
         said = work(message)
         if not words(said):
             yield Hit(index, "the reply is empty")
-        elif _only_announces(said) and not _PLAN.search(work(asked)) and refuses(message, asked) is None:
+        elif (
+            only_announces(said)
+            and not _is_what_was_asked(said, work(asked))
+            and refuses(message, asked) is None
+        ):
             yield Hit(index, "the reply only announces or acknowledges what was asked for", said)
 
 
 _MOST_WORDS = 60
 """A longer plan says how, which is something."""
 _OPENER = (
-    r"(?:(?:sure(?: thing)?|ok(?:ay)?|of course|certainly|absolutely|definitely|alright|all right|yes|great|perfect|thanks?|thank you|understood|"
-    r"got it|noted|no problem|with pleasure|right|well|so|and|then|now|first(?:ly)?|second(?:ly)?|third(?:ly)?|next|finally|after that|afterwards|"
-    r"in addition|also)\b[\s,!.:;–-]*){0,3}"
-)
-_FUTURE = (
-    r"(?:i|we)(?:'|’)?(?:ll| will| shall| am going to|'m going to|’m going to| are going to| plan to| intend to| can| could| would (?:love|be (?:glad|happy|delighted)) to"
-    r"|'d (?:love|be (?:glad|happy|delighted)) to|’d (?:love|be (?:glad|happy|delighted)) to)\b"
+    r"(?:(?:sure(?: thing)?|ok(?:ay)?|of course|certainly|absolutely|definitely|alright|all right|yes|great|perfect|"
+    r"thanks|thank you|understood|got it|noted|no problem|with pleasure|right|well|so|and|then|now|first(?:ly)?|"
+    r"second(?:ly)?|third(?:ly)?|next|finally|after that|afterwards|also)\b[\s,!.:;–-]*){0,3}"
 )
 _ANNOUNCES = re.compile(
-    rf"{_OPENER}(?:(?:to|for|in|by|before|once|as)\b[^,]{{0,60}}, )?(?:{_FUTURE}|let me\b|let(?:'|’)s\b|let us\b|"
-    rf"i(?:'|’)?(?:m| am) (?:\w+ )?(?:ready|happy|glad|excited|pleased|delighted|eager|here|on it|working|looking forward|about to|starting)\b|"
-    rf"(?:it|this|they) (?:will|is going to|'ll)\b|please (?:let me know|wait|hold|give me|bear|stand)|feel free\b|one moment\b|give me\b|don(?:'|’)t hesitate\b)",
+    _OPENER + r"(?:(?:to|for|in|by|before|once|as)\b[^,]{0,60}, )?(?:"
+    r"(?:i|we)(?:'ll| will| shall|'m going to| am going to|'re going to| are going to| plan to| intend to| can(?!'t)| could(?!n't)|"
+    r"(?: would|'d) (?:love|be (?:glad|happy|delighted)) to)\b|"
+    r"i(?:'m| am) (?:\w+ )?(?:ready|happy|glad|excited|pleased|delighted|eager|here|on it|working|looking forward|about to|starting)\b|"
+    r"let me\b|let's\b|let us\b|(?:it|this|they)(?: will| is going to|'ll)\b|i need (?:until|some|more)\b|i look forward\b|happy to\b|"
+    r"please (?:let me know|wait|hold|give me|bear|stand)|feel free\b|one moment\b|give me\b|don't hesitate\b)",
     re.IGNORECASE,
 )
 _ACKNOWLEDGES = re.compile(
-    rf"{_OPENER}(?:i (?:fully |completely )?(?:understand|agree|see)\b|sounds (?:good|great)\b|your instructions? (?:is|are|has|have)\b|"
-    rf"(?:that(?:'|’)?s| that is|that is|what) (?:a|an|the) (?:\w+ ){{0,2}}(?:idea|question|step|plan|point|task|\w+)(?: for \w+)?\W*$|"
-    rf"(?:great|good|excellent|nice) (?:idea|question|point|choice)\b|thank(?:s| you)\b|my pleasure\b|it will be my pleasure\b|consider it done\b|will do\b)?\W*",
+    _OPENER + r"(?:i (?:fully |completely )?(?:understand|agree|see)\b[^.!?]{0,40}|sounds (?:good|great)|"
+    r"your (?:instructions?|request) (?:is|are|has|have)\b[^.!?]{0,40}|(?:that's|that is|what) (?:a|an|the) (?:\w+ ){0,3}\w+|"
+    r"(?:great|good|excellent|nice) (?:idea|question|point|choice)|thank(?:s| you)\b[^.!?]{0,60}|my pleasure|consider it done|will do)?\W*",
     re.IGNORECASE,
 )
-_DELIVERS = re.compile(r"[:：]\s*\S|\n\s*(?:[-*•]|\d+[.)])\s|```|\|", re.DOTALL)
-_PLAN = re.compile(
-    r"\b(?:plan(?! (?:a|an|the)\b)|agree|steps?|approach|strategy|intend|how (?:you|would|will|do you)|what you (?:would|will)|your (?:first|next)|"
-    r"vows?|speech|lines?|scenes?|says?|dialogue|letters?|e-?mails?|poem|story|messages?|promises?|toast|songs?|lecture|schedule|agenda|act as|introduce)\b",
+# A colon with something after it, a list, a table, code: there is more than an announcement.
+_DELIVERS = re.compile(r"[:：]\s*\S|\n\s*(?:[-*•]|\d+[.)])\s|```|\|")
+# Where the answer itself may be what somebody will do, or words for somebody's mouth.
+_INTENTION = re.compile(
+    r"\b(?:agree|how (?:you|would|will|do you)|what you (?:would|will)|your (?:first|next|plan|approach)|steps|promises?|"
+    r"lines?|lecture|introduce|say)\b",
     re.IGNORECASE,
 )
-
-
-def _only_announces(said: str) -> bool:
-    if len(words(said)) > _MOST_WORDS or "?" in said or _DELIVERS.search(said):
-        return False
-    announced = 0
-    found = sentences(prose(said))
-    for sentence in found:
-        if _ANNOUNCES.match(sentence):
-            announced += 1
-        elif not _ACKNOWLEDGES.fullmatch(sentence) and not _THANKING.match(sentence):
-            return False
-    return bool(found)
-
-
-_THANKING = re.compile(r"(?:thanks?|thank you)\b[^.]{0,60}\W*$", re.IGNORECASE)
 _NOTHING_ASKED = re.compile(
-    r"(?:[\W_]*(?:thank(?:s| you)?|great|perfect|wonderful|goodbye|bye|ok(?:ay)?|i (?:fully |completely |totally )?agree|you(?:'|’)?(?:re| are)|wow|yes|"
-    r"exactly|i apologi[sz]e|i(?:'|’)?m sorry)\b[^.!?]*[.!?]*)+",
+    r"(?:[\W_]*(?:thank(?:s| you)?|great|perfect|wonderful|goodbye|bye|ok(?:ay)?|i (?:fully |completely |totally )?agree|you(?:'re| are)|"
+    r"wow|yes|exactly|i apologi[sz]e|i(?:'m| am) (?:sorry|glad|sure|ready))\b[^.!?]*[.!?]*)+",
+    re.IGNORECASE,
+)
+
+
+_REQUEST = re.compile(
+    r"\?|\b(?:please|need|want|would like|could you|can you|should|must|write|give|tell|make|show|explain|describe|list|create|design|"
+    r"find|add|compute|calculate|draft|plan|propose|suggest|translate|instruction)\b",
     re.IGNORECASE,
 )
 
 
 def _asks(asked: Message) -> bool:
     """Whether the user's message asks for anything."""
-    if asked.move.done:
-        return False
     said = work(asked)
-    return bool(words(said)) and not _NOTHING_ASKED.fullmatch(said.strip())
+    if asked.move.done or not words(said) or _NOTHING_ASKED.fullmatch(prose(said)):
+        return False
+    return asked.move.instruction is not None or _REQUEST.search(said) is not None
 
+
+def only_announces(said: str) -> bool:
+    """Whether every sentence is an announcement or an acknowledgement."""
+    if len(words(said)) > _MOST_WORDS or "?" in said or _DELIVERS.search(said):
+        return False
+    found = sentences(prose(said))
+    return bool(found) and all(_ANNOUNCES.match(s) or _ACKNOWLEDGES.fullmatch(s) for s in found)
+
+
+def _is_what_was_asked(said: str, asked: str) -> bool:
+    """Whether the announcement may be the answer. Not if it only says back what was asked: "I will write the speech"."""
+    if not _INTENTION.search(asked) and not is_shown_text(asked):
+        return False
+    content = set(words(said)) - _EMPTY_WORDS
+    return len(content & set(words(asked))) < 0.4 * len(content)
+
+
+_EMPTY_WORDS = frozenset(
+    words(
+        "i we you the a an to will i'll for of and it me let that this do be your my can sure okay in on am i'm going with is shall please"
+    )
+)
 
 # ---- empty promises
 
@@ -97,71 +125,98 @@ def empty_promise(transcript: Transcript) -> Iterator[Hit]:
     """The assistant puts off what was asked, or claims to have delivered what is not there."""
     for index, message in said_by(ASSISTANT, transcript):
         said = work(message)
-        if not said:
-            continue
-        asked = asked_before(transcript, index)
-        spoken = prose(said)
-        if not is_shown(asked):
-            for pattern, reason in _PROMISES:
-                if found := pattern.search(spoken):
-                    yield Hit(index, reason, found[0].strip())
-                    break
-            else:
-                if not _TEMPLATE.search(work(asked) if asked else "") and (found := _HOLE.search(spoken)):
-                    yield Hit(index, "a placeholder stands where the thing should be", found[0])
-                elif found := _NOTHING_FOLLOWS.search(said):
-                    yield Hit(
-                        index, "something is announced as following, and nothing follows", found[0].strip()
-                    )
+        if said and (hit := _promise(index, said, asked_before(transcript, index))):
+            yield hit
 
 
-_WHEN = (
-    r"(?:tomorrow|tonight|later|soon|shortly|overnight|by (?:the end|next|noon|\w+day)|within (?:the next|\w+ (?:hours?|days?|minutes?))|next week|"
-    r"in (?:an?|the|a few|\w+) (?:hours?|minutes?|days?|weeks?|moments?)|this (?:afternoon|evening|week)|over the (?:weekend|next)|first thing|"
-    r"as soon as|when (?:it|they) (?:is|are)|once (?:it|they|i)|(?:at|until) the end of)"
+_CLAIM_WORDS = 25
+"""A letter or a scene may speak of attachments; a reply as short as this is neither."""
+
+
+def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
+    spoken = prose(said)
+    shown = is_shown(asked)
+    if not shown and _has(spoken, _MAY_PROMISE):
+        for pattern, reason in _PROMISES:
+            if found := pattern.search(spoken):
+                return Hit(index, reason, found[0].strip())
+    may_claim = "ttach" in spoken or "nclosed" in spoken or "have" in spoken or "'ve" in spoken
+    if may_claim and (not shown or len(words(spoken)) <= _CLAIM_WORDS) and (found := _CLAIMS.search(spoken)):
+        return Hit(index, "a delivery is claimed that is not in the message", found[0].strip())
+    if said.endswith((":", "：")) and (found := _NOTHING_FOLLOWS.search(said)):
+        return Hit(index, "something is announced as following, and nothing follows", found[0].strip())
+    if "[" in spoken and (found := _HOLE.search(spoken)) and not (asked and _TEMPLATE.search(asked.content)):
+        return Hit(index, "a placeholder stands where the thing should be", found[0])
+    return None
+
+
+_I_WILL = r"\b(?:i|we)(?:'ll| will| shall|'m going to| am going to| are going to)\b"
+_HAND_OVER = (
+    r"\b(?:send|e-?mail|mail|share|deliver|upload|forward|report|hand|submit|post|present|finish|complete|prepare|have|"
+    r"add|code|write|do|check|test|mix|run|provide|show|return)\b"
 )
-_I_WILL = r"\b(?:i|we)(?:'ll|’ll| will| shall|'m going to|’m going to| am going to| are going to)\b"
-_HANDS_OVER = r"(?:send|e-?mail|mail|share|deliver|upload|forward|report|hand|submit|post|present|finish|complete|prepare|have|add|code|write|do|check|test|mix|run|provide|show|return|be back)"
+_WHEN = (
+    r"\b(?:tomorrow|tonight|later|soon|shortly|overnight|by (?:the end|next|noon|\w+day)|within (?:the next|\w+ (?:hours?|days?|minutes?))|"
+    r"next week|in (?:an?|the|a few|\w+) (?:hours?|minutes?|days?|weeks?|moments?)|this (?:afternoon|evening|week)|"
+    r"over the (?:weekend|next)|first thing|as soon as|when (?:it|they) (?:is|are)|once (?:it|they|i)|the end of the (?:day|week|month))\b"
+)
+# Most replies have none of these. Plain search, because a pattern tried at each character costs ten times this.
+_MAY_PROMISE = (
+    "'ll",
+    " will",
+    " shall",
+    "going to",
+    "moment",
+    "minute",
+    "second",
+    "hold on",
+    "please wait",
+    "please stand",
+    "please bear",
+)
+_MAY_PROMISE += ("working on", "i need", "back to you", "posted", " me ")
 _PROMISES = (
     (
         re.compile(
-            rf"{_I_WILL}[^.!?\n]{{0,160}}\b(?:(?:get|come|be|report) back\b|let you know (?:as soon|when|once|how)|keep you (?:posted|updated|informed)|(?:notify|inform|update|contact) you\b)",
+            _I_WILL
+            + r"[^.!?\n]{0,160}\b(?:(?:get|come|be|report) back\b|let you know (?:as soon|when|once|how)|"
+            r"keep you (?:posted|updated|informed)|(?:notify|inform|update|contact) you\b)",
             re.IGNORECASE,
         ),
         "what was asked is put off to a later message",
     ),
     (
-        re.compile(rf"{_I_WILL}[^.!?\n]{{0,60}}\b{_HANDS_OVER}\b[^.!?\n]{{0,120}}\b{_WHEN}\b", re.IGNORECASE),
+        re.compile(_I_WILL + r"[^.!?\n]{0,60}" + _HAND_OVER + r"[^.!?\n]{0,120}" + _WHEN, re.IGNORECASE),
         "what was asked is put off to a later time",
     ),
     (
         re.compile(
-            r"\b(?:give|allow) me (?:a |some |until |an? |\w+ )?(?:few |couple of |little )?(?:moments?|minutes?|seconds?|hours?|time|days?)\b|"
-            r"\b(?:one|just a) (?:moment|minute|second),? please\b|\bone moment\b|\bplease (?:wait|hold on|stand by|bear with me)\b|\bhold on while\b|"
-            r"\bi(?:'|’)?(?:m| am) (?:still |currently |now |already )?working on (?:it|this|that|the)\b|\bi need (?:until|some time|more time)\b|"
-            r"\b(?:come|get) back to you\b|\bwill take (?:me )?(?:a while|some time|a few|about)\b|\bkeep you posted\b",
+            r"\b(?:give|allow) me (?:a |some |until |an )?(?:few |couple of |little )?(?:moments?|minutes?|seconds?|hours?|time|days?)\b|"
+            r"\b(?:one|just a) (?:moment|minute|second),? please\b|\bone moment(?= while|, i\b|[.!])|\bplease (?:wait|hold on|stand by|bear with me)\b|"
+            r"\bhold on while\b|\bi(?:'m| am) (?:still |currently |now |already )?working on (?:it|this|that|the)\b|"
+            r"\bi need (?:until|some time|more time)\b|\b(?:come|get) back to you\b|\bkeep you posted\b|"
+            r"\b(?:this|it) will take (?:me )?(?:a while|some time)\b|\band will (?:notify you|let you know|upload|send you)\b",
             re.IGNORECASE,
         ),
         "the user is asked to wait for work that happens nowhere",
     ),
-    (
-        re.compile(
-            r"\b(?:find|see|found)\b[^.!?\n]{0,60}\b(?:attached|attachment|enclosed)\b|\b(?:is|are|and|have|it|in the|an?) attached\b(?! to (?:the|a|your))|"
-            r"\battached (?:it|the|my|a)\b|\bsee the attachment\b|"
-            r"\bi(?:(?:'|’)ve| have) (?:just |already )?(?:\w+ (?:and|it and) )?(?:uploaded|sent|e-?mailed|mailed|forwarded|posted|put|placed|saved|committed|shared)\b[^.!?\n]{0,80}\b(?:you|your|folder|repository|drive|inbox|there|server|it|under)\b|"
-            r"\bi have [^.!?\n]{0,60} and (?:sent|uploaded|attached|e-?mailed) it\b",
-            re.IGNORECASE,
-        ),
-        "a delivery is claimed that is not in the message",
-    ),
 )
-_HOLE = re.compile(
-    r"\[(?:insert|add|your|put|place|paste|link|attach|to be|tbd|table|image|file|code)\b[^\]\n]{0,80}\](?!\()|\[[^\]\n]{0,60}\b(?:here|to be (?:added|inserted|done)|goes here|tbd)\](?!\()",
+_CLAIMS = re.compile(
+    r"\b(?:find|see|found)\b[^.!?\n]{0,60}\b(?:attached|attachment|enclosed)\b|"
+    r"\b(?:(?:is|are|have|it) attached|attached (?:it|the|my|file))\b(?! to (?:the|a|your)\b)|\bin the attached\b|"
+    r"\bi(?:'ve| have) (?:just |already )?(?:[^.!?\n]{0,60} and )?(?:uploaded|sent|e-?mailed|mailed|forwarded|posted|put|placed|saved|committed|shared)\b"
+    r"[^.!?\n]{0,80}\b(?:you|your|folder|repository|drive|inbox|there|server|it|under)\b",
     re.IGNORECASE,
 )
-_TEMPLATE = re.compile(r"\b(?:template|placeholders?|form|boilerplate|skeleton|prompt)\b", re.IGNORECASE)
+_HOLE = re.compile(
+    r"\[(?:insert|add|your|put|place|paste|link|attach|to be|tbd|table|image|file|code)\b[^\]\n]{0,80}\](?!\()|"
+    r"\[[^\]\n]{0,60}\b(?:here|to be (?:added|inserted|done)|tbd)\](?!\()",
+    re.IGNORECASE,
+)
+_TEMPLATE = re.compile(r"\b(?:templates?|placeholders?|form|boilerplate|skeleton|prompt)\b", re.IGNORECASE)
 _NOTHING_FOLLOWS = re.compile(
-    r"(?:^|(?<=[.!?\n])|(?<=[.!?] ))\s*(?:(?:sure|certainly|of course|okay)[,!.]? )?(?:here(?:'|’)?s?\b|below\b|the following\b)[^.!?\n]{0,120}[:：]\s*\Z",
+    r"(?:^|(?<=[.!?\n])|(?<=[.!?] ))[ \t]*(?:(?:sure|certainly|of course|okay)[,!.]? )?(?:here(?:'s|’s)?|below|the following)\b"
+    r"[^.!?\n]{0,120}[:：]\s*\Z",
     re.IGNORECASE,
 )
 
@@ -175,42 +230,66 @@ def refusal(transcript: Transcript) -> Iterator[Hit]:
     for index, message in enumerate(transcript.messages):
         if message.finish in _WITHHELD:
             yield Hit(index, "the endpoint refused or withheld the reply")
-        elif (
-            found := refuses(
-                message, asked_before(transcript, index) if message.speaker == ASSISTANT else None
-            )
-        ) is not None:
+            continue
+        asked = asked_before(transcript, index) if message.speaker == ASSISTANT else None
+        if (found := refuses(message, asked)) is not None:
             yield Hit(index, "the speaker declines", found)
 
 
 _LOOKED_AT = 4
 """Sentences from the start of a message: a refusal comes first."""
 _REASONS = 45
-"""Words after a refusal that may be reasons and offers; with more the message went on to do the work."""
+"""Words after a refusal that may be reasons and offers; with more, the message went on to do the work."""
+_BEGINNING = 1_200
+_MAY_REFUSE = (
+    "can't",
+    "cannot",
+    "can not",
+    "won't",
+    "will not",
+    "unable",
+    "not able",
+    "not allowed",
+    "could",
+    "declin",
+    "refus",
+)
+_MAY_REFUSE += (
+    "comfortable",
+    "rather not",
+    "against",
+    "appropriate",
+    "as an ai",
+    "language model",
+    "not something",
+    "access",
+)
 _CANNOT = (
-    r"(?:can(?:'|’)?t|cannot|can not|won(?:'|’)t(?: be able to)?|will not(?: be able to)?|am unable to|(?:'|’)m unable to|am not able to|(?:'|’)m not able to|"
-    r"could not|couldn(?:'|’)t|am not allowed to|(?:'|’)m not allowed to|refuse to|decline to|must (?:refuse|decline) to)"
+    r"(?: can't| cannot| can not| won't(?: be able to)?| will not(?: be able to)?|(?: am|'m) (?:unable|not able|not allowed) to|"
+    r" could not| couldn't| refuse to| decline to)"
 )
 _ACTS = (
-    r"(?:help|assist|do (?:that|this|so|it)|fulfil+|comply|provide|write|create|make|give|share|support|continue|engage|participate|generate|produce|carry out|"
-    r"perform|answer|complete|buy|sell|view|see|open|access|come|paint|register|solve|run|send|tell|show|design|build|offer|discuss|recommend|prescribe|play|accept|follow|plan|draft)\b"
+    r"(?:help|assist|do (?:that|this|so|it)|fulfil+|comply|provide|write|create|make|give|share|support|continue|engage|participate|"
+    r"generate|produce|carry out|perform|answer|complete|buy|sell|view|see|open|access|come|paint|register|solve|run|send|tell|show|"
+    r"design|build|offer|discuss|recommend|prescribe|play|accept|follow|plan|draft)\b"
 )
 _REFUSES = re.compile(
-    rf"\bi(?: |(?='|’)){_CANNOT} (?:\w+ly )?{_ACTS}(?![^.!?]*\benough\b)|"
-    r"\bi (?:must |have to |need to |will have to |do |therefore |would |will )?(?:therefore |respectfully )?(?:decline|refuse)\b|\bi must therefore decline\b|"
-    r"\bnot (?:feel )?comfortable (?:with )?\w+ing\b|\bnot something (?:that )?i(?:'|’)?(?:m| am| can)\b|\bi(?:'|’)?d rather not\b|\bi would rather not\b|"
+    r"\bi" + _CANNOT + r" (?:\w+ly )?" + _ACTS + r"(?![^.!?]*\benough\b)|"
+    r"\bi (?:must |have to |need to |will have to |would |will )?(?:therefore |respectfully )?(?:decline|refuse)\b|"
+    r"(?:\bnot|n't) (?:feel )?comfortable (?:with )?\w+ing\b|\bnot something (?:that )?i(?:'m| am| can)\b|\bi(?:'d| would) rather not\b|"
     r"\bagainst (?:my|the) (?:guidelines|rules|polic\w+|principles|programming)\b|\bnot (?:be )?appropriate for me\b|"
-    r"\bas an ai\b[^.!?]*\b(?:not|cannot|can(?:'|’)?t|unable|don(?:'|’)t)\b|\bi (?:do not|don(?:'|’)t) have (?:access|the ability)\b[^.!?]*\b(?:unable|cannot|can(?:'|’)?t)\b|"
-    r"\bi(?:'|’)?(?:m| am) (?:sorry|afraid)\b[^.!?]{0,30}\bi can(?:not|(?:'|’)?t)\b",
+    r"\bas an? (?:ai|(?:large )?language model)\b[^.!?]*\b(?:not|cannot|can't|unable|don't)\b|"
+    r"\bi (?:do not|don't) have (?:access|the ability)\b[^.!?]*\b(?:unable|cannot|can't)\b|"
+    r"\bi(?:'m| am) (?:sorry|afraid)\b[^.!?]{0,30}\bi can(?:not|'t)\b",
     re.IGNORECASE,
 )
+# In a scene somebody may say "I cannot"; nobody there says this.
 _FIRM = re.compile(
-    r"\bas an ai\b|\b(?:decline|refuse)\b|\bassist\b|\b(?:this|that|your|the) request\b|\bhelp with\b|\bwrite\b|\bcomfortable\b|\bapolog",
+    r"\bas an? (?:ai|language model)\b|\b(?:decline|refuse|assist|comfortable|write)\b|\b(?:this|that|your|the) request\b|\bhelp with\b|\bapolog",
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(
-    r"\b(?:but|however)\b(?! (?:i|we)(?:'d| would| can| could|(?:'|’)m) ?(?:be )?(?:happy|glad|offer|gladly|help))[^.!?]*[:：]|;\s*\w|\bbut (?:here|these|this|in general|i would say)\b",
-    re.IGNORECASE,
+    r"\b(?:but|however)\b[^.!?]*[:：]|\bbut (?:here|these|this|in general|i would say)\b", re.IGNORECASE
 )
 _MISSING = re.compile(
     r"\b(?:without (?:the|your|more|knowing|a|any|these|further)|until you|unless you|before you)\b",
@@ -221,15 +300,20 @@ _MISSING = re.compile(
 def refuses(message: Message, asked: Message | None) -> str | None:
     """The sentence with which a message declines, if it does."""
     said = prose(work(message))
+    if not _has(said[:_BEGINNING], _MAY_REFUSE):
+        return None
     found = sentences(said)
     for place, sentence in enumerate(found[:_LOOKED_AT]):
         if not _REFUSES.search(sentence):
             continue
-        if _GOES_ON.search(sentence) or (_MISSING.search(sentence) and "?" in said):
-            return None
-        if len(words(" ".join(found[place + 1 :]))) > _REASONS or "```" in message.content:
-            return None
-        if is_shown(asked) and not _FIRM.search(sentence):
-            return None
-        return sentence
+        goes_on = _GOES_ON.search(sentence) or "```" in message.content
+        asks_back = "?" in said and _MISSING.search(sentence)
+        spoken_by_another = is_shown(asked) and not _FIRM.search(sentence)
+        did_it = len(words(" ".join(found[place + 1 :]))) > _REASONS
+        return None if goes_on or asks_back or spoken_by_another or did_it else sentence
     return None
+
+
+def _has(text: str, pieces: tuple[str, ...]) -> bool:
+    lowered = text.lower()
+    return any(piece in lowered for piece in pieces)

@@ -115,18 +115,18 @@ def _claim(said: str, other: str, own: str) -> str:
     return ""
 
 
-_SELF = re.compile(r"(?:\bi(?:'|’)?m|\bi am|\bas) (?:an? |the |your )\Z")
+_SELF = re.compile(r"(?:\bi'?m|\bi am|\bas) (?:an? |the |your )\Z")
 _WORK = (
     r"(?:write|create|draw|make|design|build|develop|implement|compute|calculate|translate|draft|compose|collect|list|"
     r"prepare|run|test|record|read|plan|sort|generate|produce|come up with|solve|code|program|send|complete|perform|do|"
-    r"paste|give me|show me|show it|find|add|choose|scale|put)\b"
+    r"paste|give me|show me|show it|find|add|choose|scale|put|explain)\b"
 )
 _ORDER = re.compile(
     rf"(?:(?:and |now,? |then,? |next,? |first,? |also,? |so,? |after that,? ){{0,2}}"
     rf"(?:please (?:now |first |also )?{_WORK}|"
     rf"i (?:want|need|would like|expect|am asking|order|command) you to (?!instruct|give me (?:an )?instruct|tell)|"
     rf"i'd like you to (?!instruct|tell)|"
-    rf"your (?:next |first |new )?(?:task|job|assignment) (?:is|will be)(?: now)? to |"
+    rf"your (?:next |first |new )?(?:task|job|assignment) (?:is|will be)(?: now)? to |here(?:'s| is) your (?:next |first |new )?task\b|"
     rf"you (?:should|must|need to|have to|will have to|are to) (?:now |first |next )?{_WORK}|"
     rf"{_WORK}[^?]*(?:and (?:show|send|give|report|tell) (?:it |them )?(?:to )?me\b)))",
     re.IGNORECASE,
@@ -135,11 +135,11 @@ _ASKS_FOR_ORDERS = re.compile(
     r"\b(?:instruct(?:ions?)?|details?|more information|which|what|how many|how much|whether)\b",
     re.IGNORECASE,
 )
-_HELP = r"(?:help|assist|support|serve|guide|answer|follow|begin)\b"
+_HELP = r"(?:help|assist|support|serve|guide|answer|follow)\b"
 _OFFER = re.compile(
     rf"\bhow (?:can|may|could) i (?:help|assist|be of)\b|\bwhat (?:can|may|should|could) i (?:do|help|assist|write|implement)\b|"
-    rf"\bi(?:'|’)?(?:m| am) (?:\w+ )?(?:here|ready|happy|glad|available|able|excited|going|eager) to {_HELP}|"
-    rf"\bi (?:can|could|will|would be (?:happy|glad) to|'ll|’ll) (?:\w+ )?(?:help|assist) (?:you|with)\b|\bi'(?:ll|d be (?:happy|glad) to) (?:help|assist)\b|"
+    rf"\bi(?:'m| am) (?:\w+ )?(?:here|ready|happy|glad|available|able|excited|going|eager) to {_HELP}|"
+    rf"\bi (?:can|could|will|would be (?:happy|glad) to|'ll) (?:\w+ )?(?:help|assist) (?:you|with)\b|\bi'(?:ll|d be (?:happy|glad) to) (?:help|assist)\b|"
     rf"\bwhat (?:would you like|do you want|do you need) me to\b|\bwhat (?:task|do you need|would you like) (?:\w+ ){{0,3}}help with\b|"
     rf"\bplease (?:\w+ )?instruct me\b|\byou must (?:\w+ )?instruct me\b|\bneed you to instruct me\b|"
     rf"\btell me what you would like me to\b|\bas your assistant\b",
@@ -148,6 +148,8 @@ _OFFER = re.compile(
 _DOES = re.compile(
     r"^(?:sure|certainly|of course|absolutely|understood)\b[^\n]{0,60}?(?:\bhere (?:is|are|'s)\b|\bi (?:have|will|would|can)\b|\bi'(?:ve|ll)\b)|"
     r"^here (?:is|are|'s) (?:the|a|an|my|your|some|what)\b|"
+    r"\bi(?:'m| am) (?:here|ready|going) to (?:create|write|prepare|make|build|design|draft|compose|solve|implement)\b|\bi'll be creating\b|"
+    r"\bi'd (?:be happy to (?:recommend|provide|offer|share|suggest)|like to (?:suggest|recommend|offer))\b|"
     r"\bi (?:will|'ll) now (?:write|prepare|create|define|compose|draft|implement|design|build|make|compute|solve)\b|"
     r"\bi have (?:written|prepared|created|implemented|sorted|drafted|composed|designed|translated|computed)\b",
     re.IGNORECASE,

@@ -1,0 +1,153 @@
+"""Whatever is said, in whatever order: no rule fails, points outside, or quotes what is not there."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camel.core.message import Message
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.detectors import Finding, detect
+from camel.detectors.finding import MAX_EVIDENCE
+
+# Pieces that the rules look for, so that random texts come near them.
+PIECES = st.sampled_from(
+    [
+        "Instruction:",
+        "Input: None",
+        "Solution:",
+        "Next request.",
+        "<CAMEL_TASK_DONE>",
+        "```python\n",
+        "```",
+        "~~~",
+        "\n",
+        " ",
+        '"',
+        "“",
+        "’",
+        "(",
+        "{",
+        "[",
+        "]",
+        "def f(x):",
+        "pass",
+        "...",
+        "# TODO: implement",
+        "I will",
+        "I'll get back to you",
+        "I can't help with that",
+        "As an AI",
+        "thank you",
+        "You are brilliant",
+        "Here is the code:",
+        "[insert here]",
+        "la casa es de los niños que no están",
+        "这是一个很长的中文句子。",
+        "How can I help you?",
+        "Please write",
+        "\r\n",
+        "\x00",
+        "ß",
+        "İ",
+        "> ",
+    ]
+)
+TEXTS = st.one_of(
+    st.text(max_size=200),
+    st.lists(PIECES, max_size=20).map(" ".join),
+    st.lists(PIECES, max_size=20).map("".join),
+)
+MESSAGES = st.lists(
+    st.builds(
+        Message,
+        index=st.just(0),
+        speaker=st.sampled_from(["user", "assistant", "critic", ""]),
+        role=st.one_of(st.just("Trader"), st.text(max_size=10)),
+        content=TEXTS,
+        finish=st.sampled_from(["stop", "length", "content_filter", "refusal", "other"]),
+    ),
+    max_size=12,
+)
+SPEAKERS = st.lists(
+    st.builds(Speaker, name=st.sampled_from(["user", "assistant"]), role=TEXTS, system=TEXTS), max_size=2
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(MESSAGES, SPEAKERS, TEXTS)
+def test_any_conversation(messages: list[Message], speakers: list[Speaker], task: str):
+    transcript = Transcript("t", Task(task), speakers, messages)
+    findings = detect(transcript)
+    for finding in findings:
+        assert 0 <= finding.index < len(messages)
+        assert len(finding.evidence) <= MAX_EVIDENCE
+        assert finding.evidence in messages[finding.index].content
+        assert finding.evidence or not messages[finding.index].content
+        assert finding.reason
+        assert "\n" not in finding.reason
+        assert finding.confirmed is None
+    assert len({(f.detector, f.index) for f in findings}) == len(findings), "a message is counted once"
+    assert detect(transcript) == findings, "a pure function"
+    assert msgspec.json.decode(msgspec.json.encode(findings), type=list[Finding]) == findings
+
+
+def test_nothing_is_found_where_nothing_was_said():
+    assert detect(Transcript("t", Task(""))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        piece * (100_000 // len(piece))
+        for piece in (
+            *[
+                "a",
+                "(",
+                '"',
+                "'",
+                "[",
+                "\n",
+                "# ",
+                "/*",
+                ") {",
+                "I will ",
+                "```python\n",
+                "the ",
+                "I'm sorry ",
+                "def f(",
+                "> ",
+            ],
+            *[
+                "def f():\n    # x\n",
+                "I have ",
+                "no one ",
+                "here: ",
+                "Sure, ",
+                "`",
+                "“",
+                "thank you ",
+                "- x\n",
+                "1. ",
+                "Solution: ",
+            ],
+        )
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_no_text_makes_a_rule_slow(text: str):
+    """A pattern that backtracks would take minutes; a message of a hundred thousand characters takes some tenths of a second."""
+    messages = [
+        Message(0, "user", "Trader", "Instruction: Write the function that loads the prices.\nInput: None"),
+        Message(1, "assistant", "Programmer", text),
+        Message(2, "user", "Trader", text),
+        Message(3, "assistant", "Programmer", f"Solution: {text}\nNext request."),
+    ]
+    begin = time.process_time()
+    detect(Transcript("t", Task("Develop a trading bot"), messages=messages))
+    assert time.process_time() - begin < 5
