@@ -17,6 +17,10 @@ Z = 1.959963984540054
 """Standard deviations to each side for 95%."""
 
 
+UNSEEN = 0.25
+"""Conversations of either extreme that a variance between conversations is reckoned with beyond those there are."""
+
+
 class Rate(msgspec.Struct, frozen=True):
     """A share with its interval."""
 
@@ -81,10 +85,16 @@ class Clusters(msgspec.Struct):
             # No variance to go by: as if each conversation were one observation, the most careful view.
             return _wilson(self.count, self.of, float(self.clusters))
         residual = self.count2 - 2 * share * self.both + share * share * self.of2
-        variance = max(0.0, residual) * self.clusters / (self.clusters - 1) / self.of**2
+        # What is rare and comes in clusters is mostly not seen, and its variance neither: it is counted with a quarter of a
+        # conversation more that shows it throughout, and a quarter of one that never does. Without them 86 of 100
+        # intervals held the truth at worst, with them 93 (docs/LOG.md).
+        mean = self.of / self.clusters
+        unseen = UNSEEN * mean**2 * ((1 - share) ** 2 + share**2)
+        spread = max(0.0, residual) * self.clusters / (self.clusters - 1) + unseen
+        variance = spread / self.of**2
         independent = share * (1 - share) / self.of
         # Never more than the messages there are: a variance that is small by chance is no information.
-        size = self.of * min(1.0, independent / variance) if variance > 0 else float(self.of)
+        size = self.of * min(1.0, independent / variance)
         return _wilson(self.count, self.of, size)
 
 
