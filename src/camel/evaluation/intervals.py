@@ -83,7 +83,7 @@ class Clusters(msgspec.Struct):
         share = self.count / self.of
         if self.count in (0, self.of):
             # No variance to go by: as if each conversation were one observation, the most careful view.
-            return _wilson(self.count, self.of, float(self.clusters))
+            return _wilson(self.count, self.of, float(min(self.clusters, self.of)))
         residual = self.count2 - 2 * share * self.both + share * share * self.of2
         # What is rare and comes in clusters is mostly not seen, and its variance neither: it is counted with a quarter of a
         # conversation more that shows it throughout, and a quarter of one that never does. Without them 86 of 100
