@@ -110,7 +110,7 @@ async def _work(console: Console, ablation: Ablation, model: ChatModel) -> Compa
         tally = campaign.tallies[campaign.stages[-1].name]
         cost = f" · {money(campaign.meter.money)}" if campaign.meter.money else ""
         return (
-            f"variant {ablation.done + 1:,} of {len(ablation.variants):,} · {tally.finished:,} / {tally.planned:,} "
+            f"variant {min(ablation.done + 1, len(ablation.variants)):,} of {len(ablation.variants):,} · {tally.finished:,} / {tally.planned:,} "
             f"conversations · {campaign.meter.usage.calls:,} calls{cost} · {duration(seconds)} gone"
         )
 

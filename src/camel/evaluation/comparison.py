@@ -127,7 +127,8 @@ def compare(
 
 def points(value: float) -> str:
     """A difference in percentage points."""
-    return f"{value * 100:+.0f}"
+    whole = round(value * 100)
+    return f"{whole:+d}".replace("-", "−") if whole else "0"
 
 
 def plot(made: Comparison) -> Plot:
@@ -277,7 +278,7 @@ def _cell(effect: Effect) -> str:
     sure = " sure" if effect.adjusted < SURE else ""
     return (
         f'<td class="heat{sure}" style="background:color-mix(in srgb, {colour} {share}%, transparent)" '
-        f'title="{points(effect.difference.low)} to {points(effect.difference.high)} points">{points(value) if value else "0"}</td>'
+        f'title="{points(effect.difference.low)} to {points(effect.difference.high)} points">{points(value)}</td>'
     )
 
 
