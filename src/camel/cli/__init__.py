@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from camel._version import __version__
+from camel.cli.ablate import ablate
 from camel.cli.compact import compact
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
@@ -19,6 +20,7 @@ from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
 from camel.cli.society import society
 from camel.cli.status import runs, status
+from camel.cli.study import study
 from camel.cli.translate import translate
 from camel.cli.verify import verify
 
@@ -37,6 +39,8 @@ app.command()(generate)
 app.command()(plan)
 app.command()(status)
 app.command()(runs)
+app.command()(study)
+app.command()(ablate)
 app.command()(export)
 app.command("import")(import_)
 app.command()(verify)

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import os
 import shlex
-import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from camel.generation.translate import Translation
     from camel.models.chat import ChatModel
-
-EVERY = 10.0
-"""Seconds between two lines where the output is no terminal."""
 
 
 def translate(
@@ -51,8 +48,8 @@ def translate(
 
     console, halt = Console(highlight=False), Halt()
     in_flight = concurrency or (2 if local else 64)
-    _check_finished(run)
-    with _model(console, model, base_url, local, in_flight) as chat:
+    check_finished(run, "translated")
+    with chosen_model(console, model, base_url, local, in_flight) as chat:
         # All of them before the first call: what cannot go on is refused before anything is paid.
         records = Run(run)
         wanted = [Translation(records, language, chat, halt=halt) for language in to]
@@ -70,6 +67,7 @@ def translate(
 async def _work(console: Console, wanted: list[Translation], chat: ChatModel, concurrency: int) -> bool:
     """Do all translations, one after the other; False when something stopped them."""
     from camel.cli.panel import say
+    from camel.cli.progress import shown
     from camel.cli.stopping import Stopping
     from camel.generation.translate import translate as put_into
 
@@ -80,7 +78,7 @@ async def _work(console: Console, wanted: list[Translation], chat: ChatModel, co
     try:
         async with chat:
             for translation in wanted:
-                async with _shown(console, translation):
+                async with shown(console, partial(_line, translation)):
                     if not await put_into(translation, concurrency=concurrency):
                         return False
                 damaged = translation.damaged
@@ -92,32 +90,6 @@ async def _work(console: Console, wanted: list[Translation], chat: ChatModel, co
         stopping.forgive()
         return False
     return True
-
-
-@contextlib.asynccontextmanager
-async def _shown(console: Console, translation: Translation) -> AsyncGenerator[None]:
-    """Say how far a translation is while it goes on: in place on a terminal, elsewhere a line now and then."""
-    from camel.cli.panel import say
-
-    started = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        place = stack.enter_context(console.status("")) if console.is_terminal else None
-
-        async def show() -> None:
-            while True:
-                await asyncio.sleep(EVERY if place is None else 0.25)
-                line = _line(translation, time.monotonic() - started)
-                if place is None:
-                    say(console, line)
-                else:
-                    place.update(line)
-
-        async with asyncio.TaskGroup() as group:
-            shower = group.create_task(show())
-            try:
-                yield
-            finally:
-                shower.cancel()
 
 
 def _line(translation: Translation, seconds: float | None = None) -> str:
@@ -135,21 +107,22 @@ def _line(translation: Translation, seconds: float | None = None) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _check_finished(run: str) -> None:
-    """Refuse a run that is not complete: which conversations it has must not change below a translation."""
+def check_finished(run: str, what: str) -> None:
+    """Refuse a run that is not complete: which conversations it has must not change below what is made from it."""
     from camel.core.errors import InputError
     from camel.generation.status import read_status
 
     now = read_status(run)
     if now.state != "complete":
         how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
-        raise InputError(
-            f"{run} is not complete, and only a complete run is translated; finish it first{how}"
-        )
+        raise InputError(f"{run} is not complete, and only a complete run is {what}; finish it first{how}")
 
 
 @contextlib.contextmanager
-def _model(console: Console, name: str, base_url: str, local: bool, concurrency: int) -> Generator[ChatModel]:
+def chosen_model(
+    console: Console, name: str, base_url: str, local: bool, concurrency: int
+) -> Generator[ChatModel]:
+    """The model that is asked, by the options that say so: it is served here while the block runs if `local`."""
     from camel.cli.panel import say
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model

@@ -6,7 +6,7 @@ model and its settings) can be compared; a conversation depends on everything, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from camel.core.errors import CamelError, InputError
 from camel.generation.campaign import open_run
 from camel.generation.config import GenerateConfig
 from camel.scenarios import Scenario, load
-from camel.storage.run import new_attempt, open_folder
+from camel.storage.run import RunFolder, new_attempt, open_folder
 
 _MAKES_LISTS = ("scenario", "model.name", "model.guided", "sampling", "seed")
 
@@ -34,8 +34,14 @@ def fork_run(config: GenerateConfig, source: str | Path) -> list[str]:
     new = open_run(config, scenario, forked_from=str(source))
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
     reused = _reusable(scenario, settings.config, decisive)
-    fingerprint = new.settings().fingerprint
-    for level in reused:
+    take_over(source, new, reused)
+    return [level for level in reused if old.committed(level)]
+
+
+def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None:
+    """Copy what a run has committed of the lists of some levels into another; what that has stays."""
+    old, fingerprint = open_folder(source), new.settings().fingerprint
+    for level in levels:
         for marker in old.markers(level, sorted(old.committed(level) - new.committed(level))):
             # A copy, not a link: lists are there to be edited, in each run by itself.
             path = new.data_path(level, marker.shard, new_attempt(), Path(marker.file).suffix)
@@ -45,7 +51,6 @@ def fork_run(config: GenerateConfig, source: str | Path) -> list[str]:
             forked = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
             if not new.commit(forked):
                 new.discard(path)
-    return [level for level in reused if old.committed(level)]
 
 
 def _reusable(scenario: Scenario, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

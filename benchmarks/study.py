@@ -1,0 +1,184 @@
+"""`camel study` on real conversations of the small model and on 25,000 simulated ones: wall clock, CPU and memory.
+
+    python -m benchmarks.study real FOLDER              # 240 conversations of up to 6 messages; half an hour, resumable
+    python -m benchmarks.study real FOLDER --minutes 4  # a portion of them
+    python -m benchmarks.study simulated FOLDER         # 25,000 of the simulated endpoint; ten minutes
+    python -m benchmarks.study measure RUN              # study it, and say what that took
+
+Half of the real conversations are held to the instruction format and half are free, so that behaviours occur.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from camel import ChatModel, LocalServer, Sampling
+from camel.core.model import Reply, Request
+from camel.generation.campaign import Campaign, Outcome
+from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
+from camel.models.local import ALIAS, running
+from camel.models.simulator import SimulatorSettings, spawn
+
+SCENARIO = """\
+title = "Neighbours"
+
+[[levels]]
+name = "assistant_role"
+items = ["Python Programmer", "Chef", "Gardener", "Lawyer", "Doctor", "Travel Agent", "Historian", "Accountant"]
+
+[[levels]]
+name = "user_role"
+items = ["Student", "Shop Owner", "Retired Teacher", "Journalist", "Parent", "Musician"]
+
+[[levels]]
+name = "task"
+items = [
+    "Plan a weekend festival for the neighbourhood",
+    "Write a short guide for newcomers to the town",
+    "Find out why sales have fallen and what to do about it",
+    "Write a small program that keeps a list of birthdays",
+    "Prepare a talk on healthy food for children",
+]
+
+[role_play]
+assistant = "<ASSISTANT_ROLE>"
+user = "<USER_ROLE>"
+task = "<TASK>"
+assistant_prompt = "assistant.txt"
+user_prompt = "user.txt"
+specify = false
+max_messages = 6
+"""
+# Shorter than the paper's: reading prompts is most of the time that this model takes.
+PROMPTS = {
+    "assistant": """\
+You are a <ASSISTANT_ROLE> and I am a <USER_ROLE>. Never instruct me! Our task: <TASK>.
+Always answer with: Solution: <YOUR_SOLUTION>
+Be specific. Always end with: Next request.
+""",
+    "user": """\
+You are a <USER_ROLE> and I am a <ASSISTANT_ROLE>. Always instruct me. Our task: <TASK>.
+Always write: Instruction: <YOUR_INSTRUCTION>
+Input: <YOUR_INPUT> or None
+When the task is completed, reply only with <CAMEL_TASK_DONE>.
+""",
+}
+MOST_MB = 500
+
+
+class Mixed:
+    """A model that holds every other conversation to the format."""
+
+    def __init__(self, free: ChatModel, guided: ChatModel) -> None:
+        self._models = free, guided
+        self.name, self.context_tokens = ALIAS, free.context_tokens
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask the one or the other, by the conversation's number."""
+        return await self._models[int(request.session.replace("_", "")) % 2].reply(request)
+
+
+async def real(folder: Path, minutes: float) -> Outcome:
+    """Go on with the real conversations for so many minutes."""
+    scenario = folder / "neighbours"
+    scenario.mkdir(parents=True, exist_ok=True)
+    (scenario / "scenario.toml").write_text(SCENARIO)
+    for name, text in PROMPTS.items():
+        (scenario / f"{name}.txt").write_text(text)
+    config = GenerateConfig(
+        scenario=str(scenario),
+        model=ModelSection(ALIAS),
+        out=str(folder / "run"),
+        sampling=Sampling(temperature=0.8, max_tokens=48),
+        seed=1,
+        run=RunSection(concurrency=4),
+        budget=Budget(hours=minutes / 60),
+    )
+    with running(LocalServer(parallel=4)) as server:
+        shared = {"base_url": server.base_url, "api_key": "", "context_tokens": server.context_tokens}
+        async with ChatModel(ALIAS, **shared) as free, ChatModel(ALIAS, guided="llama.cpp", **shared) as held:
+            return await Campaign(config, Mixed(free, held)).run()
+
+
+async def simulated(folder: Path, url: str, counts: dict[str, int]) -> Outcome:
+    """The paper's AI Society, of the simulated endpoint."""
+    config = GenerateConfig(
+        scenario="ai_society",
+        model=ModelSection("simulated", base_url=url),
+        out=str(folder),
+        counts=counts,
+        run=RunSection(concurrency=128),
+    )
+    async with ChatModel("simulated", base_url=url, api_key="") as model:
+        return await Campaign(config, model).run()
+
+
+def measure(run: Path, out: Path) -> int:
+    """Study a run in a process of its own, and print what it took; then again, when everything is known."""
+    for what in ("first", "again"):
+        started = time.monotonic()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "camel", "study", str(run), "--out", str(out)], stdout=subprocess.DEVNULL
+        )
+        most = 0.0
+        while child.poll() is None:
+            most = max(most, _memory(child.pid))
+            time.sleep(0.1)
+        wall = time.monotonic() - started
+        usage = os.times()
+        print(
+            f"{what}: {wall:.1f} s wall, {usage.children_user + usage.children_system:.1f} s CPU so far, {most:.0f} MB at most"
+        )
+        if child.returncode or most > MOST_MB:
+            return 1
+    return 0
+
+
+def _memory(pid: int) -> float:
+    """Megabytes of a process and its children, what they share counted once."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    total = 0.0
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += float(line.split()[1]) / 1024
+        return total + sum(_memory(int(child)) for child in children.read_text().split())
+    except (FileNotFoundError, ProcessLookupError):
+        return total
+
+
+def main() -> int:
+    """Parse and do."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["real", "simulated", "measure"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--minutes", type=float, default=240)
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument(
+        "--out", type=Path, help="Of measure: a folder for the study; one beside the run unless given."
+    )
+    args = parser.parse_args()
+    if args.what == "real":
+        print(asyncio.run(real(args.folder, args.minutes)))
+        return 0
+    if args.what == "simulated":
+        counts = {"assistant_role": 5, "user_role": 5} if args.short else {}
+        with spawn(SimulatorSettings(words=60, prefix_cache=200_000)) as endpoint:
+            print(asyncio.run(simulated(args.folder, endpoint.base_url, counts)))
+        return 0
+    out = args.out or args.folder.parent / f"{args.folder.name}-study"
+    shutil.rmtree(out, ignore_errors=True)
+    return measure(args.folder, out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Progress of a long command in one line: in place on a terminal, elsewhere a line now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable
+
+from rich.console import Console
+
+from camel.cli.panel import say
+
+EVERY = 10.0
+"""Seconds between two lines where the output is no terminal."""
+
+
+@contextlib.asynccontextmanager
+async def shown(console: Console, line: Callable[[float], str]) -> AsyncGenerator[None]:
+    """Say `line` while the block runs; it is given the seconds that have passed."""
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(console.status("")) if console.is_terminal else None
+
+        async def show() -> None:
+            while True:
+                await asyncio.sleep(EVERY if place is None else 0.25)
+                text = line(time.monotonic() - started)
+                if place is None:
+                    say(console, text)
+                else:
+                    place.update(text)
+
+        async with asyncio.TaskGroup() as group:
+            shower = group.create_task(show())
+            try:
+                yield
+            finally:
+                shower.cancel()

@@ -1,0 +1,256 @@
+"""`camel study`: how often which behaviour occurs in a run, as a table, figures, plots and a page."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from camel.cli.translate import check_finished, chosen_model
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.engine.worker import Halt
+    from camel.evaluation.study import Gatherer, Study
+    from camel.generation.config import Budget
+    from camel.models.chat import ChatModel
+    from camel.storage.reader import Run
+
+PAGE = "study.html"
+KEPT = "kept"
+"""The folder, in that of a study, of what is kept from one to the next."""
+
+
+def study(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where it is written; RUN/study unless given.")
+    ] = None,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Ask a model whether conversations declared done were. It costs.")
+    ] = False,
+    sample: Annotated[
+        int, typer.Option(metavar="N", help="How many of them to ask about.", min=1, max=5_000)
+    ] = 100,
+    model: Annotated[
+        str, typer.Option(envvar="CAMEL_MODEL", metavar="NAME", help="The model that judges.")
+    ] = "",
+    base_url: Annotated[
+        str, typer.Option(envvar="OPENAI_BASE_URL", metavar="URL", help="Its endpoint.")
+    ] = "",
+    local: Annotated[
+        bool, typer.Option("--local", help="Judge with the tiny real model on this machine; no key.")
+    ] = False,
+    max_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Calls that the judging may take.")
+    ] = None,
+    max_money: Annotated[
+        float | None, typer.Option(metavar="DOLLARS", help="What the judging may cost.")
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Processes that look; one for each core unless given.", min=1),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+) -> None:
+    """Find behaviours in a run and measure them. What was looked through once is kept; the same command goes on."""
+    from rich.console import Console
+
+    from camel.cli.panel import say
+    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.core.errors import InputError
+    from camel.engine.worker import Halt
+    from camel.generation.config import Budget
+    from camel.storage.reader import Run
+
+    # Progress must not get into the figures.
+    console, halt = Console(highlight=False, stderr=as_json), Halt()
+    if not judge and (local or max_calls or max_money):
+        raise InputError("a model is asked only with --judge: add it, or leave out --local and the limits")
+    records = Run(run)
+    if not len(records):
+        raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
+    folder = out or _beside(records)
+    made = asyncio.run(_looked(console, records, folder / KEPT, halt, processes or os.cpu_count() or 1))
+    if made is not None and judge:
+        check_finished(run, "judged")
+        budget = Budget(money=max_money, calls=max_calls)
+        in_flight = 2 if local else 16
+        with chosen_model(console, model, base_url, local, in_flight) as chat:
+            judging = _Judging(records, folder / KEPT, made, chat, sample, budget, halt)
+            made = asyncio.run(judging.judged(console, in_flight))
+    if made is None:
+        mine = halt.reason == STOPPED
+        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
+        raise typer.Exit(INTERRUPTED if mine else HALTED)
+    write(made.study, folder)
+    if as_json:
+        typer.echo(made.study.to_json().decode())
+    else:
+        _show(console, made.study, folder)
+
+
+class _Made(NamedTuple):
+    study: Study
+    gathered: Gatherer
+
+
+async def _looked(console: Console, run: Run, kept: Path, halt: Halt, processes: int) -> _Made | None:
+    """Look through the run; None when something stopped it."""
+    from camel.cli.panel import duration, say
+    from camel.cli.progress import shown
+    from camel.cli.stopping import Stopping
+    from camel.evaluation.findings import Looker
+    from camel.evaluation.study import study_of
+
+    looker = Looker(run, kept, processes=processes, halt=halt)
+
+    def line(seconds: float) -> str:
+        return f"looked through {looker.done:,} of {looker.total:,} conversations · {duration(seconds)} gone"
+
+    stopping = Stopping(halt, lambda: say(console, "stopping: shards being looked through end first"))
+    try:
+        async with shown(console, line):
+            if not await looker.look():
+                return None
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    except asyncio.CancelledError:
+        stopping.forgive()
+        return None
+    settings = run.settings
+    scenario = Path(str(settings.config.get("scenario", ""))).name
+    return _Made(
+        *study_of(
+            looker.tables(), run=run.folder.address, scenario=scenario, fingerprint=settings.fingerprint
+        )
+    )
+
+
+class _Judging:
+    """A judge being asked, within a budget."""
+
+    def __init__(
+        self, run: Run, kept: Path, made: _Made, chat: ChatModel, sample: int, budget: Budget, halt: Halt
+    ) -> None:
+        from camel.evaluation.deserved import Judging
+        from camel.generation.meter import Meter, MeteredModel
+        from camel.models.catalogue import find
+
+        self._made, self._chat = made, chat
+        self._meter = Meter(budget, find(chat.name), halt)
+        self._judging = Judging(
+            run,
+            kept,
+            made.gathered.done[:sample],
+            MeteredModel(chat, self._meter),
+            name=chat.name,
+            halt=halt,
+        )
+        self._meter.before = self._judging.spent()
+
+    async def judged(self, console: Console, concurrency: int) -> _Made | None:
+        """Say what it will cost, ask, and add what the verdicts come to; None when something stopped it."""
+        from msgspec.structs import replace
+
+        from camel.cli.panel import money, say, short
+        from camel.cli.progress import shown
+        from camel.cli.stopping import Stopping
+
+        judging, meter = self._judging, self._meter
+        if not judging.sample:
+            say(console, "no conversation ended as done: there is nothing to judge")
+            return self._made
+        if left := judging.left():
+            need = judging.estimate(left)
+            price = "" if meter.price is None else f", {money(meter.price.cost(need))}"
+            say(
+                console,
+                f"judge   {self._chat.name}: about {need.calls:,} calls, {short(need.total)} tokens{price}",
+            )
+
+        def line(seconds: float) -> str:
+            cost = f" · {money(meter.money)}" if meter.money else ""
+            return f"judged {judging.finished:,} of {len(judging.sample):,} conversations · {meter.usage.calls:,} calls{cost}"
+
+        stopping = Stopping(judging.halt, lambda: say(console, "stopping: the calls in flight end first"))
+        try:
+            async with self._chat, shown(console, line):
+                if not await judging.judge(concurrency=concurrency):
+                    return None
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        except asyncio.CancelledError:
+            stopping.forgive()
+            return None
+        deserved = judging.result(self._made.gathered.ended_done, meter.money)
+        return self._made._replace(study=replace(self._made.study, deserved=deserved))
+
+
+def _beside(run: Run) -> Path:
+    """The folder of a study: in that of its run, where that is on a disk."""
+    if run.folder.on_disk:
+        return run.folder.root / "study"
+    return Path("studies") / run.folder.address.rstrip("/").rpartition("/")[2]
+
+
+def write(made: Study, folder: Path) -> None:
+    """Write the figures, the plots and the page."""
+    from camel.evaluation.page import page
+    from camel.evaluation.plots import plots, png, svg
+
+    pictures = [(plot, svg(plot)) for plot in plots(made)]
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    for old in (folder / "plots").glob("*.*"):
+        if old.suffix in (".svg", ".png"):  # of a study that had more to show
+            old.unlink()
+    for plot, picture in pictures:
+        (folder / "plots" / f"{plot.name}.svg").write_text(picture, "utf-8")
+        (folder / "plots" / f"{plot.name}.png").write_bytes(png(plot))
+    (folder / "study.json").write_bytes(made.to_json())
+    (folder / PAGE).write_text(page(made, pictures), "utf-8")
+
+
+def _show(console: Console, made: Study, folder: Path) -> None:
+    from camel.cli.panel import say, table
+    from camel.evaluation.page import interval, percent
+    from camel.evaluation.study import shown
+
+    rows: list[tuple[str, ...]] = []
+    for one in shown(made.behaviours):
+        seat = max(one.by_seat.items(), key=lambda item: item[1].rate)[0]
+        rows.append(
+            (
+                one.title,
+                percent(one.conversations.rate),
+                interval(one.conversations),
+                percent(one.messages.rate),
+                interval(one.messages),
+                seat,
+            )
+        )
+    say(console, f"{made.conversations:,} conversations, {made.messages:,} messages")
+    if rows:
+        head = ("behaviour", "of conversations", "95%", "of messages", "95%", "most in")
+        table(console, head, rows, right={1, 3})
+    absent = [one for one in made.behaviours if not one.conversations.count]
+    if absent:
+        most = percent(max(one.conversations.high for one in absent))
+        names = ", ".join(one.title.lower() for one in absent)
+        say(console, f"not found (each in at most {most}): {names}")
+    ends = ", ".join(f"{stop} {percent(rate.rate)} ({interval(rate)})" for stop, rate in made.stops.items())
+    say(console, f"ended   {ends}")
+    if made.deserved:
+        done = made.deserved
+        more = f", {done.undecided:,} undecided" if done.undecided else ""
+        say(
+            console,
+            f"done    deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}",
+        )
+    say(console, f"page    {folder / PAGE}")
+    say(console, f"figures {folder / 'study.json'}")
+    say(console, f"plots   {folder / 'plots'}")

@@ -1,0 +1,1 @@
+"""Evaluation: what runs are like, measured. The study of behaviour so far."""

@@ -1,0 +1,244 @@
+"""Was the done token deserved? A model is asked about a sample of the conversations that ended with it.
+
+A stage of the engine, so that answers are journaled before they are used, and nothing is asked twice. The one decision
+to know: who ends undecided is counted as undecided. A judge that says neither yes nor no is asked again, a bounded number
+of times, and never taken to have said either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import ModelError, RequestRejected, ServerFailed
+from camel.core.history import History, estimate_tokens
+from camel.core.inception import fill
+from camel.core.message import Sampling, Usage
+from camel.core.model import Model, Request
+from camel.core.transcript import Transcript
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt, Unfinished
+from camel.evaluation.intervals import wilson
+from camel.evaluation.study import Candidate, Deserved, JudgedExample
+from camel.models.recorded import RecordedModel
+from camel.storage.journal import sync_folder
+from camel.storage.reader import Run
+from camel.storage.run import RunFolder
+
+STAGE = "deserved-"
+"""Begins the name of a stage; a hash of what is asked, of whom and about what ends it."""
+SAMPLE = 100
+ASKS = 3
+PASSES = 3
+PER_SHARD = 10
+SAMPLING = Sampling(temperature=0.0, max_tokens=120)
+AGAIN = "Please begin with one word, yes or no."
+MOST_CHARS = 24_000
+"""Of a conversation, where the model's window is not known: its beginning and, mostly, its end."""
+MOST_TASK = 3_000
+SHOWN = 6
+"""Verdicts that are shown in the judge's words."""
+_ANSWER = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a judge said of one conversation."""
+
+    id: str
+    task: str
+    deserved: bool | None
+    """None: it did not decide."""
+    reason: str
+    usage: Usage
+
+
+class _Paid(msgspec.Struct):
+    """As much of a journaled reply as counts."""
+
+    usage: Usage = Usage(calls=1, unknown=1)
+
+
+class Judging:
+    """A sample of a run's conversations before a judge."""
+
+    def __init__(
+        self,
+        run: Run,
+        kept: Path,
+        sample: Sequence[Candidate],
+        model: Model,
+        *,
+        name: str,
+        halt: Halt | None = None,
+        sampling: Sampling = SAMPLING,
+    ) -> None:
+        self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
+        # In the order in which they lie, so that a shard is read once.
+        self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
+        self.finished = 0
+        self._model, self._sampling, self._judge = model, sampling, name
+        self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
+        asked = [
+            self.prompt,
+            AGAIN,
+            name,
+            msgspec.to_builtins(sampling),
+            [one.id for one in self.sample],
+            run.settings.fingerprint,
+        ]
+        self.fingerprint = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
+        self.name = STAGE + self.fingerprint[:12]
+        self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
+        self._shard = lru_cache(maxsize=2)(self._read)
+
+    def estimate(self, calls: int) -> Usage:
+        """What as many calls will take, about: prompts as of some of the sample, answers at half their limit."""
+        some = range(0, len(self.sample), max(1, len(self.sample) // 20))
+        sizes = [estimate_tokens(self._asked(self._transcript(index))) for index in some]
+        # Three bytes a token is on the high side by a quarter, for prompts as they are.
+        prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
+        return Usage(prompt, calls * (self._sampling.max_tokens or 100) // 2, calls=calls)
+
+    def left(self) -> int:
+        """Conversations that have not been judged yet."""
+        stage = self.stage()
+        done = self.folder.committed(self.name)
+        return len(self.sample) - sum(len(stage.indices(shard)) for shard in done)
+
+    def spent(self) -> Usage:
+        """What earlier starts have used, by the verdicts and by the journals of shards that are still open."""
+        used = sum((one.usage for one in self.verdicts()), Usage())
+        for shard in set(range(self.stage().shards)) - self.folder.committed(self.name):
+            for entry in self.folder.replay(self.name, shard):
+                # A journaled step: item, number, check, result.
+                used += msgspec.msgpack.decode(msgspec.msgpack.decode(entry)[3], type=_Paid).usage
+        return used
+
+    def stage(self) -> Stage:
+        """The stage that asks."""
+        return Stage(
+            name=self.name,
+            count=len(self.sample),
+            work=self._work,
+            write=_write,
+            suffix=".jsonl",
+            shard_size=PER_SHARD,
+        )
+
+    async def judge(self, *, concurrency: int = 16) -> bool:
+        """Ask, or go on asking; False when something stopped it."""
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        with self.folder.locked():
+            for _ in range(PASSES):
+                self.finished = len(self.sample) - self.left()
+                complete = await run_stage(
+                    self.stage(),
+                    self.folder,
+                    concurrency=concurrency,
+                    fingerprint=self.fingerprint,
+                    halt=self.halt,
+                )
+                if complete or self.halt.reason:
+                    return complete
+        raise ServerFailed(
+            "the judge could not be asked about some conversations: run the same command again"
+        )
+
+    def verdicts(self) -> list[Verdict]:
+        """What was said, as far as it is there."""
+        said: list[Verdict] = []
+        for shard in sorted(self.folder.committed(self.name)):
+            lines = self.folder.read(self.folder.marker(self.name, shard).file).splitlines()
+            said += [msgspec.json.decode(line, type=Verdict) for line in lines]
+        return said
+
+    def result(self, ended_done: int, money: float | None = None) -> Deserved:
+        """What the verdicts come to."""
+        said = self.verdicts()
+        decided = [one for one in said if one.deserved is not None]
+        usage = sum((one.usage for one in said), Usage())
+        # Of each kind some, in the order in which the sample was drawn.
+        order = {one.id: one.drawn for one in self.sample}
+        drawn = sorted(said, key=lambda one: order[one.id])
+        examples = [
+            one
+            for kind in (False, True, None)
+            for one in [v for v in drawn if v.deserved is kind][: SHOWN // 2]
+        ]
+        return Deserved(
+            wilson(sum(one.deserved is True for one in decided), len(decided)),
+            len(said),
+            len(said) - len(decided),
+            ended_done,
+            self._judge,
+            usage,
+            money,
+            [JudgedExample(one.id, one.task, one.deserved, one.reason) for one in examples],
+        )
+
+    def _read(self, place: int) -> list[Transcript]:
+        return self.run.shard(place)
+
+    def _transcript(self, index: int) -> Transcript:
+        one = self.sample[index]
+        return self._shard(self._places[one.shard])[one.row]
+
+    def _asked(self, transcript: Transcript) -> str:
+        task, window = transcript.task.text[:MOST_TASK], getattr(self._model, "context_tokens", None)
+        most = MOST_CHARS
+        if isinstance(window, int):
+            # Three bytes a token, for all that may be said; the question itself takes less than 300.
+            answers = ASKS * ((self._sampling.max_tokens or 100) + 30)
+            most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
+        said = "\n\n".join(
+            f"{message.role} ({message.speaker}): {message.content}" for message in transcript.messages
+        )
+        if len(said) > most:
+            said = f"{said[: most // 4]}\n\n[… {len(said) - most:,} characters are left out …]\n\n{said[-most * 3 // 4 :]}"
+        return fill(self.prompt, {"TASK": task, "CONVERSATION": said})
+
+    async def _work(self, index: int, steps: Steps) -> Verdict:
+        transcript = self._transcript(index)
+        model = RecordedModel(self._model, steps.once)
+        history = History()
+        history.add("user", self._asked(transcript))
+        usage, deserved, answer = Usage(), None, ""
+        try:
+            for _ in range(ASKS):
+                reply = await model.reply(Request(history, self._sampling, f"{transcript.id}-judge", "judge"))
+                usage, answer = usage + reply.usage, reply.content.strip()
+                deserved = verdict_in(answer)
+                if deserved is not None:
+                    break
+                history.add("assistant", answer)
+                history.add("user", AGAIN)
+        except RequestRejected as error:  # it will never be answered, e.g. as too long for the judge's window
+            answer = f"the judge could not be asked: {error}"
+        except ModelError as error:
+            raise Unfinished(str(error)) from None
+        self.finished += 1
+        return Verdict(transcript.id, transcript.task.text[:1_000], deserved, answer[:1_000], usage)
+
+
+def verdict_in(answer: str) -> bool | None:
+    """Yes or no, if that is how an answer begins."""
+    found = _ANSWER.match(answer)
+    return None if found is None else found[1].lower() == "yes"
+
+
+def _write(path: Path, records: Sequence[Any]) -> Written:
+    data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+    return Written(len(records), hashlib.sha256(data).hexdigest(), {})

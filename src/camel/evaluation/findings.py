@@ -1,0 +1,307 @@
+"""Looking through a run: what the detectors find in each conversation, and how long its messages are.
+
+A stage of the engine whose items are the run's own shards: each is looked through once, on one of several processes, and
+what was seen is kept in a file beside a marker, so that the next study begins where this one ended.
+
+The one decision to know: a stage is named by the versions of all detectors. When one of them has a new version a new
+stage begins, and takes over from the stages before it what the other detectors have found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import multiprocessing
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.core.transcript import Transcript
+from camel.detectors import DETECTORS, Finding, detect
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.worker import Halt, run_worker
+from camel.storage.reader import Run
+from camel.storage.run import RunFolder
+from camel.storage.table import arrow, read_shard, write_batches
+
+STAGE = "findings-"
+"""Begins the name of a stage; a hash of the detectors' versions ends it."""
+LAYOUT = 1
+"""Of the files; raised when they hold something else."""
+EXAMPLES = 5
+"""Findings of each detector and shard that keep the words around them."""
+EXCERPT_CHARS = 2_000
+CONTEXT_CHARS = 500
+FEW = 400
+"""Conversations up to which starting further processes takes longer than the work."""
+SOURCE = b"source"
+
+
+@cache
+def schema() -> Any:
+    """The Arrow schema of what is kept of a conversation."""
+    pa = arrow()
+    text, whole = pa.string(), pa.int64()
+    message = pa.struct(
+        [
+            ("speaker", text),
+            ("role", text),
+            ("model", text),
+            ("chars", whole),
+            ("prompt", whole),
+            ("completion", whole),
+            ("cached", whole),
+        ]
+    )
+    finding = pa.struct(
+        [
+            ("detector", text),
+            ("version", whole),
+            ("index", whole),
+            ("evidence", text),
+            ("reason", text),
+            ("before", text),
+            ("excerpt", text),
+        ]
+    )
+    return pa.schema(
+        [("id", text), ("stop", text), ("messages", pa.list_(message)), ("findings", pa.list_(finding))]
+    )
+
+
+class Looked(NamedTuple):
+    """What was seen in one shard of a run."""
+
+    shard: int
+    table: Any
+
+
+class Looker:
+    """Looks through a run, and keeps what it sees in the folder `kept`."""
+
+    def __init__(self, run: Run, kept: Path, *, processes: int = 1, halt: Halt | None = None) -> None:
+        self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
+        self.versions = {name: detector.version for name, detector in DETECTORS.items()}
+        self.name = STAGE + _hash(self.versions)
+        self.done = self.total = 0
+        """Conversations that have been looked through, and that there are."""
+        self._processes = processes
+        self._markers = {marker.shard: marker for marker in run.markers}
+        self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
+        self._older: dict[str, list[str]] = {}
+
+    async def look(self) -> bool:
+        """Look through what has not been looked through yet; False when something stopped it."""
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        with self.folder.locked():
+            self.folder.begun(self.name, {"detectors": self.versions})
+            self._older = self._before()
+            self.folder.sweep(self.name)
+            there = self.folder.committed(self.name)
+            self.total = len(self.run)
+            self.done = sum(self._markers[shard].rows for shard in there & self._markers.keys())
+            pending = iter(sorted(self._markers.keys() - there))
+
+            async def lease() -> int | None:
+                return next(pending, None)
+
+            with self._pool(self.total - self.done) as pool:
+                await run_worker(
+                    self._stage(pool),
+                    self.folder,
+                    lease,
+                    concurrency=self._processes + 1,
+                    fingerprint=self.run.settings.fingerprint,
+                    halt=self.halt,
+                    committed=self._note,
+                )
+        return self._markers.keys() <= self.folder.committed(self.name)
+
+    def tables(self) -> Iterator[Looked]:
+        """What was seen, shard after shard."""
+        for shard, marker in sorted(self._markers.items()):
+            path = self.folder.root / self.folder.marker(self.name, shard).file
+            table = read_shard(path)
+            if _source_of(table) != marker.sha256:
+                raise InputError(
+                    f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
+                )
+            yield Looked(shard, table)
+
+    def _note(self, shard: int) -> None:
+        self.done += self._markers[shard].rows
+
+    def _pool(self, conversations: int) -> Executor:
+        if self._processes < 2 or conversations <= FEW:
+            return ThreadPoolExecutor(1, "camel-look")
+        # Not by fork: threads of Arrow and of the event loop are about.
+        return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _deaf)
+
+    def _stage(self, pool: Executor) -> Stage:
+        async def work(shard: int, steps: Steps) -> Any:
+            older = [(str(path), names) for path, names in self._taken_over(shard)]
+            job = (self.run.folder.address, self.run.stage, len(self._places), self._places[shard], older)
+            try:
+                batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
+            except BrokenProcessPool:
+                raise CamelError(
+                    f"a process that looked through shard {shard} was killed, perhaps for want of memory: "
+                    "try again with --processes 1"
+                ) from None
+            return self._markers[shard].sha256, batch
+
+        def write(path: Path, records: Sequence[Any]) -> Written:
+            ((source, batch),) = records
+            layout = schema().with_metadata({SOURCE: source.encode()})
+            written = write_batches(path, [batch.replace_schema_metadata(layout.metadata)], layout)
+            return Written(written.rows, written.sha256, {})
+
+        return Stage(
+            name=self.name, count=max(self._markers, default=-1) + 1, work=work, write=write, shard_size=1
+        )
+
+    def _before(self) -> dict[str, list[str]]:
+        """Earlier stages, and the detectors of theirs that are still of the same version."""
+        same: dict[str, list[str]] = {}
+        for stage in self.folder.stages():
+            if stage.startswith(STAGE) and stage != self.name:
+                versions: dict[str, int] = self.folder.begun(stage, {}).get("detectors", {})
+                same[stage] = [
+                    name for name, version in versions.items() if self.versions.get(name) == version
+                ]
+        return same
+
+    def _taken_over(self, shard: int) -> Iterator[tuple[Path, list[str]]]:
+        """Files with findings that need not be made again, and of which detectors."""
+        wanted = set(self.versions)
+        for stage, names in sorted(self._older.items(), key=lambda item: -len(item[1])):
+            use = sorted(wanted & set(names))
+            if use and self.folder.is_committed(stage, shard):
+                path = self.folder.root / self.folder.marker(stage, shard).file
+                if _source_of(read_shard(path, ["id"])) == self._markers[shard].sha256:
+                    wanted -= set(use)
+                    yield path, use
+
+
+def _deaf() -> None:
+    """Leave Ctrl-C, which reaches all processes of a terminal, to the one that knows what to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _hash(versions: Mapping[str, int]) -> str:
+    return hashlib.sha256(msgspec.json.encode([LAYOUT, sorted(versions.items())])).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def _opened(address: str, stage: str, shards: int) -> Run:
+    """A run as it is when it has so many shards."""
+    return Run(address, stage)
+
+
+def _look(address: str, stage: str, shards: int, place: int, older: list[tuple[str, list[str]]]) -> Any:
+    """Look through one shard; in a process of its own where there are several."""
+    return look_at(_opened(address, stage, shards).shard(place), older)
+
+
+def _source_of(table: Any) -> str:
+    """The hash of the shard that a table was made from."""
+    metadata: dict[bytes, bytes] = table.schema.metadata or {}
+    return metadata.get(SOURCE, b"").decode()
+
+
+def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]] = ()) -> Any:
+    """What is kept of some conversations, as a record batch; `older` files know what some detectors find."""
+    names = [name for name in DETECTORS if not any(name in known for _, known in older)]
+    found = [list[Finding]() for _ in transcripts]
+    for path, known in older:
+        for kept, findings in zip(
+            read_shard(Path(path), ["findings"])["findings"].to_pylist(), found, strict=True
+        ):
+            findings += [_finding(row) for row in kept if row["detector"] in known]
+    for transcript, findings in zip(transcripts, found, strict=True):
+        findings += _detected(transcript, names)
+        findings.sort(key=lambda finding: finding.index)
+    chosen = _chosen(transcripts, found)
+    rows = [
+        {
+            "id": transcript.id,
+            "stop": transcript.stop.reason if transcript.stop else "",
+            "messages": [
+                {
+                    "speaker": message.speaker,
+                    "role": message.role,
+                    "model": message.model,
+                    "chars": len(message.content),
+                    "prompt": message.usage.prompt,
+                    "completion": message.usage.completion,
+                    "cached": message.usage.cached,
+                }
+                for message in transcript.messages
+            ],
+            "findings": [_row(transcript, finding, id(finding) in chosen) for finding in findings],
+        }
+        for transcript, findings in zip(transcripts, found, strict=True)
+    ]
+    return arrow().RecordBatch.from_pylist(rows, schema=schema())
+
+
+def _detected(transcript: Transcript, names: Sequence[str]) -> list[Finding]:
+    try:
+        return detect(transcript, names)
+    except CamelError:
+        raise
+    except Exception as error:
+        raise CamelError(f"a detector fails on conversation {transcript.id}: {error!r}") from error
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    return Finding(row["detector"], row["version"], row["index"], row["evidence"], row["reason"])
+
+
+def _chosen(transcripts: list[Transcript], found: list[list[Finding]]) -> set[int]:
+    """The findings that are to be examples: drawn by the conversation's id, one of each conversation and detector."""
+    candidates: dict[str, list[tuple[bytes, int]]] = {}
+    for transcript, findings in zip(transcripts, found, strict=True):
+        drawn = draw(transcript.id)
+        seen: set[str] = set()
+        for finding in findings:
+            if finding.detector not in seen and finding.index >= 0:
+                seen.add(finding.detector)
+                candidates.setdefault(finding.detector, []).append((drawn, id(finding)))
+    return {finding for of in candidates.values() for _, finding in sorted(of)[:EXAMPLES]}
+
+
+def draw(id: str) -> bytes:
+    """A number for a conversation that is as good as random, and always the same."""
+    return hashlib.blake2b(id.encode("utf-8", "replace"), digest_size=8).digest()
+
+
+def _row(transcript: Transcript, finding: Finding, example: bool) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.structs.asdict(finding)
+    del row["confirmed"]
+    if example:
+        before = transcript.messages[finding.index - 1].content if finding.index > 0 else ""
+        row["before"] = _shortened(before, CONTEXT_CHARS)
+        row["excerpt"] = around(transcript.messages[finding.index].content, finding.evidence)
+    return row
+
+
+def around(text: str, evidence: str) -> str:
+    """A message, or where it is long the part of it around the evidence."""
+    if len(text) <= EXCERPT_CHARS:
+        return text
+    at = max(0, text.find(evidence)) if evidence else 0
+    start = max(0, min(at - EXCERPT_CHARS // 4, len(text) - EXCERPT_CHARS))
+    end = start + EXCERPT_CHARS
+    return ("… " if start else "") + text[start:end] + (" …" if end < len(text) else "")
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} …"

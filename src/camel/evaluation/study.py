@@ -1,0 +1,442 @@
+"""The study of a run: how often each behaviour occurs, where, in whose messages, and how long everything gets.
+
+The one decision to know: it is made from sums and bounded samples, shard after shard, so that a run of any size is
+studied in the same memory; and nothing in it depends on the clock or on chance, so that the same run gives the same study.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import MissingExtra
+from camel.core.message import Usage
+from camel.detectors import DETECTORS
+from camel.evaluation.findings import EXAMPLES, Looked, draw
+from camel.evaluation.intervals import Clusters, Rate, wilson
+
+try:
+    import numpy as np
+except ImportError:
+    raise MissingExtra("Studying a run", "study") from None
+
+TURNS = 200
+"""Messages of a conversation that the curves go up to."""
+SEATS = 4
+"""Seats that have curves of their own; where there are more, all messages are in one."""
+SAMPLE = 2_048
+"""Values from which a quartile is taken, where there are twice as many or more: its rank is off by some 1% of them."""
+ROLES = 500
+"""Roles that are counted one by one; those met later are left out."""
+DONE = 5_000
+"""Conversations that ended as done from which a judge's sample can be drawn."""
+SHOWN_ROLES = 20
+"""Of each behaviour: those that surely show it most, by the lower end of the interval."""
+MEASURES = ("chars", "prompt", "completion", "cached")
+OPEN = "open"
+"""Stands for the stop reason of a conversation that has none."""
+EVERYBODY = "all"
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A finding with the message it is about."""
+
+    id: str
+    index: int
+    speaker: str
+    role: str
+    excerpt: str
+    evidence: str
+    reason: str
+    before: str = ""
+    """What was said before it."""
+
+
+class RoleRate(msgspec.Struct, frozen=True):
+    """In how many of a role's conversations its own messages showed a behaviour."""
+
+    seat: str
+    role: str
+    rate: Rate
+
+
+class Behaviour(msgspec.Struct, frozen=True):
+    """Everything about one detector."""
+
+    name: str
+    title: str
+    version: int
+    conversations: Rate
+    """Conversations with at least one finding."""
+    messages: Rate
+    """Messages with a finding; the interval takes those of one conversation together."""
+    by_stop: dict[str, Rate]
+    """Conversations, by the reason for which they ended."""
+    by_seat: dict[str, Rate]
+    """Messages, by who speaks."""
+    by_turn: list[Rate]
+    """Messages, by their place in the conversation: the first, the second, …"""
+    by_role: list[RoleRate]
+    examples: list[Example]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """The spread of a measure at one place in the conversation."""
+
+    turn: int
+    """From 1."""
+    count: int
+    low: float
+    """The first quartile."""
+    median: float
+    high: float
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """How a measure grows with the conversation."""
+
+    seat: str
+    measure: str
+    """`chars`, or tokens: `prompt`, `completion`, `cached`."""
+    points: list[Point]
+
+
+class Deserved(msgspec.Struct, frozen=True):
+    """How often a judge found that a conversation which declared its task done had done it."""
+
+    rate: Rate
+    """Of those that the judge decided."""
+    asked: int
+    undecided: int
+    ended_done: int
+    """Conversations of the run that ended so; those asked about are a sample of them."""
+    model: str
+    usage: Usage
+    money: float | None
+    examples: list[JudgedExample]
+
+
+class JudgedExample(msgspec.Struct, frozen=True):
+    """A verdict in the judge's words."""
+
+    id: str
+    task: str
+    deserved: bool | None
+    reason: str
+
+
+class Study(msgspec.Struct, frozen=True):
+    """All figures; `study.json` holds them."""
+
+    run: str
+    scenario: str
+    models: list[str]
+    fingerprint: str
+    conversations: int
+    messages: int
+    usage: Usage
+    """Tokens of the messages; what specifying tasks took is not among them."""
+    length: Point
+    """Messages of a conversation."""
+    any: Rate
+    """Conversations in which any behaviour was found."""
+    stops: dict[str, Rate]
+    speakers: list[str]
+    """Who mostly speaks first, second, …: the seat of a message by its place."""
+    behaviours: list[Behaviour]
+    growth: list[Curve]
+    deserved: Deserved | None = None
+    schema: int = 1
+
+    def to_json(self) -> bytes:
+        """Serialise, indented for people."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
+class Candidate(msgspec.Struct, frozen=True, order=True):
+    """A conversation that a judge may be asked about; in the order in which they are drawn."""
+
+    drawn: bytes
+    shard: int
+    row: int
+    id: str
+
+
+class _Quartiles:
+    """A bounded sample of values: those with the smallest random numbers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        # In single precision: there are hundreds of these, and whole numbers are exact up to 16 million.
+        self._keys, self._values = np.empty(0, np.float32), np.empty(0, np.float32)
+
+    def add(self, keys: Any, values: Any) -> None:
+        self.count += len(values)
+        self._keys = np.append(self._keys, keys.astype(np.float32))
+        self._values = np.append(self._values, values.astype(np.float32))
+        if len(self._keys) > 2 * SAMPLE:
+            least = np.argpartition(self._keys, SAMPLE)[:SAMPLE]
+            self._keys, self._values = self._keys[least], self._values[least]
+
+    def point(self, turn: int) -> Point:
+        if not self.count:
+            return Point(turn, 0, 0.0, 0.0, 0.0)
+        low, median, high = (float(value) for value in np.quantile(self._values, [0.25, 0.5, 0.75]))
+        return Point(turn, self.count, low, median, high)
+
+
+class Gatherer:
+    """Takes what was seen in a run, one shard at a time, and makes the study of it."""
+
+    def __init__(self) -> None:
+        self.names = list(DETECTORS)
+        self._place = {name: place for place, name in enumerate(self.names)}
+        self._stops: Counter[str] = Counter()
+        self._by_stop: Counter[tuple[str, int]] = Counter()
+        self._clusters: dict[tuple[str, int], Clusters] = {}
+        self._turns = np.zeros(TURNS, np.int64)
+        self._by_turn = np.zeros((TURNS, len(self.names)), np.int64)
+        self._speakers = [Counter[str]() for _ in range(TURNS)]
+        self._roles: Counter[tuple[str, str]] = Counter()
+        self._by_role: Counter[tuple[str, str, int]] = Counter()
+        self._curves: dict[tuple[str, str, int], _Quartiles] = {}
+        self._lengths = _Quartiles()
+        self._seats: list[str] = []
+        self._usage = Usage()
+        self._messages = self._any = 0
+        self._models: set[str] = set()
+        self._examples: dict[str, list[tuple[bytes, Example]]] = {name: [] for name in self.names}
+        self.done: list[Candidate] = []
+        """Conversations that ended as done, in the order in which they would be asked about."""
+        self.ended_done = 0
+
+    def add(self, looked: Looked) -> None:
+        """Take in a shard."""
+        table = looked.table
+        if not table.num_rows:
+            return
+        ids: list[str] = table["id"].to_pylist()
+        stops: list[str] = [stop or OPEN for stop in table["stop"].to_pylist()]
+        messages = _Flat(table["messages"])
+        findings = _Flat(table["findings"])
+        self._models |= set(messages.values.field("model").unique().to_pylist()) - {""}
+        detectors = np.array([self._place[name] for name in findings.texts("detector")], np.int64)
+        index = findings.numbers("index")
+        flagged = np.zeros((table.num_rows, len(self.names)), bool)
+        flagged[findings.rows, detectors] = True
+        self._any += int(flagged.any(axis=1).sum())
+        self._count_stops(stops, flagged)
+        # A message counts once for a detector, however often that found something in it.
+        inside = (index >= 0) & (index < messages.lengths[findings.rows])
+        marked = np.unique(
+            np.stack([messages.starts[findings.rows] + index, detectors], 1)[inside], axis=0
+        ).reshape(-1, 2)
+        self._count_seats(messages, marked)
+        self._count_turns(messages, marked)
+        self._count_roles(messages, marked)
+        self._measure(looked.shard, messages)
+        self._keep_examples(ids, messages, findings)
+        self._note_done(looked.shard, ids, stops)
+
+    def _count_stops(self, stops: list[str], flagged: Any) -> None:
+        named = np.array(stops)
+        for stop in sorted(set(stops)):
+            chosen = flagged[named == stop]
+            self._stops[stop] += len(chosen)
+            for place, count in enumerate(chosen.sum(axis=0)):
+                self._by_stop[stop, place] += int(count)
+
+    def _count_seats(self, messages: _Flat, marked: Any) -> None:
+        speakers = np.array(messages.texts("speaker"), object)
+        conversations = len(messages.lengths)
+        for seat in [EVERYBODY, *sorted(set(speakers))]:
+            own = np.ones(len(speakers), bool) if seat == EVERYBODY else speakers == seat
+            sizes = np.bincount(messages.rows[own], minlength=conversations)
+            there = int((sizes > 0).sum())
+            if seat not in self._seats and seat != EVERYBODY:
+                self._seats.append(seat)
+            for place in range(len(self.names)):
+                of = marked[(marked[:, 1] == place), 0]
+                counts = np.bincount(messages.rows[of[own[of]]], minlength=conversations)
+                self._clusters.setdefault((seat, place), Clusters()).add(
+                    there,
+                    int(counts.sum()),
+                    int(sizes.sum()),
+                    int((counts**2).sum()),
+                    int((sizes**2).sum()),
+                    int((counts * sizes).sum()),
+                )
+
+    def _count_turns(self, messages: _Flat, marked: Any) -> None:
+        turns = messages.places
+        self._turns += np.bincount(turns[turns < TURNS], minlength=TURNS)
+        at = turns[marked[:, 0]]
+        near = at < TURNS
+        np.add.at(self._by_turn, (at[near], marked[near, 1]), 1)
+
+        for turn, speaker in zip(turns.tolist(), messages.texts("speaker"), strict=True):
+            if turn < TURNS:
+                self._speakers[turn][speaker] += 1
+
+    def _count_roles(self, messages: _Flat, marked: Any) -> None:
+        speakers, roles = messages.texts("speaker"), messages.texts("role")
+        seen: set[tuple[int, str, str]] = set()
+        for row, speaker, role in zip(messages.rows.tolist(), speakers, roles, strict=True):
+            seen.add((row, speaker, role))
+        for _, speaker, role in seen:
+            if (speaker, role) in self._roles or len(self._roles) < ROLES:
+                self._roles[speaker, role] += 1
+        shown = {(int(messages.rows[at]), speakers[at], roles[at], place) for at, place in marked.tolist()}
+        for _, speaker, role, place in shown:
+            self._by_role[speaker, role, place] += 1
+
+    def _measure(self, shard: int, messages: _Flat) -> None:
+        chance = np.random.default_rng([0xCA3E1, shard])
+        keys = chance.random(len(messages.rows))
+        self._lengths.add(chance.random(len(messages.lengths)), messages.lengths)
+        self._messages += len(messages.rows)
+        values = {measure: messages.numbers(measure) for measure in MEASURES}
+        self._usage += Usage(
+            *(int(values[measure].sum()) for measure in ("prompt", "completion", "cached")),
+            calls=int((values["prompt"] + values["completion"] > 0).sum()),
+        )
+        speakers = np.array(messages.texts("speaker"), object)
+        for seat in [EVERYBODY, *self._seats[:SEATS]]:
+            own = np.ones(len(speakers), bool) if seat == EVERYBODY else speakers == seat
+            turns = messages.places
+            for turn in np.unique(turns[own & (turns < TURNS)]).tolist():
+                at = np.flatnonzero(own & (turns == turn))
+                for measure in MEASURES:
+                    self._curves.setdefault((seat, measure, turn), _Quartiles()).add(
+                        keys[at], values[measure][at]
+                    )
+
+    def _keep_examples(self, ids: list[str], messages: _Flat, findings: _Flat) -> None:
+        excerpts = findings.texts("excerpt")
+        columns = {name: findings.texts(name) for name in ("detector", "evidence", "reason", "before")}
+        speakers, roles = messages.texts("speaker"), messages.texts("role")
+        index = findings.numbers("index").tolist()
+        for at, excerpt in enumerate(excerpts):
+            if excerpt is None:
+                continue
+            row = int(findings.rows[at])
+            message = int(messages.starts[row]) + index[at]
+            example = Example(
+                ids[row],
+                index[at],
+                speakers[message],
+                roles[message],
+                excerpt,
+                columns["evidence"][at],
+                columns["reason"][at],
+                columns["before"][at] or "",
+            )
+            kept = self._examples[columns["detector"][at]]
+            kept.append((draw(ids[row]), example))
+            kept.sort(key=lambda one: one[0])
+            del kept[EXAMPLES:]
+
+    def _note_done(self, shard: int, ids: list[str], stops: list[str]) -> None:
+        rows = [row for row, stop in enumerate(stops) if stop == "done"]
+        self.ended_done += len(rows)
+        self.done += [Candidate(draw(ids[row]), shard, row, ids[row]) for row in rows]
+        self.done.sort()
+        del self.done[DONE:]
+
+    def study(self, *, run: str, scenario: str, fingerprint: str) -> Study:
+        """What all of it comes to."""
+        stops = dict(self._stops.most_common())
+        total = sum(stops.values())
+        seats = [EVERYBODY] if len(self._seats) > SEATS else self._seats
+        return Study(
+            run,
+            scenario,
+            sorted(self._models),
+            fingerprint,
+            total,
+            self._messages,
+            self._usage,
+            self._lengths.point(0),
+            wilson(self._any, total),
+            {stop: wilson(count, total) for stop, count in stops.items()},
+            [self._speakers[turn].most_common(1)[0][0] for turn in range(_last(self._turns))],
+            [self._behaviour(place, stops, total) for place in range(len(self.names))],
+            [
+                Curve(seat, measure, self._points(seat, measure))
+                for measure in MEASURES
+                if measure == "chars" or self._usage.total
+                for seat in seats
+            ],
+        )
+
+    def _behaviour(self, place: int, stops: dict[str, int], total: int) -> Behaviour:
+        name = self.names[place]
+        detector = DETECTORS[name]
+        roles = [
+            RoleRate(seat, role, wilson(self._by_role[seat, role, place], count))
+            for (seat, role), count in self._roles.items()
+            if self._by_role[seat, role, place]
+        ]
+        return Behaviour(
+            name,
+            detector.title,
+            detector.version,
+            wilson(sum(self._by_stop[stop, place] for stop in stops), total),
+            self._clusters.get((EVERYBODY, place), Clusters()).rate(),
+            {stop: wilson(self._by_stop[stop, place], count) for stop, count in stops.items()},
+            {seat: self._clusters[seat, place].rate() for seat in self._seats},
+            [
+                wilson(int(self._by_turn[turn, place]), int(self._turns[turn]))
+                for turn in range(_last(self._turns))
+            ],
+            sorted(roles, key=lambda one: (-one.rate.low, one.seat, one.role))[:SHOWN_ROLES],
+            [example for _, example in self._examples[name]],
+        )
+
+    def _points(self, seat: str, measure: str) -> list[Point]:
+        turns = sorted(turn for of, what, turn in self._curves if (of, what) == (seat, measure))
+        return [self._curves[seat, measure, turn].point(turn + 1) for turn in turns]
+
+
+class _Flat:
+    """A column of lists as one long column, and which row each element is of."""
+
+    def __init__(self, lists: Any) -> None:
+        array = lists.combine_chunks()
+        offsets = array.offsets.to_numpy()
+        self.values = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        self.lengths = np.diff(offsets).astype(np.int64)
+        self.starts = (offsets[:-1] - offsets[0]).astype(np.int64)
+        self.rows = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        self.places = np.arange(len(self.rows)) - np.repeat(self.starts, self.lengths)
+
+    def texts(self, name: str) -> list[Any]:
+        return self.values.field(name).to_pylist()
+
+    def numbers(self, name: str) -> Any:
+        return self.values.field(name).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _last(counts: Any) -> int:
+    """The number of turns that anybody had."""
+    there = np.flatnonzero(counts)
+    return int(there[-1]) + 1 if len(there) else 0
+
+
+def study_of(
+    looked: Iterable[Looked], *, run: str, scenario: str, fingerprint: str
+) -> tuple[Study, Gatherer]:
+    """The study of everything that was seen in a run."""
+    gatherer = Gatherer()
+    for one in looked:
+        gatherer.add(one)
+    return gatherer.study(run=run, scenario=scenario, fingerprint=fingerprint), gatherer
+
+
+def shown(behaviours: Sequence[Behaviour]) -> list[Behaviour]:
+    """Those that occur, the most frequent first."""
+    found = [behaviour for behaviour in behaviours if behaviour.conversations.count]
+    return sorted(found, key=lambda one: (-one.conversations.rate, one.name))

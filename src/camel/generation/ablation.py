@@ -1,0 +1,237 @@
+"""Ablation: the same scenario with one sentence of its inception prompts taken out at a time, to see what each prevents.
+
+Each variant is an ordinary run in a folder of its own, from a scenario of its own: planned, journaled, resumed and read like
+any other. The one decision to know: all variants talk about the same items. The run with the whole prompts asks for the
+lists, the others copy them, and under a seed each item's calls have the same one, so that conversations are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from camel.core.errors import InputError
+from camel.core.message import Usage
+from camel.core.model import Model
+from camel.engine.worker import Halt
+from camel.generation.campaign import Campaign, Outcome, open_run
+from camel.generation.config import Budget, GenerateConfig
+from camel.generation.fork import take_over
+from camel.generation.plan import Plan, Range, make_plan
+from camel.scenarios import RolePlay, Scenario
+from camel.scenarios.reading import FILE, folder_of
+
+WHOLE = "whole"
+"""The variant with nothing taken out."""
+PROMPTS = ("user", "assistant")
+CONVERSATIONS = 20
+"""Of each variant, unless somebody says otherwise: enough to see what happens often, for what a look may cost."""
+SEED = 1
+
+# A full stop, and what may stand behind it, before a sentence that begins; not the one of "1." at the start of a line.
+_END = re.compile(r"(?<=[.!?])[\"'”’)]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\d+\. )")
+_NUMBER = re.compile(r"(?:^|\n)\s*\d+\.$")
+
+
+class Variant(NamedTuple):
+    """A scenario with a sentence less."""
+
+    name: str
+    """`user-03`: the third sentence of the user's prompt."""
+    prompt: str = ""
+    sentence: str = ""
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a prompt begin and end. A line that ends with a colon goes with what it announces."""
+    cuts = [0]
+    for end in _END.finditer(text):
+        before = text[cuts[-1] : end.end()].rstrip()
+        if _NUMBER.search(before):
+            continue
+        # A blank line ends what stands before it, unless that announces what comes; a numbered one begins anew.
+        if end[0].startswith("\n") and before.endswith(":") and not text[end.end() :].lstrip()[:1].isdigit():
+            continue
+        cuts.append(end.end())
+    found: list[tuple[int, int]] = []
+    for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True):
+        if piece := text[start:end].strip():
+            begin = text.index(piece, start)
+            found.append((begin, begin + len(piece)))
+    return found
+
+
+def without(text: str, start: int, end: int) -> str:
+    """A prompt less one sentence, with no hole where it stood."""
+    left, right = text[:start], text[end:]
+    joined = left.rstrip(" ") + right if right.startswith("\n") else left + right.lstrip(" ")
+    return re.sub(r"\n{3,}", "\n\n", joined).strip()
+
+
+def variants(scenario: Scenario) -> list[Variant]:
+    """The scenario as it is, and once for each sentence that can be taken out."""
+    if not isinstance(scenario.end, RolePlay):
+        raise InputError(f"{scenario.name} has no inception prompts: only role plays can be ablated")
+    made = [Variant(WHOLE)]
+    for prompt in PROMPTS:
+        text: str = getattr(scenario.end.inception, prompt)
+        spans = sentences(text)
+        if len(spans) > 1:
+            made += [
+                Variant(f"{prompt}-{number:02d}", prompt, text[start:end])
+                for number, (start, end) in enumerate(spans, 1)
+            ]
+    return made
+
+
+def chosen(known: Sequence[Variant], names: Sequence[str]) -> list[Variant]:
+    """The variants of these names and the whole; all where none is named."""
+    by_name = {variant.name: variant for variant in known}
+    for name in names:
+        if name not in by_name:
+            raise InputError(
+                f"there is no sentence {name!r}: --list shows them, from {known[1].name} to {known[-1].name}"
+            )
+    return [variant for variant in known if not names or variant.name in {*names, WHOLE}]
+
+
+def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
+    """Counts of the levels that make at most so many conversations, spread over all levels."""
+    counts = {level.name: 1 for level in scenario.levels}
+    grown = True
+    while grown:
+        grown = False
+        for level in scenario.levels:
+            total = scenario.resized(counts).count // counts[level.name] * (counts[level.name] + 1)
+            if counts[level.name] < level.count and total <= conversations:
+                counts[level.name] += 1
+                grown = True
+    return counts
+
+
+class Ablation:
+    """Runs of a scenario's variants below one folder."""
+
+    def __init__(
+        self,
+        config: GenerateConfig,
+        out: Path,
+        *,
+        names: Sequence[str] = (),
+        conversations: int = CONVERSATIONS,
+        halt: Halt | None = None,
+    ) -> None:
+        self.out, self.halt = out, halt or Halt()
+        scenario = config.loaded_scenario()
+        # Sizes that somebody chose are kept; the paper's 25,000 of each variant are hardly meant.
+        counts = config.counts or smaller(scenario, conversations)
+        self.config = replace(config, counts=counts, seed=SEED if config.seed is None else config.seed)
+        self._source = folder_of(config.scenario)
+        self.scenario = scenario.resized(counts)
+        self.variants = chosen(variants(scenario), names)
+        self.campaign: Campaign | None = None
+        """What is being worked on."""
+        self.done = 0
+        """Variants that are complete."""
+
+    def run_of(self, variant: Variant) -> Path:
+        """The folder of a variant's run."""
+        return self.out / variant.name / "run"
+
+    def config_of(self, variant: Variant) -> GenerateConfig:
+        """The configuration of a variant, whose scenario's folder is written if need be."""
+        folder = self.out / variant.name / "scenario" / self.scenario.name
+        _write_scenario(self._source, folder, self.scenario, variant)
+        return replace(self.config, scenario=str(folder), out=str(self.run_of(variant)))
+
+    def plan(self) -> Plan:
+        """What all variants take together: the lists once, the conversations of each."""
+        one = make_plan(self.config)
+        *lists, talk = one.stages
+        times = len(self.variants)
+        need = Range(*(case.times(times) for case in talk.need))
+        whole = replace(talk, items=talk.items * times, shards=talk.shards * times, need=need)
+        return replace(one, stages=(*lists, whole))
+
+    async def run(self, model: Model) -> Outcome:
+        """Generate what is not there yet, one variant after the other; the budget is for all together."""
+        used, self.done = Usage(), 0
+        for variant in self.variants:
+            config = replace(self.config_of(variant), budget=_rest(self.config, used))
+            if variant.name != WHOLE:
+                self._copy_lists(config)
+            self.campaign = Campaign(config, model, halt=self.halt)
+            outcome = await self.campaign.run()
+            if not outcome.complete:
+                return outcome
+            used += self.campaign.meter.before + self.campaign.meter.usage
+            self.done += 1
+        return Outcome(True, "")
+
+    def _copy_lists(self, config: GenerateConfig) -> None:
+        whole = self.run_of(self.variants[0])
+        folder = open_run(config, config.loaded_scenario(), forked_from=str(whole))
+        take_over(whole, folder, [level.name for level in self.scenario.asked])
+
+
+def _rest(config: GenerateConfig, used: Usage) -> Budget:
+    """What is left of a budget; a trace where nothing is, so that the run stops at once and says why."""
+    budget, price = config.budget, config.price()
+    spent = 0.0 if price is None else price.cost(used)
+    return replace(
+        budget,
+        money=budget.money and max(1e-9, budget.money - spent),
+        tokens=budget.tokens and max(1, budget.tokens - used.total),
+        calls=budget.calls and max(1, budget.calls - used.calls),
+    )
+
+
+def _write_scenario(source: Path, folder: Path, scenario: Scenario, variant: Variant) -> None:
+    """Copy a scenario's folder, with a sentence less in one of its prompts."""
+    assert isinstance(scenario.end, RolePlay)
+    folder.mkdir(parents=True, exist_ok=True)
+    declaration = (source / FILE).read_text("utf-8-sig")
+    for path in source.iterdir():
+        if path.is_file() and path.name != FILE:
+            shutil.copyfile(path, folder / path.name)
+    if variant.prompt:
+        text: str = getattr(scenario.end.inception, variant.prompt)
+        start, end = sentences(text)[int(variant.name.rpartition("-")[2]) - 1]
+        declaration, name = _naming(declaration, f"{variant.prompt}_prompt", f"{variant.prompt}-ablated.txt")
+        (folder / name).write_text(without(text, start, end) + "\n", "utf-8")
+    (folder / FILE).write_text(declaration, "utf-8")
+
+
+def _naming(declaration: str, key: str, file: str) -> tuple[str, str]:
+    """A declaration that names a file for a prompt: the one it names already, or `file`."""
+    play: dict[str, Any] = tomllib.loads(declaration).get("role_play", {})
+    if named := play.get(key):
+        return declaration, str(named)
+    added = re.sub(
+        r"^\[role_play\][^\n]*$",
+        lambda found: f'{found[0]}\n{key} = "{file}"',
+        declaration,
+        count=1,
+        flags=re.MULTILINE,
+    )
+    try:
+        known = tomllib.loads(added)["role_play"].get(key)
+    except (tomllib.TOMLDecodeError, KeyError):
+        known = None
+    if known != file:
+        raise InputError(
+            f"the scenario's [role_play] must be a table of its own, so that {key} can be added to it"
+        )
+    return added, file
+
+
+def described(variants: Sequence[Variant]) -> Iterator[str]:
+    """The sentences, a line each, to choose from."""
+    for variant in variants[1:]:
+        yield f"{variant.name}  {' '.join(variant.sentence.split())}"
