@@ -92,13 +92,12 @@ class Society(
     def __post_init__(self) -> None:
         members: Any = self.members
         if not isinstance(members, tuple | list) or not all(
-            isinstance(m, Member) for m in cast("list[Any]", members)
+            isinstance(member, Member) for member in cast("list[Any]", members)
         ):
-            raise InputError(f"members must be a list of Member, not {shown(members)}")
-        for name, kind in (("turns", Policy), ("hears", Graph), ("stop", Ending)):
-            if not isinstance(getattr(self, name), kind):
-                kinds = ", ".join(one.__name__ for one in get_args(kind) or (kind,))
-                raise InputError(f"{name} must be one of {kinds}, not {shown(getattr(self, name))}")
+            raise InputError(f"members must be a list of Member, not {shown(self.members)}")
+        _one_of("turns", self.turns, get_args(Policy))
+        _one_of("hears", self.hears, get_args(Graph))
+        _one_of("stop", self.stop, (Ending,))
         names = Names(member.name for member in self.members)
         if not self.members and self.roles is None:
             raise InputError("a society needs members: list them, or have a model propose roles")
@@ -361,6 +360,12 @@ def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[st
     if "" not in models and (missing := [name for name in names if name not in models]):
         raise InputError(f'there is no model for {missing[0]}: give it one, or "" one for everybody else')
     return models
+
+
+def _one_of(name: str, value: object, kinds: tuple[type, ...]) -> None:
+    if not isinstance(value, kinds):
+        listed = ", ".join(kind.__name__ for kind in kinds)
+        raise InputError(f"{name} must be one of {listed}, not {shown(value)}")
 
 
 def _introduced(member: Member) -> str:
