@@ -22,6 +22,7 @@ from camel.core.history import History
 from camel.core.judge import ModelJudge
 from camel.core.message import Message, Proposal, Sampling, Usage
 from camel.core.model import Choice, Reply, Request, Text
+from camel.core.role_playing import RolePlaying
 from camel.core.search import Beam, BestFirst
 from camel.core.stopping import MaxMessages
 from camel.core.task import Task
@@ -89,8 +90,7 @@ async def test_feedback_is_followed_a_bounded_number_of_times():
 async def test_proposals_are_asked_for_one_by_one_where_they_must_be(most: int, calls: int):
     model = Speaker(most=most)
     sampling = Sampling(temperature=0.2, seed=7)
-    role_playing = play(model, BestOf(judge=lambda case: 0), messages=2)
-    role_playing = type(role_playing)(
+    role_playing = RolePlaying(
         assistant="P",
         user="T",
         task="t",
@@ -148,8 +148,27 @@ async def test_a_function_judges_by_rule_index_scores_or_feedback():
     assert found
     assert asked == [(3, False), (2, False), (2, True)]
     assert (found.critic, found.choice, len(found.proposals)) == ("person", 4, 5)
-    assert [(one.parent, one.reason) for one in found.proposals if one.revises] == [(0, ""), (0, "")]
-    assert found.proposals[0].reason == "Shorter."
+    assert [(one.parent, one.reason) for one in found.proposals if one.revises] == [(0, "Shorter."), (3, "")]
+    assert found.proposals[0].reason == "Name the library."
+
+
+async def test_feedback_that_nobody_can_follow_is_noted():
+    transcript = await play(Speaker(), only(lambda case: "Shorter.", revisions=1), messages=2).finish()
+    check_record(transcript)
+    found = transcript.messages[1].deliberation
+    assert found
+    assert found.choice == 3
+    assert found.fallback.startswith("latest: ")
+
+
+async def test_more_choices_than_asked_for_are_left_out():
+    model = ScriptedModel(
+        lambda request: Reply(tuple(Choice(f"Solution: {n}.") for n in range(5)), Usage(1, 1, 0, 1))
+    )
+    transcript = await play(model, only(lambda case: len(case.options) - 1), messages=2).finish()
+    found = transcript.messages[1].deliberation
+    assert found
+    assert [one.content for one in found.proposals] == ["Solution: 0.", "Solution: 1.", "Solution: 2."]
 
 
 @pytest.mark.parametrize(

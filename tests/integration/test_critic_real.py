@@ -25,7 +25,7 @@ from camel.core.model import Reply, Request
 from camel.core.stopping import paper_rules
 
 pytestmark = pytest.mark.real_model
-SAMPLING = Sampling(temperature=0.8, max_tokens=64, seed=3)
+SAMPLING = Sampling(temperature=0.8, max_tokens=48, seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +38,12 @@ class Counted:
     """Counts what the model is asked for, and what it answered."""
 
     def __init__(self, model: ChatModel) -> None:
-        self.model, self.calls, self.cached = model, 0, 0
+        self.model, self.calls = model, 0
         self.context_tokens = model.context_tokens
 
     async def reply(self, request: Request) -> Reply:
         reply = await self.model.reply(request)
         self.calls += 1
-        if request.speaker == "critic":
-            self.cached += reply.usage.cached
         return reply
 
 
@@ -57,8 +55,8 @@ def critics(model: Any) -> dict[str, Critic]:
         "choose": BestOf(judge=judge("choose")),
         "score": BestOf(judge=judge("score"), proposals=2),
         "feedback": BestOf(judge=judge("feedback"), proposals=2),
-        "beam": Beam(judge=judge("score"), proposals=2, depth=1, calls=6),
-        "best_first": BestFirst(judge=judge("score"), proposals=2, depth=2, calls=7),
+        "beam": Beam(judge=judge("score"), proposals=2, depth=1, calls=5),
+        "best_first": BestFirst(judge=judge("score"), proposals=2, depth=2, calls=5),
     }
 
 
@@ -77,7 +75,7 @@ def test_a_critic_decides(kind: str, model: ChatModel):
                 sampling=SAMPLING,
                 critic=critic,
                 specifier=None,
-                rules=paper_rules(max_messages=4),
+                rules=paper_rules(max_messages=3 if kind in ("beam", "best_first") else 2),
                 id=f"real-{kind}",
             ).finish()
 
@@ -94,7 +92,5 @@ def test_a_critic_decides(kind: str, model: ChatModel):
         assert found.critic == model.name
         assert not found.fallback or "budget" in found.fallback
         assert message.guided == "llama.cpp:solution"
-        assert message.usage.calls <= {"beam": 6, "best_first": 7}.get(kind, 8)
+        assert message.usage.calls <= {"beam": 5, "best_first": 5}.get(kind, 8)
     assert Transcript.from_json(transcript.to_json()) == transcript
-    if len(criticised) > 1:
-        assert counted.cached > 0, "the critic's second prompt begins as its first"

@@ -114,7 +114,7 @@ def test_items_from_a_file(folder: Path):
         ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temperature = 99 }', "temperature must be a number from 0 to 10"),
         ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temprature = 1 }', "unknown field temprature"),
         ("[role_play]", "[question]", "unknown key 'assistant' in question"),
-        ("[role_play]", '[question]\nprompt = "tasks.txt"\n[role_play]', "has 2 of [role_play], [question] and [translate]"),
+        ("[role_play]", '[question]\nprompt = "tasks.txt"\n[role_play]', "has 2 of [role_play], [society], [question] and [translate]"),
         ("title", 'labels = ["misalignment"]\ntitle', "must say requires_acknowledgement = true"),
         ("title", "requires_acknowledgement = true\ntitle", "must be labelled"),
         ("title", 'canary = "tweet"\ntitle', "canary must be a GUID"),

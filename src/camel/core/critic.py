@@ -69,7 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str = ""
     """Of the choice; of a verdict without one, why there is none."""
     feedback: str = ""
-    """What must be changed in the chosen option (without a choice: the first) before it is said."""
+    """What must be changed in the chosen option before it is said; without a choice, in the latest version or the first."""
     critic: str = ""
     """Who judged, as the record names it."""
     usage: Usage = Usage()
@@ -208,7 +208,7 @@ class BestOf(Proposing):
         left = self.revisions
         while True:
             verdict = await sitting.judged([(one,) for one in options], final=not left)
-            chosen = sitting.decided(verdict, options)
+            chosen = sitting.decided(verdict, options, final=not left)
             if not verdict.feedback or not left:
                 return sitting.reply(chosen, verdict.reason)
             left -= 1
@@ -279,10 +279,11 @@ class Sitting:
         for its, (request, _) in zip(replies, asked, strict=True):
             if request is self.request and its:
                 measured(request, its[0])
-        return [
-            [self.draft(reply, choice, parent) for reply in its for choice in reply.choices][:wanted]
-            for its, (_, parent) in zip(replies, asked, strict=True)
-        ]
+        drafts: list[list[int]] = []
+        for its, (_, parent) in zip(replies, asked, strict=True):
+            found = [(reply, choice) for reply in its for choice in reply.choices][:wanted]
+            drafts.append([self.draft(reply, choice, parent) for reply, choice in found])
+        return drafts
 
     async def revise(self, draft: int, feedback: str) -> int:
         """Have the speaker write a proposal again."""
@@ -330,11 +331,13 @@ class Sitting:
             self.drafts[last] = replace(self.drafts[last], score=float(score), reason=well_formed(reason))
         return verdict
 
-    def decided(self, verdict: Verdict, options: Sequence[int]) -> int:
+    def decided(self, verdict: Verdict, options: Sequence[int], *, final: bool) -> int:
         """The option that a verdict comes down to, by the fallback where it comes down to none."""
         place = verdict.chosen()
         if place is None and verdict.feedback:
-            place = 0
+            place = len(options) - 1 if self.drafts[options[-1]].revises else 0
+            if final:
+                self.fallbacks.append("latest: there was feedback, and no revision was left")
         if place is None:
             place = self.fall_back(verdict.reason, len(options))
         return options[place]
@@ -380,7 +383,7 @@ class Sitting:
             self.critic, drafts, chosen, well_formed(reason), "; ".join(dict.fromkeys(self.fallbacks))
         )
         if self.request.watch:
-            self.request.watch(Text(self.request.speaker, found.content))
+            self.request.watch(Text(self.request.speaker, drafts[chosen].content))
         return replace(
             found,
             usage=self.usage,

@@ -198,6 +198,7 @@ async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
     for branch, before in zip(branches, said, strict=True):
         for message in branch.conversation.transcript.messages[before:]:
             sitting.usage += message.usage
+            sitting.attempts = max(sitting.attempts, message.attempts)
             latency = max(latency, message.latency)
             sitting.drafts.append(Proposal(message.content, speaker=message.speaker, parent=branch.steps[-1]))
             branch.steps = (*branch.steps, len(sitting.drafts) - 1)
@@ -224,9 +225,10 @@ async def _judge(sitting: Sitting, leaves: Sequence[Branch]) -> None:
         for leaf, score in zip(leaves, scores, strict=True):
             leaf.score = float(score)
         return
-    place = sitting.fall_back(verdict.reason, len(leaves))
     if all(leaf.score is None for leaf in leaves):
-        leaves[place].score = 0.0
+        leaves[sitting.fall_back(verdict.reason, len(leaves))].score = 0.0
+    else:
+        sitting.fallbacks.append(f"earlier scores: {verdict.reason}")
 
 
 async def _judge_again(sitting: Sitting, leaves: Sequence[Branch]) -> None:
