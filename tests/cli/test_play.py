@@ -66,6 +66,21 @@ def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: 
     assert transcript.messages[1].content.splitlines()[0] in (tmp_path / "talk.md").read_text()
 
 
+def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
+    done = play("--base-url", endpoint.base_url, "--critic", "3", "--save", "talk.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+    assert all(m.deliberation and len(m.deliberation.proposals) == 3 for m in transcript.messages)
+    assert done.stdout.count("◆ critic: ") == len(transcript.messages) == 7
+    first = transcript.messages[0]
+    assert first.content in done.stdout
+    assert first.deliberation
+    assert first.deliberation.reason in done.stdout
+    refused = play("--base-url", endpoint.base_url, "--critic", "-1", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "proposals" in refused.stderr
+
+
 def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, tmp_path: Path):
     done = play(
         "--no-specify",

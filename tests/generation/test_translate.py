@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
-from camel.core.message import Message, Sampling
+from camel.core.message import Deliberation, Message, Proposal, Sampling
 from camel.core.model import Request
 from camel.core.stopping import Stop
 from camel.core.task import Task
@@ -62,6 +62,9 @@ def a_run(folder: Path, conversations: int) -> Run:
                     "assistant",
                     "Programmer",
                     f"Solution: It polls the exchange every {i} seconds.\nNext request.",
+                    deliberation=Deliberation(
+                        "m", (Proposal("Solution: No."), Proposal("Solution: Yes.")), 1
+                    ),
                 ),
                 Message(2, "user", "Trader", "<CAMEL_TASK_DONE>"),
             ],
@@ -97,6 +100,7 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
     assert record.facts == {"number": "0", "word": "", "language": "de"}
     assert record.messages[0].move.instruction
     assert record.messages[0].usage.calls == 3
+    assert all(message.deliberation is None for message in record.messages), "that was in another language"
 
 
 async def test_what_cannot_be_mended_is_kept_and_labelled(tmp_path: Path):

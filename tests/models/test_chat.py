@@ -335,7 +335,32 @@ async def test_guided_fields_are_sent_and_recorded(guide: Any, expects: Any) -> 
     assert reply.guided == f"{guide}:{expects}"
 
 
-@pytest.mark.parametrize(("guided", "expects"), [(None, "instruction"), ("llama.cpp", None)])
+@pytest.mark.parametrize("guide", ["llama.cpp", "vllm", "openai"])
+@pytest.mark.parametrize("expects", ["choice", "scores", "verdict"])
+async def test_a_critic_is_held_to_its_options(guide: Any, expects: Any) -> None:
+    server, reply = await _sent(_request(expects=expects, options=3), guided=guide)
+    fields = guided_fields(guide, expects, 3)
+    sent = json.loads(server.bodies[0])
+    assert {name: sent[name] for name in fields} == json.loads(encoded(fields))
+    assert reply.guided == f"{guide}:{expects}"
+
+
+def test_openai_is_asked_for_json_by_models_that_know_it() -> None:
+    for name, guided in (
+        ("gpt-4.1-mini", "openai"),
+        ("gpt-5", "openai"),
+        ("gpt-4-turbo", None),
+        ("gpt-3.5-turbo", None),
+    ):
+        assert ChatModel(name, api_key="sk-123456789").guided == guided
+    assert "response_format" in json.loads(_openai_body(expects="choice", options=2))
+    assert _openai_body(expects="instruction") == HEAD + b"}"
+
+
+@pytest.mark.parametrize(
+    ("guided", "expects"),
+    [(None, "instruction"), ("llama.cpp", None), ("openai", "instruction"), (None, "choice")],
+)
 async def test_guided_fields_are_not_sent_otherwise(guided: Any, expects: Any) -> None:
     server, reply = await _sent(_request(expects=expects), guided=guided)
     assert server.bodies == [HEAD + b"}"]

@@ -94,3 +94,25 @@ def test_the_pattern_for_solutions_refuses_the_rest(text: str) -> None:
 def test_the_pattern_ends_a_model_that_loops() -> None:
     looping = "Solution: again\n" + "again\n" * 200 + "Next request."
     assert not _regex("solution").fullmatch(looping)
+
+
+@pytest.mark.parametrize("expects", ["choice", "scores", "verdict"])
+@pytest.mark.parametrize("options", [1, 3, 12])
+def test_every_rule_of_a_critics_grammar_is_defined_once_and_used(expects: Any, options: int) -> None:
+    grammar = guided_fields("llama.cpp", expects, options)["grammar"]
+    defined = re.findall(r"^(\w+)\s*::=", grammar, re.MULTILINE)
+    bodies = re.sub(r"^\w+\s*::=", "", grammar, flags=re.MULTILINE)
+    bare = re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\{[\d,]*\}', " ", bodies)
+    assert len(defined) == len(set(defined))
+    assert set(re.findall(r"[a-z]\w*", bare)) == set(defined) - {"root"}
+
+
+@pytest.mark.parametrize("expects", ["choice", "scores", "verdict"])
+def test_a_critics_schema_is_strict(expects: Any) -> None:
+    asked = guided_fields("openai", expects, 3)["response_format"]
+    schema = asked["json_schema"]["schema"]
+    assert asked["json_schema"]["strict"] is True
+    assert schema["required"] == list(schema["properties"])
+    assert schema["additionalProperties"] is False
+    held = guided_fields("vllm", expects, 3)["structured_outputs"]["json"]
+    assert held["properties"].keys() == schema["properties"].keys()

@@ -20,7 +20,7 @@ import pytest
 
 from camel.core.errors import InputError
 from camel.core.grammar import parse
-from camel.core.message import Message, Usage
+from camel.core.message import Deliberation, Message, Proposal, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
@@ -43,6 +43,9 @@ GUID = "26b5c67b-86e6-4c63-9a38-1f2b4d0c7f11"
 RELEASE = Release(acknowledge=True, canary=GUID)
 
 
+CHOSEN = Deliberation("m-1", (Proposal("Solution: No."), Proposal("Solution: Done.")), 1, "it is done")
+
+
 def talk(id: str = "001_002_003", said: list[str] | None = None, **changes: Any) -> Transcript:
     if said is None:
         said = [
@@ -62,7 +65,15 @@ def talk(id: str = "001_002_003", said: list[str] | None = None, **changes: Any)
             Speaker("assistant", seats["assistant"], "You are the assistant."),
         ],
         "messages": [
-            Message(index, name, seats[name], content, "m-1", usage=Usage(10, 5, 2, 1))
+            Message(
+                index,
+                name,
+                seats[name],
+                content,
+                "m-1",
+                usage=Usage(10, 5, 2, 1),
+                deliberation=CHOSEN if name == "assistant" else None,
+            )
             for index, (name, content) in enumerate(spoken)
         ],
         "stop": Stop("done", "the user said so", "user"),

@@ -16,7 +16,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from camel.core import inception  # noqa: E402
 from camel.core.errors import InputError, MissingExtra  # noqa: E402
-from camel.core.message import Message, Sampling, Usage  # noqa: E402
+from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage  # noqa: E402
 from camel.core.stopping import Stop  # noqa: E402
 from camel.core.task import Task  # noqa: E402
 from camel.core.transcript import Speaker, Transcript  # noqa: E402
@@ -58,6 +58,15 @@ samplings = st.one_of(
         ),
     ),
 )
+proposals = st.builds(
+    Proposal,
+    texts,
+    texts,
+    st.integers(-1, 99),
+    st.booleans(),
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    texts,
+)
 messages = st.builds(
     Message,
     st.integers(0, 1000),
@@ -70,6 +79,8 @@ messages = st.builds(
     st.floats(allow_nan=False),
     st.integers(0, 100),
     texts,
+    st.none()
+    | st.builds(Deliberation, texts, st.lists(proposals, max_size=3).map(tuple), counts, texts, texts),
 )
 transcripts = st.builds(
     Transcript,
@@ -152,7 +163,9 @@ def test_every_field_of_the_record_has_its_column():
     names = table.schema().names
     assert set(Transcript.__struct_fields__) <= set(names)
     message = table.schema().field("messages").type.value_type
-    assert [field.name for field in message] == list(Message.__struct_fields__)
+    # What was deliberated has a column of its own.
+    assert [*(field.name for field in message), "deliberation"] == list(Message.__struct_fields__)
+    assert table.DELIBERATIONS in names
     assert [field.name for field in message.field("usage").type] == list(Usage.__struct_fields__)
     assert [field.name for field in table.schema().field("speakers").type.value_type] == list(
         Speaker.__struct_fields__
@@ -242,6 +255,44 @@ def test_duckdb_reads_the_file_in_place(tmp_path: Path):
         ("000002", None, "Role 2", 2, 100, ["misalignment"], 1),
     ]
     assert tokens == (30,)
+
+
+def a_choice(number: int) -> Transcript:
+    said = Deliberation("m-1", (Proposal("a", score=1.5), Proposal("b", score=2.5)), 1, "it is better")
+    message = Message(0, "user", "U", "b", deliberation=said)
+    return role_play(number, messages=[Message(0, "user", "U", "x"), message])
+
+
+def test_what_critics_weighed_can_be_asked_for_and_costs_nothing_where_there_is_none(tmp_path: Path):
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "shard.parquet"
+    table.write_shard(path, [role_play(1, turns=2), a_choice(2)])
+    with duckdb.connect() as db:
+        rows = db.execute(
+            "select id, deliberations->0->'deliberation'->>'reason', "
+            f"(deliberations->>'$[0].deliberation.proposals[1].score')::double from '{path}' order by id"
+        ).fetchall()
+    assert rows == [("000001", None, None), ("000002", "it is better", 2.5)]
+    plain = [role_play(number) for number in range(50)]
+    table.write_shard(path, plain)
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    (column,) = [
+        c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == table.DELIBERATIONS
+    ]
+    assert column.total_compressed_size < 64
+
+
+def test_files_from_before_there_were_critics_are_read(tmp_path: Path):
+    given = [role_play(number, turns=2) for number in range(3)]
+    old, new = tmp_path / "old.parquet", tmp_path / "new.parquet"
+    pq.write_table(table.to_table(given).drop_columns([table.DELIBERATIONS]), old)
+    table.write_shard(new, [a_choice(4)])
+    assert list(table.stream_shard(old)) == given
+    assert list(table.rows(table.read_shard(old))) == given
+    assert table.is_transcripts(table.shape_of(old)[1])
+    assert table.is_transcripts(table.shape_of(new)[1])
+    both = pa.concat_tables([table.read_shard(old), table.read_shard(new)])
+    assert list(table.rows(both)) == [*given, a_choice(4)]
 
 
 def test_half_a_surrogate_pair_is_replaced():

@@ -21,7 +21,8 @@ def export(
     format: Annotated[
         str,
         typer.Argument(
-            metavar="FORMAT", help="chat, instruction, problems, messages, sharegpt, alpaca or dataset."
+            metavar="FORMAT",
+            help="chat, instruction, problems, messages, sharegpt, alpaca, preferences or dataset.",
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write.")],

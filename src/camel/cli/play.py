@@ -81,6 +81,9 @@ def play(
         str,
         typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
     ] = "",
+    critic: Annotated[
+        int, typer.Option(metavar="N", help="Let the model choose each message out of so many; 0: no critic.")
+    ] = 0,
     specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
     show_prompts: Annotated[
@@ -107,6 +110,8 @@ def play(
     from camel.cli.leaving import Leaving
     from camel.cli.screen import Screen
     from camel.cli.seat import CriticSeat, Seat
+    from camel.core.critic import PROPOSALS, BestOf
+    from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
     from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
     from camel.core.stopping import paper_rules
@@ -141,7 +146,9 @@ def play(
         people = {
             name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat
         }
-        judge = CriticSeat(seat, screen, chat) if seat and "critic" in seats else None
+        person = CriticSeat(seat, screen, chat, critic or PROPOSALS) if seat and "critic" in seats else None
+        model_critic = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
+        judge = person or model_critic
         role_playing = RolePlaying(
             assistant=assistant,
             user=user,
@@ -155,7 +162,7 @@ def play(
             rules=paper_rules(max_messages=max_messages),
             watch=screen.watch,
         )
-        handed = [*people.values(), *([judge] if judge else [])]
+        handed = [*people.values(), *([person] if person else [])]
         leaving = Leaving(lambda: _take_back(handed, screen))
 
         def keep() -> None:
@@ -189,6 +196,7 @@ def _watch(
     from camel.cli.keyboard import unechoed
     from camel.cli.screen import visible
     from camel.core.errors import ModelError
+    from camel.models.person import PERSON
 
     async def talk() -> None:
         leaving.task = asyncio.current_task()
@@ -197,12 +205,13 @@ def _watch(
             screen.end_message()
             if show_prompts:
                 screen.prompts(role_playing.transcript)
-            async for _ in conversation:
+            async for message in conversation:
                 screen.end_message()
+                if not (message.deliberation and message.deliberation.critic == PERSON):
+                    screen.deliberation(message)
                 if keep:
-                    with suppress(
-                        OSError
-                    ):  # a full disk is told at the end, and does not end the conversation
+                    # A full disk is told at the end, and does not end the conversation.
+                    with suppress(OSError):
                         keep()
 
     started, code = time.monotonic(), 0

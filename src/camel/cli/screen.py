@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.wrapping import Wrapping
-from camel.core.message import Usage
+from camel.core.message import Message, Usage
 from camel.core.model import Event, Retrying
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Transcript
@@ -61,6 +61,17 @@ class Screen:
         if self._speaking:
             self._put(f"{self._wrapping.flush() if self._wrapping else ''}\n\n")
         self._speaking = self.you = ""
+
+    def deliberation(self, message: Message) -> None:
+        """Say how a message was chosen, where somebody chose."""
+        if (found := message.deliberation) is None:
+            return
+        how = f"settled without the critic ({found.fallback})" if found.fallback else found.reason
+        revised = ", revised" if found.proposals[found.choice].revises else ""
+        count = len(found.proposals)
+        self.note(
+            f"  ◆ critic: {found.choice + 1} of {count}{revised}{f', {how}' if how else ''}\n", "magenta"
+        )
 
     def note(self, text: str, style: str = "dim") -> None:
         """Say something that is not part of the conversation."""

@@ -69,7 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str = ""
     """Of the choice; of a verdict without one, why there is none."""
     feedback: str = ""
-    """What must be changed in the chosen option (without a choice: the first) before it is said."""
+    """What must be changed in the chosen option before it is said; without a choice, in the latest version or the first."""
     critic: str = ""
     """Who judged, as the record names it."""
     usage: Usage = Usage()
@@ -208,7 +208,7 @@ class BestOf(Proposing):
         left = self.revisions
         while True:
             verdict = await sitting.judged([(one,) for one in options], final=not left)
-            chosen = sitting.decided(verdict, options)
+            chosen = sitting.decided(verdict, options, final=not left)
             if not verdict.feedback or not left:
                 return sitting.reply(chosen, verdict.reason)
             left -= 1
@@ -244,14 +244,14 @@ class Sitting:
 
     # --- proposals -----------------------------------------------------------------------------------------------
 
-    async def propose(self, asked: Sequence[tuple[Request, int]], *, keep: int = 0) -> list[list[int]]:
+    async def propose(self, asked: Sequence[tuple[Request, int]]) -> list[list[int]]:
         """Proposals for each of several requests, as answers to the proposal named beside it; all in the same waves.
 
-        `keep` calls are left over. One call brings them all where the endpoint takes `n`; where it brings fewer, or
-        refuses to, the rest is asked for one by one. With a seed each call has its own.
+        One call brings them all where the endpoint takes `n`; where it brings fewer, or refuses to, the rest is asked
+        for one by one. With a seed each call has its own.
         """
         wanted = self.settings.proposals
-        asked = asked if self.left is None else asked[: max(0, self.left - keep)]
+        asked = asked if self.left is None else asked[: max(0, self.left - self.reserve)]
         samplings = [self.settings.sampling(request.sampling) for request, _ in asked]
         replies: list[list[Reply]] = [[] for _ in asked]
         if self.several and wanted > 1:
@@ -272,17 +272,18 @@ class Sitting:
         rest.sort()  # everybody's second before anybody's third
         if self.left is not None:
             # Where there is nothing yet, there is nothing to keep a call for.
-            rest = rest[: max(0, self.left - (keep if self.drafts or any(replies) else 0))]
+            rest = rest[: max(0, self.left - (self.reserve if self.drafts or any(replies) else 0))]
         more = [quiet(asked[place][0], seeded(samplings[place], number)) for number, place in rest]
         for (_, place), outcome in zip(rest, await self.wave(more), strict=True):
             replies[place].append(reply_of(outcome))
         for its, (request, _) in zip(replies, asked, strict=True):
             if request is self.request and its:
                 measured(request, its[0])
-        return [
-            [self.draft(reply, choice, parent) for reply in its for choice in reply.choices][:wanted]
-            for its, (_, parent) in zip(replies, asked, strict=True)
-        ]
+        drafts: list[list[int]] = []
+        for its, (_, parent) in zip(replies, asked, strict=True):
+            found = [(reply, choice) for reply in its for choice in reply.choices][:wanted]
+            drafts.append([self.draft(reply, choice, parent) for reply, choice in found])
+        return drafts
 
     async def revise(self, draft: int, feedback: str) -> int:
         """Have the speaker write a proposal again."""
@@ -302,11 +303,16 @@ class Sitting:
         self.replies[number] = replace(reply, choices=(choice,))
         return number
 
+    @property
+    def reserve(self) -> int:
+        """Calls to keep for the judge."""
+        return 0 if isinstance(self.settings.judge, FunctionJudge) else 1
+
     # --- judgement -----------------------------------------------------------------------------------------------
 
     async def judged(self, paths: Sequence[Steps], *, final: bool = True) -> Verdict:
         """The judge's verdict on the options, noted beside them; undecided where no call is left for it."""
-        if self.left == 0:
+        if self.left is not None and self.left < self.reserve:
             return Verdict(reason="the call budget is spent")
         options = [
             Option(self.drafts[path[0]].content, tuple(self.drafts[step] for step in path[1:]))
@@ -325,11 +331,13 @@ class Sitting:
             self.drafts[last] = replace(self.drafts[last], score=float(score), reason=well_formed(reason))
         return verdict
 
-    def decided(self, verdict: Verdict, options: Sequence[int]) -> int:
+    def decided(self, verdict: Verdict, options: Sequence[int], *, final: bool) -> int:
         """The option that a verdict comes down to, by the fallback where it comes down to none."""
         place = verdict.chosen()
         if place is None and verdict.feedback:
-            place = 0
+            place = len(options) - 1 if self.drafts[options[-1]].revises else 0
+            if final:
+                self.fallbacks.append("latest: there was feedback, and no revision was left")
         if place is None:
             place = self.fall_back(verdict.reason, len(options))
         return options[place]
@@ -375,7 +383,7 @@ class Sitting:
             self.critic, drafts, chosen, well_formed(reason), "; ".join(dict.fromkeys(self.fallbacks))
         )
         if self.request.watch:
-            self.request.watch(Text(self.request.speaker, found.content))
+            self.request.watch(Text(self.request.speaker, drafts[chosen].content))
         return replace(
             found,
             usage=self.usage,

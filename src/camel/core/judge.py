@@ -63,11 +63,12 @@ class ModelJudge:
             return Verdict(0, reason="there was nothing to choose between", critic=CRITIC)
         most = self.retries + 1 if case.calls is None else min(self.retries + 1, case.calls)
         said = Verdict(critic=CRITIC)
+        sampling = self.sampling if self.sampling.n == 1 else replace(self.sampling, n=1)
         unread = ""
         for attempt in range(most):
             request = Request(
                 self._question(case, mode, unread if attempt else None),
-                seeded(replace(self.sampling, n=1), attempt) if attempt else replace(self.sampling, n=1),
+                seeded(sampling, attempt) if attempt else sampling,
                 case.conversation.transcript.id,
                 CRITIC,
                 _EXPECTS[mode],

@@ -4,7 +4,7 @@ The conversation is forked for each proposal that is followed up, the others ans
 again: that is a round. The judge scores where that leads, and of the first proposals the one is said that leads
 furthest. Forks are the one conversation loop itself, they share their prefix to the byte, and they advance in
 lock-step. The one decision to know: the number of calls is bounded, every kind of call counts, and the bound is never
-passed. One call is always kept for the judge; what a level cannot afford it leaves out, the worse branches first; and
+passed. One call is always kept for a judge that makes any; what a level cannot afford it leaves out, the worse branches first; and
 where one call is left and branches still compete, the judge is asked again in reverse order, as judges favour places.
 """
 
@@ -54,6 +54,12 @@ class Branch:
             self.saying = None
         return self.conversation
 
+    def goes_on(self, name: str) -> bool:
+        """Whether anybody would speak next."""
+        fork = self.entered(name)
+        self.ended = fork.transcript.stop is not None or not fork.asked()
+        return not self.ended
+
 
 @dataclass(frozen=True, kw_only=True)
 class TreeSearch(Proposing):
@@ -76,7 +82,7 @@ class TreeSearch(Proposing):
     async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
         """What `agent` says next."""
         sitting = Sitting(conversation, agent, request, self, self.calls)
-        (first,) = await sitting.propose([(request, -1)], keep=1)
+        (first,) = await sitting.propose([(request, -1)])
         leaves = [Branch(conversation, (one,), sitting.replies[one]) for one in first]
         await _judge(sitting, leaves)
         while True:
@@ -84,13 +90,15 @@ class TreeSearch(Proposing):
             rivals = {leaf.steps[0] for leaf in leaves}
             if not growing or len(rivals) == 1 or not sitting.left:
                 break
-            if sitting.left == 1:
+            if not all(leaf.goes_on(agent.name) for leaf in growing):
+                continue
+            if sitting.left == sitting.reserve:
                 await _judge_again(sitting, leaves)
                 break
-            before = [(leaf, leaf.steps, leaf.ended) for leaf in leaves]
+            before = sitting.left
             grown = await _grow(sitting, growing)
             leaves = [child for leaf in leaves for child in grown.get(leaf, [leaf])]
-            if [(leaf, leaf.steps, leaf.ended) for leaf in leaves] == before:
+            if sitting.left == before:
                 break  # no way on is cheap enough
         best = max(leaves, key=lambda leaf: leaf.worth)
         reason = sitting.drafts[best.steps[-1]].reason
@@ -143,16 +151,15 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
         ready: list[tuple[Branch, Request]] = []
         waiting: list[tuple[Branch, int]] = []
         for branch in growing:
-            fork = branch.entered(name)
-            calls = [] if branch.ended or fork.transcript.stop is not None else fork.asked()
+            calls = branch.conversation.asked() if branch.goes_on(name) else []
             if not calls:
-                branch.ended = True
-            elif [agent.name for agent, _ in calls] == [name]:
+                continue
+            if [agent.name for agent, _ in calls] == [name]:
                 ready.append((branch, calls[0][1]))
             else:
                 waiting.append((branch, len(calls)))
         stepping: list[Branch] = []
-        room = _left(sitting) - 1
+        room = _left(sitting) - sitting.reserve
         for branch, cost in waiting:
             if cost <= room:
                 stepping.append(branch)
@@ -160,7 +167,7 @@ async def _grow(sitting: Sitting, growing: Sequence[Branch]) -> dict[Branch, lis
         if not stepping:
             break
         moved += [branch for branch in await _step(sitting, stepping) if branch not in moved]
-    proposed = await sitting.propose([(request, branch.steps[-1]) for branch, request in ready], keep=1)
+    proposed = await sitting.propose([(request, branch.steps[-1]) for branch, request in ready])
     grown: dict[Branch, list[Branch]] = {}
     for (branch, _), drafts in zip(ready, proposed, strict=False):
         grown[branch] = [
@@ -191,6 +198,7 @@ async def _step(sitting: Sitting, branches: Sequence[Branch]) -> list[Branch]:
     for branch, before in zip(branches, said, strict=True):
         for message in branch.conversation.transcript.messages[before:]:
             sitting.usage += message.usage
+            sitting.attempts = max(sitting.attempts, message.attempts)
             latency = max(latency, message.latency)
             sitting.drafts.append(Proposal(message.content, speaker=message.speaker, parent=branch.steps[-1]))
             branch.steps = (*branch.steps, len(sitting.drafts) - 1)
@@ -217,9 +225,10 @@ async def _judge(sitting: Sitting, leaves: Sequence[Branch]) -> None:
         for leaf, score in zip(leaves, scores, strict=True):
             leaf.score = float(score)
         return
-    place = sitting.fall_back(verdict.reason, len(leaves))
     if all(leaf.score is None for leaf in leaves):
-        leaves[place].score = 0.0
+        leaves[sitting.fall_back(verdict.reason, len(leaves))].score = 0.0
+    else:
+        sitting.fallbacks.append(f"earlier scores: {verdict.reason}")
 
 
 async def _judge_again(sitting: Sitting, leaves: Sequence[Branch]) -> None:

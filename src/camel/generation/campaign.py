@@ -322,10 +322,14 @@ class Campaign:
         specifier = end.specifier()
         if specifier is not None:
             specifier = msgspec.structs.replace(specifier, sampling=self._seeded(specifier.sampling, index))
+        model = self._recorded(steps)
+        sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
+        critic = self.config.critic_of(self.scenario)
         role_playing = RolePlaying(
             **end.cast(facts)._asdict(),
-            model=self._recorded(steps),
-            sampling=self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index),
+            **(critic.cast(model, sampling)._asdict() if critic else {}),
+            model=model,
+            sampling=sampling,
             specifier=specifier,
             rules=end.rules(),
             id=self.scenario.id(index),

@@ -20,7 +20,8 @@ from camel.models.chat import ChatModel
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.pool import PoolSettings
-from camel.scenarios import Scenario, load, shipped
+from camel.scenarios import RolePlay, Scenario, load, shipped
+from camel.scenarios.critics import CriticSettings
 from camel.scenarios.reading import similar
 from camel.storage.run import RunFolder, open_folder
 
@@ -129,6 +130,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     counts: dict[str, int] = {}
     """Other sizes for the scenario's levels."""
     sampling: Sampling | None = None
+    critic: CriticSettings | None = None
+    """Who chooses what is said in role plays; left out: as the scenario declares."""
     seed: int | None = None
     """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
     shard_size: int | None = None
@@ -162,6 +165,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """The scenario at its configured size, if it may be run."""
         scenario = load(self.scenario).resized(self.counts)
         scenario.gate(self.acknowledge)
+        if self.critic and not isinstance(scenario.end, RolePlay):
+            raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
         return scenario
 
     def price(self) -> Entry | None:
@@ -189,9 +194,16 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             session_field=section.session_field,
         )
 
+    def critic_of(self, scenario: Scenario) -> CriticSettings | None:
+        """Who chooses what is said, if anybody does."""
+        end = scenario.end
+        return self.critic or (end.critic or None if isinstance(end, RolePlay) else None)
+
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""
-        return {
+        # Only where there is one: runs from before there were critics have no such field.
+        critic = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
+        return critic | {
             "scenario": self.scenario,
             "scenario_fingerprint": scenario.fingerprint(),
             "counts": {level.name: level.count for level in scenario.levels},
@@ -241,6 +253,7 @@ def _check_names(path: Path, table: dict[str, Any]) -> None:
         "run": RunSection,
         "budget": Budget,
         "plan": Assumptions,
+        "critic": CriticSettings,
     }
     for name, kind in {"": GenerateConfig, **sections}.items():
         inner: Any = table.get(name, {}) if name else table

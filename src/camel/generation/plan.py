@@ -18,11 +18,14 @@ from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, u
 from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
 from camel.models.catalogue import Entry
 from camel.scenarios import Level, Question, RolePlay, Scenario, sample
+from camel.scenarios.critics import CriticSettings
 from camel.storage.run import Marker, RunFolder
 
 WORKER = 256
 """Conversations that one worker process keeps open."""
 TOKENS_PER_WORD = 1.4
+VERDICT_TOKENS = 60
+"""Of a critic's answer."""
 TOKENS_PER_MESSAGE = 4
 """What a chat template puts around a message."""
 STORED = Figure(0.15, 0.4, 0.5)
@@ -162,7 +165,7 @@ def make_plan(
     actual = config.loaded_scenario()
     scenario = actual.resized(counts or {})
     committed = committed or {}
-    guess = _Guesses(scenario, config.plan)
+    guess = _Guesses(scenario, config.plan, config.critic_of(scenario))
     stages: list[StagePlan] = []
     for level in scenario.asked:
         same = level.count == actual.level(level.name).count
@@ -256,8 +259,10 @@ def _uncertainty(shards: Sequence[Committed], left: float) -> float:
 class _Guesses:
     """One item of each kind from assumptions, in three cases: low, likely, high."""
 
-    def __init__(self, scenario: Scenario, assumed: Assumptions) -> None:
-        self._scenario, self._assumed = scenario, assumed
+    def __init__(
+        self, scenario: Scenario, assumed: Assumptions, critic: CriticSettings | None = None
+    ) -> None:
+        self._scenario, self._assumed, self._critic = scenario, assumed, critic
         rendered = [len(part.text) / assumed.characters_per_token for part in sample(scenario)]
         asked = len(scenario.asked)
         self._list_prompts = dict(zip((level.name for level in scenario.asked), rendered, strict=False))
@@ -295,12 +300,22 @@ class _Guesses:
         before = messages * (messages * (1 + spread**2) - 1) / 2
         talk = messages * system + before * (message + TOKENS_PER_MESSAGE)
         completion = messages * message + specified[1]
+        calls, stored = messages, completion
+        if self._critic:
+            # Each call for a criticised message sends what was said before it: the speaker's, or the critic's, which
+            # has the proposals as well. A call for proposals brings several, a judgement a few words for each.
+            share = len(self._critic.seats) / 2 * messages
+            extra = share * (self._critic.calls_per_message()[case] - 1)
+            proposed = self._critic.proposals * message
+            talk += extra * (talk / messages + proposed / 2)
+            completion += share * (proposed - message) + extra * (proposed + VERDICT_TOKENS) / 2
+            calls, stored = messages + extra, completion
         return Need(
-            messages + bool(end.specify),
+            calls + bool(end.specify),
             talk + specified[0],
             completion,
             talk * min(1.0, _case(assumed.cached, case)),
-            (completion + 2 * system) * assumed.characters_per_token * STORED[case],
+            (stored + 2 * system) * assumed.characters_per_token * STORED[case],
         )
 
     def of_answer(self, case: int) -> Need:

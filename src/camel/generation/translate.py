@@ -194,7 +194,7 @@ class Translation:
     async def _message(self, model: Model, identity: str, message: Message) -> tuple[Message, bool]:
         """Translate one message; the last try is kept even if it is damaged."""
         if not _letters(message.content, self.translate):  # nothing but markers
-            return msgspec.structs.replace(message, usage=Usage(), latency=0.0), True
+            return msgspec.structs.replace(message, usage=Usage(), latency=0.0, deliberation=None), True
         history = History()
         history.add("user", self.translate.asked(message.content, self.language))
         sampling = self._sampling
@@ -211,8 +211,14 @@ class Translation:
                 break
             history.add("assistant", content)
             history.add("user", f"That cannot be used: {wrong}. {AGAIN}")
+        # What it was chosen from was said in another language, and stays with the original.
         said = msgspec.structs.replace(
-            message, content=content, model=reply.model, usage=usage, finish=reply.choices[0].finish
+            message,
+            content=content,
+            model=reply.model,
+            usage=usage,
+            finish=reply.choices[0].finish,
+            deliberation=None,
         )
         return said, not wrong
 

@@ -19,6 +19,7 @@ from camel.core import inception as prompts
 from camel.core.errors import InputError
 from camel.core.inception import Inception
 from camel.core.message import Sampling
+from camel.scenarios.critics import CriticSettings
 from camel.scenarios.lists import read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Question, RolePlay, Scenario, Translate
 
@@ -99,6 +100,7 @@ class Declaration(_Table, frozen=True, kw_only=True):
     role_play: RolePlayTable | None = None
     question: QuestionTable | None = None
     translate: TranslateTable | None = None
+    critic: CriticSettings | None = None
     labels: tuple[str, ...] = ()
     requires_acknowledgement: bool = False
     canary: str = ""
@@ -196,10 +198,11 @@ def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
         problems.append(Problem(FILE, f"is not valid TOML: {' '.join(str(error).split())}"))
         return None
     _drop_unknown(table, Declaration, "", problems)
-    tables: list[tuple[str, Any, type[_Table]]] = [
+    tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
         ("role_play", table.get("role_play"), RolePlayTable),
         ("question", table.get("question"), QuestionTable),
         ("translate", table.get("translate"), TranslateTable),
+        ("critic", table.get("critic"), CriticSettings),
     ]
     levels: Any = table.get("levels")
     if isinstance(levels, list):
@@ -215,7 +218,9 @@ def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
         return None
 
 
-def _drop_unknown(table: dict[str, Any], kind: type[_Table], where: str, problems: list[Problem]) -> None:
+def _drop_unknown(
+    table: dict[str, Any], kind: type[msgspec.Struct], where: str, problems: list[Problem]
+) -> None:
     known = kind.__struct_fields__
     for key in sorted(table.keys() - set(known)):
         del table[key]
@@ -262,6 +267,8 @@ def _items(text: str, name: str, texts: _Texts) -> tuple[str, ...]:
 
 def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Translate | None:
     ends = [declaration.role_play, declaration.question, declaration.translate]
+    if declaration.critic and not declaration.role_play:
+        texts.problems.append(Problem(FILE, "a [critic] needs a [role_play] to listen to: take it out"))
     match [end for end in ends if end is not None]:
         case [RolePlayTable() as play]:
             paper = prompts.paper()
@@ -280,6 +287,7 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Question | Trans
                 word_limit=play.word_limit,
                 specifier_sampling=play.specifier_sampling,
                 max_messages=play.max_messages,
+                critic=declaration.critic or msgspec.UNSET,
             )
         case [QuestionTable() as question]:
             last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""

@@ -23,6 +23,7 @@ from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
 from camel.core.stopping import StopRule, paper_rules
 from camel.core.task import TaskSpecifier
+from camel.scenarios.critics import CriticSettings
 
 DEFAULT_ASK = 50
 """Items asked for in one call. Models lose count, or heart, in longer lists."""
@@ -101,6 +102,8 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     word_limit: int = 50
     specifier_sampling: Sampling | None = None
     max_messages: int = 40
+    critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
+    """Who chooses what is said. Unset rather than None, so that scenarios without one keep their fingerprints."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
         """Fill in an item's facts; the roles and the task stay open in the prompts, for the role play to fill."""

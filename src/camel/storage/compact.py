@@ -22,7 +22,15 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.storage.run import Marker, RunFolder, check_name, new_attempt
-from camel.storage.table import ROW_GROUP, arrow, schema, shape_of, stream_groups, write_batches
+from camel.storage.table import (
+    ROW_GROUP,
+    arrow,
+    is_transcripts,
+    schema,
+    shape_of,
+    stream_groups,
+    write_batches,
+)
 
 TARGET = 256 * 2**20
 """Bytes at which a file is large enough."""
@@ -216,7 +224,7 @@ def _gathered(files: Iterable[Path]) -> Iterator[Any]:
     """The rows of files as record batches of the usual size of a row group."""
     held: list[Any] = []
     for path in files:
-        if not shape_of(path)[1].equals(schema()):
+        if not is_transcripts(shape_of(path)[1]):
             raise InputError(
                 f"{path.name} was written by another version of camel, which this one cannot compact"
             )

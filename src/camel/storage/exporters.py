@@ -4,6 +4,7 @@
     instruction   the original's instruction and solution pairs
     problems      the original's Math and Science rows: a problem and its solution
     messages, sharegpt, alpaca    rows for training
+    preferences   what a critic chose and what it did not, for training by preference
     dataset       Parquet files and a card; `datasets.load_dataset(folder)` opens it
 
 Each takes any iterable, holds one transcript (`dataset`: one row group) at a time, and puts the result in its place
@@ -290,6 +291,35 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
     return _write(transcripts, path, release, rows, _ROW_ENDINGS)
 
 
+def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+    """`{"prompt", "chosen", "rejected"}` as TRL's preference trainers read it: a critic's choice against each rival.
+
+    A rival is another first proposal, or the version that a revision replaced; those with the same words or the same
+    score are none. What was settled without the critic is left out.
+    """
+    return _write(transcripts, path, release, _preference_rows, _ROW_ENDINGS)
+
+
+def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+    for place, message in enumerate(transcript.messages):
+        found = message.deliberation
+        if found is None or found.fallback:
+            continue
+        heard = msgspec.structs.replace(transcript, messages=transcript.messages[: place + 1])
+        prompt = _turns(heard, message.speaker, system=True)[:-1]
+        chosen = found.proposals[found.choice]
+        seen = {chosen.content}
+        for one in found.proposals:
+            same = one.score is not None and one.score == chosen.score
+            if one.speaker or (one.parent >= 0 and not one.revises) or one.content in seen or same:
+                continue
+            seen.add(one.content)
+            row = {"prompt": [{"role": role, "content": content} for role, content in prompt]}
+            for name, proposal in (("chosen", chosen), ("rejected", one)):
+                row[name] = [{"role": "assistant", "content": proposal.content}]
+            yield row
+
+
 def _turns(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:
     """A chat as one seat took part in it, up to the last thing it said; empty when it said nothing."""
     said = [message.speaker == seat for message in transcript.messages]
@@ -333,7 +363,7 @@ def _write(
         if conversations and not count:
             raise InputError(
                 f"none of the {conversations:,} conversations has a row for this format: export questions and answers "
-                "as problems or alpaca, role plays as chat or instruction"
+                "as problems or alpaca, role plays as chat or instruction, those with a critic as preferences"
             )
     return Written(path, conversations, count)
 
@@ -347,6 +377,7 @@ FORMATS: dict[str, Exporter] = {
     "messages": Exporter(messages, "chat messages as OpenAI and TRL read them", _ROW_ENDINGS),
     "sharegpt": Exporter(sharegpt, "conversations of human and gpt", _ROW_ENDINGS),
     "alpaca": Exporter(alpaca, "instruction, input, output", _ROW_ENDINGS),
+    "preferences": Exporter(preferences, "a critic's choices and what they were preferred to", _ROW_ENDINGS),
     "dataset": Exporter(dataset, "Parquet files and a card for datasets.load_dataset and the hub", ("",)),
 }
 """Every format by its name on the command line."""

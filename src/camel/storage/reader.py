@@ -109,7 +109,8 @@ class Run:
         duckdb = _need("duckdb")
         self._need_some()
         connection = duckdb.connect()
-        connection.read_parquet([str(file) for file in self.files]).create_view("run")
+        # By name: shards of earlier versions have a column less.
+        connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)
 
     def _need_some(self) -> None:

@@ -1,7 +1,8 @@
 """Transcripts as Arrow tables and Parquet files, and back, without loss.
 
 A column has the name of the field of `Transcript` that it holds; after them stand totals for queries
-(`num_messages`, tokens, `calls`), which reading ignores. The one decision to know: this runs for every message ever
+(`num_messages`, tokens, `calls`), which reading ignores. What critics weighed is one column of JSON, because it is a tree
+that few rows have; it is null in the others. The one decision to know: this runs for every message ever
 generated, so each field is gathered into one column at a time, nested ones included, and no value becomes a `dict`
 on its way.
 """
@@ -20,7 +21,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 import msgspec
 
 from camel.core.errors import InputError, MissingExtra
-from camel.core.message import Message, Sampling, Usage, well_formed
+from camel.core.message import Deliberation, Message, Sampling, Usage, well_formed
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import SCHEMA, Speaker, Transcript
@@ -40,6 +41,7 @@ _ZSTD_LEVEL = 3
 _PAGE = 4 * 2**20
 """Bytes of a data page, the unit of compression: near-equal prompts cost next to nothing after the first of a page."""
 
+DELIBERATIONS = "deliberations"
 _USAGE = ("prompt", "completion", "cached", "calls", "unknown")
 # Columns with few different values. The rest is not even tried: a dictionary of prose is built only to be given up.
 _FEW_VALUES = [
@@ -131,8 +133,23 @@ def schema() -> Any:
             ("completion_tokens", whole),
             ("cached_tokens", whole),
             ("calls", whole),
+            (DELIBERATIONS, text),
         ]
     )
+
+
+def upgraded(table: Table) -> Table:
+    """A table of transcripts with the column that those of earlier versions lack."""
+    if DELIBERATIONS in table.schema.names:
+        return table
+    pa = arrow()
+    return table.append_column(schema().field(DELIBERATIONS), pa.nulls(table.num_rows, pa.string()))
+
+
+def is_transcripts(layout: Any) -> bool:
+    """Whether a schema is a transcript's, of this version or of an earlier one."""
+    own = schema()
+    return layout.equals(own) or layout.equals(own.remove(own.get_field_index(DELIBERATIONS)))
 
 
 def to_table(transcripts: Iterable[Transcript]) -> Table:
@@ -159,7 +176,7 @@ def rows(table: Table) -> Iterator[Transcript]:
     wanted = schema().names[:10]
     if missing := [name for name in wanted if name not in table.schema.names]:
         raise InputError(f"not a table of transcripts: it has no column {', '.join(missing)}")
-    for batch in table.select(wanted).to_batches(max_chunksize=_READ_ROWS):
+    for batch in upgraded(table).select([*wanted, DELIBERATIONS]).to_batches(max_chunksize=_READ_ROWS):
         yield from _transcripts(batch)
 
 
@@ -198,7 +215,8 @@ def write_batches(path: Path, groups: Iterable[Any], layout: Any) -> Shard:
 def read_shard(path: Path, columns: Sequence[str] | None = None) -> Table:
     """The table in a Parquet file, or some of its columns; `messages.list.element.content` names a nested one."""
     with _opened(path) as file:
-        return _readable(path, lambda: file.read(columns=None if columns is None else list(columns)))
+        found = _readable(path, lambda: file.read(columns=None if columns is None else list(columns)))
+    return upgraded(found) if columns is None else found
 
 
 def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Transcript]:
@@ -216,7 +234,7 @@ def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterat
             first, last = max(0, start - before), min(count, count if stop is None else stop - before)
             before += count
             if first < last:
-                table = _readable(path, lambda group=group: file.read_row_group(group))
+                table = upgraded(_readable(path, lambda group=group: file.read_row_group(group)))
                 yield table if last - first == count else table.slice(first, last - first)
 
 
@@ -324,6 +342,7 @@ def _batch(transcripts: list[Transcript]) -> Any:
         _totals([u.completion for u in usages], ends, [task.usage.completion for task in tasks]),
         _totals([u.cached for u in usages], ends, [task.usage.cached for task in tasks]),
         _totals([u.calls for u in usages], ends, [task.usage.calls for task in tasks]),
+        pa.array([_deliberations(transcript.messages) for transcript in transcripts], pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=layout)
 
@@ -396,6 +415,32 @@ def _as_json(samplings: list[Sampling]) -> list[str]:
     return [known[id(sampling)] for sampling in samplings]
 
 
+class _Weighed(msgspec.Struct, omit_defaults=True):
+    """What a critic weighed for a message, as a row has it."""
+
+    message: int
+    deliberation: Deliberation
+
+
+_weighed = msgspec.json.Decoder(list[_Weighed]).decode
+
+
+def _deliberations(messages: list[Message]) -> str | None:
+    found = [
+        _Weighed(place, message.deliberation)
+        for place, message in enumerate(messages)
+        if message.deliberation is not None
+    ]
+    return msgspec.json.encode(found).decode() if found else None
+
+
+def _with_deliberations(transcript: Transcript, weighed: str | None) -> Transcript:
+    for one in _weighed(weighed) if weighed else ():
+        message = transcript.messages[one.message]
+        transcript.messages[one.message] = msgspec.structs.replace(message, deliberation=one.deliberation)
+    return transcript
+
+
 def _transcripts(batch: Any) -> Iterator[Transcript]:
     columns = {name: batch.column(name) for name in batch.schema.names}
     versions: list[int] = columns["schema"].to_pylist()
@@ -413,7 +458,7 @@ def _transcripts(batch: Any) -> Iterator[Transcript]:
         _shared(task.field("finish")),
         _shared(task.field("guided")),
     )
-    return map(
+    transcripts = map(
         Transcript,
         columns["id"].to_pylist(),
         tasks,
@@ -426,6 +471,7 @@ def _transcripts(batch: Any) -> Iterator[Transcript]:
         _shared(columns["fingerprint"]),
         versions,
     )
+    return map(_with_deliberations, transcripts, columns[DELIBERATIONS].to_pylist())
 
 
 def _shared(texts: Any) -> list[str]:
