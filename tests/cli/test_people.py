@@ -109,7 +109,7 @@ def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
         terminal.wait_for("Stock Trader (user) is writing 3 proposals")
         terminal.prompt("› 1–3")
         terminal.type("/ai" + ENTER)
-        terminal.wait_for("The AI judges.", "The AI chose ")
+        terminal.wait_for("The AI judges.", "◆ critic: ")
         terminal.prompt("› 1–3")
         terminal.type(CTRL_D)
         assert terminal.end() == 0

@@ -196,6 +196,7 @@ def _watch(
     from camel.cli.keyboard import unechoed
     from camel.cli.screen import visible
     from camel.core.errors import ModelError
+    from camel.models.person import PERSON
 
     async def talk() -> None:
         leaving.task = asyncio.current_task()
@@ -206,12 +207,12 @@ def _watch(
                 screen.prompts(role_playing.transcript)
             async for message in conversation:
                 screen.end_message()
+                if not (message.deliberation and message.deliberation.critic == PERSON):
+                    screen.deliberation(message)
                 if keep:
-                    with suppress(
-                        OSError
-                    ):  # a full disk is told at the end, and does not end the conversation
+                    # A full disk is told at the end, and does not end the conversation.
+                    with suppress(OSError):
                         keep()
-                screen.deliberation(message)
 
     started, code = time.monotonic(), 0
     try:

@@ -124,7 +124,7 @@ class Seat:
             if command is not None:
                 name, rest = command[1].lower(), (command[2] or "").strip()
                 if name == "ai" and (turns := _count(rest)):
-                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.")
+                    self._screen.note(f"The AI judges{f', {turns} times' if turns > 1 else ''}.\n")
                     return HandOver(turns)
                 self._common(name, rest, (_AI, _STOP))
                 continue
@@ -202,9 +202,6 @@ class CriticSeat:
             self._handed = decided.turns
         verdict = await self._model.judge(case)
         self._handed = max(0, self._handed - 1)
-        chosen = verdict.chosen()
-        what = "did not decide" if chosen is None else f"chose {chosen + 1}"
-        self._screen.note(f"The AI {what}{f': {verdict.reason}' if verdict.reason else '.'}\n")
         return verdict
 
     def take_back(self) -> bool:
