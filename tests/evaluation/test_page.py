@@ -15,7 +15,8 @@ from sheds import EVIL, a_run
 from camel.evaluation.comparison import Outcomes, compare
 from camel.evaluation.comparison import page as comparison_page
 from camel.evaluation.findings import Looker
-from camel.evaluation.page import POLICY, _marked, page, text
+from camel.evaluation.intervals import wilson
+from camel.evaluation.page import POLICY, _marked, interval, page, percent, text
 from camel.evaluation.plots import plots, png, svg
 from camel.evaluation.study import Study, study_of
 
@@ -92,6 +93,22 @@ def test_every_plot_is_drawn(study: Study):
         assert png(plot).startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("count", "of", "words"),
+    [
+        (0, 36, "0% 0 – 9.6%"),
+        (1, 25_000, "0.004% 0.0007 – 0.02%"),
+        (5, 36, "14% 6.1 – 29%"),
+        (23_497, 25_000, "94% 93.7 – 94.3%"),
+        (199, 200, "99.5% 97 – 99.9%"),
+        (36, 36, "100% 90 – 100%"),
+    ],
+)
+def test_shares_in_words(count: int, of: int, words: str):
+    rate = wilson(count, of)
+    assert f"{percent(rate.rate)} {interval(rate)}" == words
+
+
 @given(st.text(), st.text(max_size=5))
 def test_marking_changes_no_word(message: str, evidence: str):
     html = _marked(message, evidence)
@@ -119,8 +136,8 @@ def test_a_browser_has_nothing_to_complain_about(study: Study, tmp_path: Path, s
             tab.on("console", lambda message: said.append(message.text))
             tab.on("pageerror", lambda error: said.append(str(error)))
             tab.goto(file.as_uri())
-            for summary in tab.locator("summary").all():
-                summary.click()
+            while (closed := tab.locator("details:not([open]) > summary")).count():
+                closed.first.click()
             assert tab.locator("mark").first.is_visible()
             assert tab.evaluate("document.documentElement.scrollWidth") <= width
             colour = tab.evaluate("getComputedStyle(document.body).backgroundColor")

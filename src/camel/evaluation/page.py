@@ -66,21 +66,23 @@ def text(value: object) -> str:
     return html.escape(_UNSEEN.sub("\ufffd", str(value)), quote=True)
 
 
-def percent(value: float) -> str:
-    """A share in words short enough for a table."""
+def percent(value: float, step: float = 0.01) -> str:
+    """A share in words short enough for a table, exact to about `step`, and to two figures where it is small."""
     points = value * 100
-    if not points:
-        return "0%"
-    if 0 < points < 0.1:
-        return "<0.1%"
-    if 99.9 < points < 100:
-        return ">99.9%"
-    return f"{points:.1f}%" if points < 10 else f"{points:.0f}%"
+    if not points or points == 100:
+        return f"{points:.0f}%"
+    if points < 0.1:
+        return f"{points:.1g}%" if points >= 1e-4 else "<0.0001%"
+    digits = 2 if step < 0.001 else 1 if step < 0.01 or points < 10 else 0
+    while round(points, digits) == 100 and digits < 6:  # not quite all is not all
+        digits += 1
+    return f"{points:.{digits}f}%"
 
 
 def interval(rate: Rate) -> str:
-    """The interval of a share."""
-    return f"{percent(rate.low)} – {percent(rate.high)}".replace("% –", " –")
+    """The interval of a share; narrow ones with more figures."""
+    step = (rate.high - rate.low) / 2
+    return f"{percent(rate.low, step)} – {percent(rate.high, step)}".replace("% –", " –")
 
 
 def short(count: float) -> str:

@@ -80,8 +80,10 @@ def plots(study: Study) -> list[Plot]:
     if found:
         made += [_behaviours(found), _by_turn(study, found), _by_stop(study, found), _by_seat(found)]
     made.append(_growth(study, ("chars",), "length", "Length of messages"))
-    if any(curve.measure == "prompt" for curve in study.growth):
-        made.append(_growth(study, ("prompt", "completion", "cached"), "tokens", "Tokens of a call"))
+    # An endpoint that reports no cached tokens has no curve of them.
+    counted = {curve.measure for curve in study.growth if any(point.high for point in curve.points)}
+    if tokens := [name for name in ("prompt", "completion", "cached") if name in counted]:
+        made.append(_growth(study, tokens, "tokens", "Tokens of a call"))
     return made
 
 
