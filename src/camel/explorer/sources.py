@@ -1,0 +1,356 @@
+"""Where a catalogue's rows come from: runs on a disk or in an object store, and files of the original's formats.
+
+The one decision to know: everything becomes a run with an index. Shards without one get it here, in a folder that goes
+with this process; files of other formats are imported into such a folder first. So there is one way to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+from camel._version import __version__
+from camel.core.errors import CamelError, InputError, shown
+from camel.core.transcript import Transcript
+from camel.models.catalogue import cost
+from camel.storage.compact import compactions
+from camel.storage.importers import IMPORTERS
+from camel.storage.index import Header, build, files_of, index_written, name_of, read_header
+from camel.storage.reader import LAST_STAGES
+from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
+from camel.storage.store import BucketStore, is_remote
+from camel.storage.table import arrow, rows, write_shard
+
+_ROWS_PER_SHARD = 512
+
+
+class Part:
+    """An index file: of one shard or of many."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path, self.header = path, header
+        self.first, self.last = header.shards[0].shard, header.shards[-1].shard
+        self._shards = [one.shard for one in header.shards]
+        self._starts = [0, *accumulate(one.rows for one in header.shards)]
+        self.rows = self._starts[-1]
+
+    @cached_property
+    def labels(self) -> Counter[str]:
+        """Rows by set of labels."""
+        counts = self.header.counts
+        if counts is None:
+            column = arrow("pyarrow.parquet").read_table(self.path, columns=["labels"]).column("labels")
+            return Counter(column.to_pylist())
+        return Counter({labels: sum(by["stop"].values()) for labels, by in counts.items()})
+
+    def position(self, shard: int, row: int) -> int:
+        """Of a row in the file."""
+        at = bisect_right(self._shards, shard) - 1
+        return self._starts[at] + row
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The shard and the row in it at a position."""
+        at = bisect_right(self._starts, position) - 1
+        return self._shards[at], position - self._starts[at]
+
+    @cached_property
+    def _groups(self) -> list[int]:
+        metadata = arrow("pyarrow.parquet").read_metadata(self.path)
+        return [0, *accumulate(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
+
+    def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Rows by their positions, read from the row groups that hold them."""
+        wanted: dict[int, list[int]] = {}
+        for position in sorted(set(positions)):
+            wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
+        found: dict[int, dict[str, Any]] = {}
+        with arrow("pyarrow.parquet").ParquetFile(self.path) as file:
+            for group, some in wanted.items():
+                start = self._groups[group]
+                table = file.read_row_group(group).take([position - start for position in some])
+                found.update(zip(some, table.to_pylist(), strict=True))
+        return found
+
+
+class Source:
+    """One run of a catalogue, as it is now."""
+
+    def __init__(self, name: str, folder: RunFolder, stage: str, parts: list[Part], indexed: bool) -> None:
+        self.name, self.folder, self.stage, self.parts = name, folder, stage, parts
+        self.indexed = indexed
+        """Whether all of it had an index."""
+        self._first = [part.first for part in parts]
+
+    @property
+    def address(self) -> str:
+        """Where it is, as people write it."""
+        return self.folder.address
+
+    @property
+    def rows(self) -> int:
+        """All conversations, whoever may see them. Not for display: some may be restricted."""
+        return sum(part.rows for part in self.parts)
+
+    def part_of(self, shard: int) -> Part:
+        """The index file that covers a shard."""
+        return self.parts[bisect_right(self._first, shard) - 1]
+
+    def read(self, shard: int, row: int) -> Transcript:
+        """One conversation, from one row group of one file."""
+        try:
+            with self._opened(shard) as (file, start):
+                return _one(file, start + row)
+        except FileNotFoundError:
+            raise InputError(f"a data file of {self.address} is gone: camel verify {self.address}") from None
+
+    def shard(self, shard: int, count: int) -> Iterator[Transcript]:
+        """The conversations of one shard."""
+        with self._opened(shard) as (file, start):
+            before = 0
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                first, last = max(0, start - before), min(size, start + count - before)
+                before += size
+                if first < last:
+                    yield from rows(file.read_row_group(group).slice(first, last - first))
+
+    @contextlib.contextmanager
+    def _opened(self, shard: int) -> Iterator[tuple[Any, int]]:
+        """The data file that holds a shard, and where it begins in it."""
+        name, start = self.data_of(shard)
+        pq = arrow("pyarrow.parquet")
+        if isinstance(self.folder.store, BucketStore):
+            with pq.ParquetFile(self.folder.store.reader(name)) as file:
+                yield file, start
+        else:
+            with pq.ParquetFile(self.folder.root / name) as file:
+                yield file, start
+
+    def data_of(self, shard: int) -> tuple[str, int]:
+        """The data file that holds a shard, and the row at which it begins."""
+        for one in self._compactions:
+            if shard in one.shards:
+                return one.file, sum(one.rows[: shard - one.first])
+        name = self.folder.marker(self.stage, shard).file
+        if self.folder.on_disk and not (self.folder.root / name).exists():
+            # Compacted since, and the small file removed.
+            del self._compactions
+            if any(shard in one.shards for one in self._compactions):
+                return self.data_of(shard)
+        return name, 0
+
+    @cached_property
+    def _compactions(self) -> list[Any]:
+        return compactions(self.folder, self.stage)
+
+
+def _one(file: Any, position: int) -> Transcript:
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if position < count:
+            return next(iter(rows(file.read_row_group(group).slice(position, 1))))
+        position -= count
+    raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
+
+
+class _Watched:
+    """A run that may grow."""
+
+    def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
+        self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
+        self._parts: dict[int, Part] = {}
+        """Of single shards."""
+        self._merged: dict[str, Part] = {}
+        self._bad: set[str] = set()
+        self.built = 0
+        """Shards that had no index."""
+        self.source = Source(name, folder, LAST_STAGES[0], [], True)
+        self.notes: list[str] = []
+
+    def look(self) -> bool:
+        """See what has been committed since; whether there is anything new."""
+        stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
+        committed = self.folder.committed(stage)
+        known = {shard for part in self.source.parts for shard in (one.shard for one in part.header.shards)}
+        if committed <= known and self.source.stage == stage:
+            return False
+        fingerprint = self.folder.settings().fingerprint
+        files = files_of(self.folder, stage)
+        merged: list[Part] = []
+        for first, last, name in files.merged:
+            if not merged or first > merged[-1].last:
+                part = self._read_merged(name, fingerprint, stage)
+                if part is not None and (part.first, part.last) == (first, last):
+                    merged.append(part)
+        covered = {one.shard for part in merged for one in part.header.shards}
+        left = sorted(committed - covered)
+        markers = self.folder.markers(stage, [shard for shard in left if shard not in self._parts])
+        for marker in markers:
+            self._parts[marker.shard] = self._single(marker, files.single, fingerprint)
+        parts = sorted([*merged, *(self._parts[shard] for shard in left)], key=lambda part: part.first)
+        self.source = Source(
+            self.name, self.folder, stage, [part for part in parts if part.rows], not self.built
+        )
+        self.notes = []
+        if self.built:
+            self.notes.append(
+                f"{self.name}: {self.built:,} shards had no index and were read: camel index {self.folder.address} makes it"
+            )
+        return True
+
+    def _read_merged(self, name: str, fingerprint: str, stage: str) -> Part | None:
+        if name in self._bad:
+            return None
+        if name not in self._merged:
+            try:
+                path = self._local(name)
+                header = read_header(path)
+            except (CamelError, OSError):
+                self._bad.add(name)
+                return None
+            if (header.fingerprint, header.stage) != (fingerprint, stage):
+                self._bad.add(name)
+                return None
+            self._merged[name] = Part(path, header)
+        return self._merged[name]
+
+    def _single(self, marker: Marker, files: dict[str, str], fingerprint: str) -> Part:
+        stem = Path(marker.file).stem
+        if stem in files:
+            with contextlib.suppress(CamelError, OSError):
+                path = self._local(name_of(marker))
+                header = read_header(path)
+                only = header.shards[0]
+                if (len(header.shards), only.shard, only.file, only.rows) == (
+                    1,
+                    marker.shard,
+                    stem,
+                    marker.rows,
+                ):
+                    return Part(path, header)
+        self.built += 1
+        path = self._scratch / f"{stem}.parquet"
+        source = Source(self.name, self.folder, marker.stage, [], False)
+        file, start = source.data_of(marker.shard)
+        with self.folder.opened([file]) as opened:
+            return Part(
+                path,
+                build(
+                    path,
+                    next(opened),
+                    marker.file,
+                    marker.stage,
+                    marker.shard,
+                    fingerprint,
+                    cost,
+                    (start, start + marker.rows),
+                ),
+            )
+
+    def _local(self, name: str) -> Path:
+        """An index file where the database can read it."""
+        if not isinstance(self.folder.store, BucketStore):
+            return self.folder.root / name
+        path = self._scratch / Path(name).name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            writing = path.with_suffix(".partial")
+            self.folder.store.fetch(name, writing)
+            writing.replace(path)
+        return path
+
+
+class Sources:
+    """The runs of a catalogue."""
+
+    def __init__(self, runs: Sequence[str]) -> None:
+        if not runs:
+            raise InputError("name at least one run")
+        self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
+        try:
+            taken: set[str] = set()
+            self._watched = [
+                _Watched(_name(run, taken), _folder(run, self._scratch), self._scratch) for run in runs
+            ]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def all(self) -> list[Source]:
+        """As they are now."""
+        return [one.source for one in self._watched]
+
+    def look(self) -> bool:
+        """See what has come; whether there is anything new."""
+        looks = [one.look() for one in self._watched]
+        return any(looks)
+
+    def notes(self) -> tuple[str, ...]:
+        """What is amiss with them."""
+        return tuple(note for one in self._watched for note in one.notes)
+
+    def close(self) -> None:
+        """Remove what was made for this process."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _name(run: str, taken: set[str]) -> str:
+    """A short name that fits into a URL, and that no other run of the catalogue has."""
+    last = [part for part in re.split(r"[/\\]", run) if part not in ("", ".", "..")][-1:] or ["run"]
+    base = re.sub(r"[^\w.-]+", "-", last[0]).strip(".-") or "run"
+    name = next(
+        one for n in range(1, len(taken) + 2) if (one := base if n == 1 else f"{base}-{n}") not in taken
+    )
+    taken.add(name)
+    return name
+
+
+def _folder(run: str, scratch: Path) -> RunFolder:
+    folder = open_folder(run)
+    if is_remote(run) or folder.exists:
+        folder.settings()
+        return folder
+    path = Path(run)
+    if not path.exists():
+        raise InputError(f"there is no run {shown(run)}")
+    return _imported(path, scratch / f"import-{new_attempt()}")
+
+
+def _imported(path: Path, into: Path) -> RunFolder:
+    """Files of the original's formats as a run, in a folder of this process."""
+    errors: list[str] = []
+    for name, read in IMPORTERS.items():
+        folder = open_folder(into / name)
+        try:
+            _store(folder, read(path), name)
+        except InputError as error:
+            errors.append(str(error))
+            shutil.rmtree(into / name, ignore_errors=True)
+        else:
+            return folder
+    raise InputError(f"{path} is not a run, and cannot be read as other data: {errors[0]}")
+
+
+def _store(folder: RunFolder, transcripts: Iterator[Transcript], format: str) -> None:
+    number = 0
+    stage = LAST_STAGES[0]
+    while some := list(islice(transcripts, _ROWS_PER_SHARD)):
+        path = folder.data_path(stage, number, new_attempt(), ".parquet")
+        written = write_shard(path, some)
+        index_written(folder, stage, path, "imported", cost)
+        file, size = folder.keep(path)
+        folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
+        number += 1
+    if not number:
+        raise InputError("there are no conversations in it")
+    folder.create(Settings("imported", {"scenario": "imported", "imported": format}, __version__))

@@ -1,0 +1,442 @@
+"""The index of a run: what a list of its conversations shows, in files that are narrow and quick to read.
+
+    index/<stage>/<shard>-<attempt>.parquet            of one shard, named after its data file
+    index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
+    index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
+
+A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, and where it stands (shard,
+and row in the shard, which stay when shards are compacted). Each file counts its own rows by facet in its footer.
+
+The one decision to know: an index is derived and never needed. It is believed only for the data file that a marker names,
+so that it needs no marker of its own; one that is missing, damaged or of another version is made anew from the data.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.core.message import Usage
+from camel.storage.journal import make_folder, sync_folder
+from camel.storage.run import Marker, RunFolder, new_attempt
+from camel.storage.store import BucketStore
+from camel.storage.table import arrow, read_shard
+
+FOLDER = "index"
+VERSION = 1
+"""Of the layout; a file of another version is made anew."""
+SEPARATOR = "\x1f"
+"""Around each element of a set, such as the labels: few different sets, so that a column of them is small and quick."""
+TASK_CHARS = 160
+MOST_VALUES = 5_000
+"""Values of a facet, and sets of labels, up to which a file counts its rows by them."""
+
+Cost = Callable[[str, Usage], float | None]
+"""Dollars of a model's usage, where its price is known."""
+
+
+class Facet(NamedTuple):
+    """A way to tell conversations apart."""
+
+    column: str
+    many: bool = False
+    """Whether the column holds a set: a conversation may have several values, or none."""
+    edges: tuple[float, ...] = ()
+    """Of a number: where each bucket begins; the values are the buckets' names."""
+
+
+FACETS: dict[str, Facet] = {
+    "scenario": Facet("scenario"),
+    "assistant": Facet("assistant"),
+    "user": Facet("user"),
+    "other": Facet("others", many=True),
+    "stop": Facet("stop"),
+    "finding": Facet("findings", many=True),
+    "label": Facet("labels", many=True),
+    "model": Facet("model"),
+    "length": Facet("messages", edges=(0, 2, 3, 11, 21, 31, 41)),
+    "size": Facet("tokens", edges=(0, 1_000, 10_000, 100_000, 1_000_000)),
+    "cost": Facet("cost", edges=(0, 0.001, 0.01, 0.1, 1)),
+}
+"""By the names that queries use."""
+NUMBERS = ("messages", "tokens", "calls", "cost")
+"""Columns by whose value can be sorted and filtered."""
+
+
+class Indexed(msgspec.Struct, frozen=True):
+    """A shard that an index file covers."""
+
+    shard: int
+    file: str
+    """The name of its data file, without folder and ending."""
+    rows: int
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What an index file says about itself, in its footer."""
+
+    stage: str
+    fingerprint: str
+    """Of the run."""
+    shards: list[Indexed]
+    """In the order of their rows."""
+    counts: dict[str, dict[str, dict[str, int]]] | None
+    """Rows by set of labels, facet and value; by labels first, because who may see them depends on those."""
+    version: int = VERSION
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return sum(shard.rows for shard in self.shards)
+
+
+@cache
+def schema() -> Any:
+    """The Arrow schema of an index."""
+    pa = arrow()
+    texts = [(name, pa.string()) for name in ("id", "scenario", "assistant", "user", "others", "task")]
+    return pa.schema(
+        [
+            *texts,
+            ("stop", pa.string()),
+            ("model", pa.string()),
+            ("labels", pa.string()),
+            ("findings", pa.string()),
+            ("messages", pa.int32()),
+            ("tokens", pa.int64()),
+            ("completion", pa.int64()),
+            ("calls", pa.int32()),
+            ("cost", pa.float64()),
+            ("shard", pa.int32()),
+            ("row", pa.int32()),
+        ]
+    )
+
+
+def bucket_names(facet: Facet) -> list[str]:
+    """The names of a number's buckets, in order; `unknown` is before the first."""
+    last = f"{facet.edges[-1]:g}+" if facet.edges[-1] < 1e6 else f"{facet.edges[-1]:.0f}+"
+    return [*(_between(low, high) for low, high in pairwise(facet.edges)), last]
+
+
+def _between(low: float, high: float) -> str:
+    if isinstance(low, int) and isinstance(high, int):
+        return f"{low}" if high == low + 1 else f"{low}-{high - 1}"
+    return f"{low:g}-{high:g}"
+
+
+UNKNOWN = "unknown"
+
+
+def bucket(facet: Facet, value: float | None) -> str:
+    """The bucket that a number falls into."""
+    if value is None:
+        return UNKNOWN
+    return bucket_names(facet)[max(0, bisect_right(facet.edges, value) - 1)]
+
+
+def joined(values: Iterable[str]) -> str:
+    """A set as a column holds it; the empty set is empty."""
+    clean = sorted({value.replace(SEPARATOR, " ") for value in values} - {""})
+    return f"{SEPARATOR}{SEPARATOR.join(clean)}{SEPARATOR}" if clean else ""
+
+
+def elements(text: str) -> list[str]:
+    """The elements of such a set."""
+    return text[1:-1].split(SEPARATOR) if text else []
+
+
+def name_of(marker: Marker) -> str:
+    """Where the index of a marker's data file is, if it is there."""
+    return f"{FOLDER}/{marker.stage}/{PurePosixPath(marker.file).stem}.parquet"
+
+
+# ---------------------------------------------------------------- from a data file to its index
+
+_COLUMNS = [
+    "id",
+    "scenario",
+    "task.original",
+    "speakers.list.element.name",
+    "speakers.list.element.role",
+    "messages.list.element.model",
+    "stop.reason",
+    "labels",
+    "num_messages",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "calls",
+]
+
+
+def no_cost(model: str, usage: Usage) -> float | None:
+    """Where nobody knows what a model costs."""
+    return None
+
+
+def table_of(data: Any, shard: int, cost: Cost = no_cost) -> Any:
+    """The index of a shard, from its data as `read_shard` gives it; only some columns are needed."""
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    data = data.combine_chunks()
+    columns = {name: _whole(data, name) for name in data.schema.names}
+    original = pc.utf8_slice_codeunits(pc.struct_field(columns["task"], "original"), 0, 4 * TASK_CHARS)
+    task = pc.utf8_slice_codeunits(
+        pc.utf8_trim_whitespace(pc.replace_substring_regex(original, r"\s+", " ")), 0, TASK_CHARS
+    )
+    seats = _parts(columns["speakers"], "name", "role")
+    models = [" + ".join(dict.fromkeys(filter(None, row[0]))) for row in _parts(columns["messages"], "model")]
+    reasons = pc.fill_null(pc.struct_field(columns["stop"], "reason"), "unfinished")
+    prompt, completion, cached, calls = (
+        columns[name].to_pylist() for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
+    )
+    costs = [
+        cost(model, Usage(*counts)) if counts[0] or counts[1] else None
+        for model, *counts in zip(models, prompt, completion, cached, calls, strict=True)
+    ]
+    made = {
+        "id": columns["id"],
+        "scenario": columns["scenario"],
+        "assistant": _texts([_role(names, roles, "assistant") for names, roles in seats]),
+        "user": _texts([_role(names, roles, "user") for names, roles in seats]),
+        "others": _texts([_others(names, roles) for names, roles in seats]),
+        "task": task,
+        "stop": reasons,
+        "model": _texts(models),
+        "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
+        "findings": _texts([""] * data.num_rows),
+        "messages": columns["num_messages"],
+        "tokens": pc.add(columns["prompt_tokens"], columns["completion_tokens"]),
+        "completion": columns["completion_tokens"],
+        "calls": columns["calls"],
+        "cost": pa.array(costs, pa.float64()),
+        "shard": pa.repeat(shard, data.num_rows),
+        "row": pa.array(range(data.num_rows), pa.int32()),
+    }
+    layout = schema()
+    arrays = [made[field.name].cast(field.type) for field in layout]
+    return pa.Table.from_arrays(arrays, schema=layout)
+
+
+def _whole(data: Any, name: str) -> Any:
+    column = data.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else arrow().array([], column.type)
+
+
+def _texts(values: list[str]) -> Any:
+    return arrow().array(values, arrow().string())
+
+
+def _parts(lists: Any, *names: str) -> list[list[list[str]]]:
+    """The fields of the structs in each list of a column."""
+    ends: list[int] = lists.offsets.to_pylist()
+    fields: list[list[str]] = [lists.values.field(name).to_pylist() for name in names]
+    return [[field[start:end] for field in fields] for start, end in pairwise(ends)]
+
+
+def _role(names: Sequence[str], roles: Sequence[str], seat: str) -> str:
+    return next((role for name, role in zip(names, roles, strict=True) if name == seat), "")
+
+
+def _others(names: Sequence[str], roles: Sequence[str]) -> str:
+    if len(names) <= 2 and {*names} <= {"assistant", "user"}:
+        return ""
+    return joined(role for name, role in zip(names, roles, strict=True) if name not in ("assistant", "user"))
+
+
+def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
+    """The rows of an index by labels, facet and value; None where they are too many different ones."""
+    columns = {facet: table.column(its.column).to_pylist() for facet, its in FACETS.items()}
+    labels = columns["label"]
+    if len(set(labels)) > MOST_VALUES:
+        return None
+    counted: dict[str, dict[str, dict[str, int]]] = {}
+    for name, its in FACETS.items():
+        names = bucket_names(its) if its.edges else []
+        for (label, value), number in Counter(zip(labels, columns[name], strict=True)).items():
+            by = counted.setdefault(label, {}).setdefault(name, {})
+            for each in _values(its, value, names):
+                by[each] = by.get(each, 0) + number
+    return _bounded(counted)
+
+
+def _values(facet: Facet, value: Any, names: list[str]) -> list[str]:
+    if facet.many:
+        return elements(value)
+    if facet.edges:
+        return [UNKNOWN if value is None else names[max(0, bisect_right(facet.edges, value) - 1)]]
+    return [value]
+
+
+def _bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, dict[str, int]]] | None:
+    """Counts without the facets that have too many values."""
+    if len(counted) > MOST_VALUES:
+        return None
+    large = {name for by in counted.values() for name, values in by.items() if len(values) > MOST_VALUES}
+    return {
+        label: {name: values for name, values in by.items() if name not in large}
+        for label, by in counted.items()
+    }
+
+
+def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int]]] | None:
+    """The counts of several files together."""
+    total: dict[str, dict[str, dict[str, int]]] = {}
+    known: set[str] = set(FACETS)
+    for header in headers:
+        if header.counts is None:
+            return None
+        for label, by in header.counts.items():
+            known &= by.keys()
+            into = total.setdefault(label, {})
+            for name, values in by.items():
+                counts = into.setdefault(name, {})
+                for value, number in values.items():
+                    counts[value] = counts.get(value, 0) + number
+    return _bounded({label: {n: v for n, v in by.items() if n in known} for label, by in total.items()})
+
+
+# ---------------------------------------------------------------- files
+
+_ROWS = 16_384
+"""Of a row group: what a page of a list loads at least."""
+_KEY = b"camel.index"
+
+
+def write(path: Path, table: Any, header: Header) -> None:
+    """Write an index file whole or not at all."""
+    writing = path.with_name(f".{path.name}.{new_attempt()}")
+    make_folder(path.parent)
+    try:
+        with Writer(writing, header) as writer:
+            writer.add(table)
+        writing.replace(path)
+        sync_folder(path.parent)
+    finally:
+        writing.unlink(missing_ok=True)
+
+
+class Writer:
+    """An index file being written, one table after the other."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        pq = arrow("pyarrow.parquet")
+        metadata = {_KEY: msgspec.json.encode(header)}
+        self._path = path
+        self._writer = pq.ParquetWriter(
+            path,
+            schema().with_metadata(metadata),
+            compression="zstd",
+            compression_level=3,
+            # Ids and tasks differ; a dictionary of them is built only to be given up.
+            use_dictionary=[name for name in schema().names if name not in ("id", "row", "tokens", "cost")],
+        )
+
+    def add(self, table: Any) -> None:
+        """Write more rows."""
+        self._writer.write_table(table.cast(schema()), row_group_size=_ROWS)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+        if error[0] is None:
+            with self._path.open("rb+") as file:
+                os.fsync(file.fileno())
+
+
+def read_header(path: Path) -> Header:
+    """What an index file says about itself; an `InputError` where it is damaged, or of another version."""
+    try:
+        metadata = arrow("pyarrow.parquet").read_metadata(path)
+        header = msgspec.json.decode((metadata.metadata or {}).get(_KEY, b""), type=Header)
+    except (OSError, ValueError, arrow().ArrowException) as error:
+        raise InputError(f"{path} is not an index: {' '.join(str(error).split())}") from None
+    if header.version != VERSION or metadata.num_rows != header.rows:
+        raise InputError(f"{path} is an index of another version")
+    return header
+
+
+def build(
+    path: Path,
+    data: Path,
+    marker_file: str,
+    stage: str,
+    shard: int,
+    fingerprint: str,
+    cost: Cost = no_cost,
+    rows: tuple[int, int] | None = None,
+) -> Header:
+    """Write the index of one shard from its data file, or from `rows` of one that holds several."""
+    read = read_shard(data, _COLUMNS)
+    if rows is not None:
+        read = read.slice(rows[0], rows[1] - rows[0])
+    table = table_of(read, shard, cost)
+    stem = PurePosixPath(marker_file).stem
+    header = Header(stage, fingerprint, [Indexed(shard, stem, table.num_rows)], count(table))
+    write(path, table, header)
+    return header
+
+
+def index_written(folder: RunFolder, stage: str, data: Path, fingerprint: str, cost: Cost = no_cost) -> bool:
+    """Index a data file that is about to be committed. Never fails: what is not indexed is read from the data."""
+    name = f"{FOLDER}/{stage}/{data.stem}.parquet"
+    path = folder.root / name
+    try:
+        build(path, data, data.name, stage, int(data.stem.partition("-")[0]), fingerprint, cost)
+        if isinstance(folder.store, BucketStore):
+            folder.store.upload(path, name)
+            path.unlink()
+    except (OSError, ValueError, CamelError, arrow().ArrowException):
+        return False
+    return True
+
+
+_MERGED = re.compile(r"m(\d{6,})-(\d{6,})-[0-9a-f]+\.parquet")
+_SINGLE = re.compile(r"(\d{6,})-[0-9a-f]+\.parquet")
+
+
+class Files(NamedTuple):
+    """The index files of a stage, by their names alone."""
+
+    single: dict[str, str]
+    """By the name of the data file, without its ending."""
+    merged: list[tuple[int, int, str]]
+    """First shard, last shard and name, the larger before those within it."""
+    cubes: list[str]
+
+
+def files_of(folder: RunFolder, stage: str) -> Files:
+    """List the index files of a stage."""
+    found = Files({}, [], [])
+    for name in folder.store.names(f"{FOLDER}/{stage}"):
+        file = f"{FOLDER}/{stage}/{name}"
+        if match := _MERGED.fullmatch(name):
+            found.merged.append((int(match[1]), int(match[2]), file))
+        elif _SINGLE.fullmatch(name):
+            found.single[name.removesuffix(".parquet")] = file
+        elif name.startswith("cube-") and name.endswith(".parquet"):
+            found.cubes.append(file)
+    found.merged.sort(key=lambda one: (one[0], -one[1], one[2]))
+    return found
+
+
+def by_value(
+    counts: Mapping[str, Mapping[str, Mapping[str, int]]], facet: str, labels: Iterable[str]
+) -> Counter[str]:
+    """The counts of one facet over some sets of labels."""
+    total: Counter[str] = Counter()
+    for label in labels:
+        total.update(counts[label].get(facet, {}))
+    return total
