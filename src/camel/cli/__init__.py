@@ -10,6 +10,7 @@ import typer
 
 from camel._version import __version__
 from camel.cli.compact import compact
+from camel.cli.explore import explore
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
 from camel.cli.generate import generate
@@ -35,6 +36,7 @@ app.command()(generate)
 app.command()(plan)
 app.command()(status)
 app.command()(runs)
+app.command()(explore)
 app.command()(export)
 app.command("import")(import_)
 app.command()(verify)
