@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import HTTPException, StarletteHTTPException
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from camel.core.errors import CamelError, InputError, shown
@@ -29,6 +29,7 @@ from camel.explorer.markup import as_html, as_plain
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
 from camel.explorer.views import State
+from camel.explorer.watch import RunWatch
 
 HERE = Path(__file__).parent
 ROWS = 40
@@ -159,7 +160,8 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         else:
             result = asked.catalogue.jump(query, at - 1, ROWS) if at else asked.catalogue.page(query, after, before, ROWS)
             rows = [views.list_row(row, result.at + number, state) for number, row in enumerate(result.rows)]
-            total, notes = result.total, result.notes
+            # That an index is missing stands on the first page; here, what concerns this list.
+            total, notes = result.total, [note for note in result.notes if note not in asked.catalogue.notes()]
             paging = {
                 "next": result.next and state.url("/list", [("after", result.next)]),
                 "previous": result.previous and state.url("/list", [("before", result.previous)]),
@@ -283,9 +285,44 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
             figures=figures,
             charts=charts,
             chips=views.chips(asked.state, "/statistics"),
-            notes=asked.catalogue.notes(),
             up=asked.state.url("/list"),
         )
+
+    # --- watching --------------------------------------------------------------------------------------------
+
+    watched: dict[str, RunWatch] = {}
+
+    def watching(asked: _Asked) -> RunWatch:
+        name = asked.request.path_params["run"]
+        source = next((one for one in asked.catalogue.runs if one.name == name), None)
+        if source is None:
+            raise NotThere(f"there is no run {shown(name)}")
+        watch = watched.setdefault(name, RunWatch(source))
+        watch.source = source  # as it is now: with what has been committed since
+        if hidden := watch.hidden(asked.allowed):
+            raise NeedsConsent(hidden)
+        return watch
+
+    @get("/watch/{run}")
+    def watch(asked: _Asked) -> Response:
+        one = watching(asked)
+        one.look_now()
+        return page(
+            "watch.html",
+            asked.allowed,
+            run=one.source.name,
+            where=one.source.address,
+            now=one.state(),
+            events=f"/watch/{quote(one.source.name, safe='')}/events",
+            link=State(Query(runs=(one.source.name,))).url("/list"),
+            text_hidden=not one.shows_text,
+        )
+
+    @get("/watch/{run}/events")
+    def events(asked: _Asked) -> Response:
+        one = watching(asked)
+        stream = one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     # --- consent ---------------------------------------------------------------------------------------------
 

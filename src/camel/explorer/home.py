@@ -47,6 +47,7 @@ def _card(catalogue: Catalogue, source: Source, allowed: Collection[str]) -> dic
     state = State(Query(runs=(source.name,)))
     hidden = hidden_labels(source, allowed)
     config = source.folder.settings().config
+    count = catalogue.count(state.query)
     imported = "imported" in config
     card: dict[str, Any] = {
         "title": source.name.replace("_", " "),
@@ -55,11 +56,12 @@ def _card(catalogue: Catalogue, source: Source, allowed: Collection[str]) -> dic
         "state_class": "",
         "scenario": "" if imported else str(config.get("scenario", "")),
         "labels": sorted(labels_of(source)),
-        "figures": [("conversations", f"{catalogue.count(state.query):,}")],
+        "figures": [("conversations", f"{count:,}")] if count or not hidden else [],
         "planned": 0,
         "done": 0,
         "progress": "",
         "hidden": sorted(hidden),
+        "closed": bool(hidden) and not count,
         "link": state.url("/list"),
         "random": state.url("/random"),
         "statistics": state.url("/statistics"),

@@ -18,8 +18,10 @@ from camel.core.grammar import parse
 from camel.core.message import Message
 from camel.core.transcript import Transcript
 
-HUES = 8
+HUES = 6
 """Colours for roles; the style sheet has them, chosen to be told apart by the colour-blind too."""
+_CLOSE = {(0, 5), (5, 0), (1, 4), (4, 1), (3, 5), (5, 3)}
+"""Colours that should not stand side by side in one conversation."""
 
 _MARKER = re.compile(r"[\s>*_#\-.\d)]{0,20}\b(instruction|input|solution)s?\b[\s*_#\d]*[:：]?[\s*_]*", re.IGNORECASE)
 _NONE = re.compile(r"[\s*_]*+(?:none|n/?a)?[\s.*_]*+", re.IGNORECASE)
@@ -63,12 +65,11 @@ def hues(transcript: Transcript) -> dict[str, int]:
     given: dict[str, int] = {}
     roles = [speaker.role for speaker in transcript.speakers] + [message.role for message in transcript.messages]
     for role in dict.fromkeys(roles):
-        wanted = zlib.crc32(role.encode("utf-8", "replace")) % HUES
         taken = set(given.values())
-        if len(taken) < HUES:
-            while wanted in taken:
-                wanted = (wanted + 1) % HUES
-        given[role] = wanted
+        ring = [(hue_of(role) + step) % HUES for step in range(HUES)]
+        apart = [one for one in ring if one not in taken and not any((one, other) in _CLOSE for other in taken)]
+        free = [one for one in ring if one not in taken]
+        given[role] = (apart or free or ring)[0]
     return given
 
 

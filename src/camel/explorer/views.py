@@ -115,7 +115,7 @@ def facet_lists(state: State, counts: Mapping[str, Sequence[tuple[str, int]]]) -
     lists: list[dict[str, Any]] = []
     for name, title in TITLES.items():
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
-        counted_values = dict(counts.get(name, ()))
+        counted_values = {value: count for value, count in counts.get(name, ()) if count}
         values = [*chosen, *(value for value in counted_values if value not in chosen)]
         if len(values) < 2 and not chosen:
             continue
@@ -255,6 +255,7 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
         "task": transcript.task.text,
         "original": transcript.task.original,
         "speakers": speakers,
+        "prompted": [speaker for speaker in speakers if speaker["system"] or speaker["opening"]],
         "labels": transcript.labels,
         "messages": transcript.messages,
         "bubbles": shown,
@@ -281,7 +282,7 @@ def statistics(catalogue: Catalogue, state: State) -> tuple[list[tuple[str, str]
     facets = catalogue.facets(query)
     charts: list[dict[str, Any]] = []
     for name in ("stop", "finding", "run", "scenario", "label"):
-        values = facets.get(name, [])
+        values = [one for one in facets.get(name, []) if one[1]]
         if len(values) > 1 or (name in ("stop", "finding") and values):
             charts.append({"title": TITLES[name], "drawing": facet_bars(state, name, values[:14])})
     for number in ("messages", "tokens", "cost"):
