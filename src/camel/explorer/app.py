@@ -76,6 +76,7 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    pages.filters["words"] = views.words
     pages.globals |= {"html": as_html, "plain": as_plain, "boost": views.BOOST}
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:

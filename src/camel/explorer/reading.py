@@ -62,9 +62,13 @@ class Bubble(msgspec.Struct, frozen=True):
 
 def hues(transcript: Transcript) -> dict[str, int]:
     """A colour for each role, by its name: the same wherever it speaks, unless two of one conversation would share it."""
+    return hues_of([s.role for s in transcript.speakers] + [message.role for message in transcript.messages])
+
+
+def hues_of(roles: Iterable[str]) -> dict[str, int]:
+    """A colour for each of the roles that stand side by side, whatever their order."""
     given: dict[str, int] = {}
-    roles = [speaker.role for speaker in transcript.speakers] + [message.role for message in transcript.messages]
-    for role in dict.fromkeys(roles):
+    for role in sorted(set(roles)):
         taken = set(given.values())
         ring = [(hue_of(role) + step) % HUES for step in range(HUES)]
         apart = [one for one in ring if one not in taken and not any((one, other) in _CLOSE for other in taken)]
@@ -74,7 +78,7 @@ def hues(transcript: Transcript) -> dict[str, int]:
 
 
 def hue_of(role: str) -> int:
-    """The colour of a role by its name alone, for lists."""
+    """The colour of a role by its name alone."""
     return zlib.crc32(role.encode("utf-8", "replace")) % HUES
 
 

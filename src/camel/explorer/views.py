@@ -6,6 +6,7 @@ pin or view would have, so that pages can be bookmarked, sent to a colleague, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -17,7 +18,7 @@ from camel.core.transcript import Transcript
 from camel.explorer.catalogue import Catalogue, Histogram, Hit, Row
 from camel.explorer.charts import Bar, bars, histogram
 from camel.explorer.query import Query
-from camel.explorer.reading import bubbles, findings, hue_of, hues
+from camel.explorer.reading import bubbles, findings, hues, hues_of
 
 SHOWN = 7
 """Values of a facet that are shown before "more"."""
@@ -97,6 +98,18 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def words(name: str) -> str:
+    """A name of ours as people write it: `max_messages` is "max messages"."""
+    return name.replace("_", " ")
+
+
+def facet_name(facet: str, value: str) -> str:
+    """A value of a facet as it is shown."""
+    if facet in ("length", "size"):
+        return re.sub(r"\d+", lambda number: f"{int(number[0]):,}", value).replace("-", "–")
+    return (words(value) if facet in ("stop", "finding", "scenario") else value) or "none"
+
+
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
@@ -123,7 +136,7 @@ def facet_lists(state: State, counts: Mapping[str, Sequence[tuple[str, int]]]) -
             values = [*counted_values, *(value for value in chosen if value not in counted_values)]
         shown = [
             {
-                "name": value or "none",
+                "name": facet_name(name, value),
                 "count": f"{counted_values.get(value, 0):,}",
                 "on": value in chosen,
                 "link": state.url("/list", query=toggled(state.query, name, value)),
@@ -148,7 +161,7 @@ def chips(state: State, path: str) -> list[dict[str, str]]:
         add(f"Run: {run}", toggled(query, "run", run))
     for facet, values in query.facets.items():
         for value in values:
-            add(f"{TITLES[facet]}: {value or 'none'}", toggled(query, facet, value))
+            add(f"{TITLES[facet]}: {facet_name(facet, value)}", toggled(query, facet, value))
     for number, (least, most) in query.ranges.items():
         limits = f"{'' if least is None else f'{least:g}'}–{'' if most is None else f'{most:g}'}"
         left = {name: limits for name, limits in query.ranges.items() if name != number}
@@ -182,6 +195,7 @@ def stop_class(reason: str) -> str:
 def list_row(row: Row, at: int | None, state: State) -> dict[str, Any]:
     """A row of the list."""
     roles = [role for role in (row.user, row.assistant, *row.others) if role]
+    colours = hues_of(roles)
     address = f"{row.run}/{row.id}"
     parts = [counted(row.messages, "message"), f"{short(row.tokens)} tokens", money(row.cost)]
     if state.pin == address:
@@ -193,7 +207,7 @@ def list_row(row: Row, at: int | None, state: State) -> dict[str, Any]:
     return {
         "at": "" if at is None else f"{at + 1:,}",
         "run": row.run,
-        "roles": [{"name": role, "hue": hue_of(role)} for role in roles],
+        "roles": [{"name": role, "hue": colours[role]} for role in roles],
         "task": row.task,
         "labels": row.labels,
         "findings": [name.replace("_", " ") for name in row.findings],
@@ -303,7 +317,7 @@ def facet_bars(state: State, facet: str, values: Sequence[tuple[str, int]]) -> M
     for value, count in values:
         chosen = state.query.runs if facet == "run" else state.query.facets.get(facet, ())
         query = state.query if value in chosen else toggled(state.query, facet, value)
-        drawn.append(Bar((value or "none").replace("_", " "), count, state.url("/list", query=query)))
+        drawn.append(Bar(facet_name(facet, value), count, state.url("/list", query=query)))
     return bars(TITLES[facet], drawn)
 
 

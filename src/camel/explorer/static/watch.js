@@ -10,6 +10,7 @@ function element(name, classes = "", text = "") {
   return made;
 }
 
+const words = (name) => name.replaceAll("_", " ");
 const number = (value) => value.toLocaleString("en");
 
 function lane(said, fresh) {
@@ -57,14 +58,14 @@ function totals(now) {
     const part = element("div", "stage");
     const line = element("div", "small");
     const failed = stage.failed ? `, ${number(stage.failed)} failed` : "";
-    line.append(element("b", "", stage.name), " ", element("span", "soft number", `${number(stage.finished)} of ${number(stage.planned)}${failed}`));
+    line.append(element("b", "", words(stage.name)), " ", element("span", "soft number", `${number(stage.finished)} of ${number(stage.planned)}${failed}`));
     const bar = element("progress");
     bar.max = stage.planned || 1;
     bar.value = stage.finished;
     part.append(line, bar);
     return part;
   }));
-  table("#stops", now.stops, "");
+  table("#stops", now.stops.map(([name, count]) => [words(name), count]), "");
   table("#errors", now.errors, "none");
 }
 
