@@ -21,7 +21,9 @@ def explore(
     ] = "127.0.0.1",
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further name under which this machine is reached, e.g. through a proxy."),
+        typer.Option(
+            metavar="NAME", help="A further name under which this machine is reached, e.g. through a proxy."
+        ),
     ] = None,
     open_browser: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")

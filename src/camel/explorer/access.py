@@ -75,7 +75,9 @@ class Consent:
 
     def given_in(self, cookie: str) -> frozenset[str]:
         """The labels that a cookie is good for."""
-        return frozenset({MISALIGNMENT}) if self._keys.signed(f"consent:{MISALIGNMENT}", cookie) else frozenset()
+        return (
+            frozenset({MISALIGNMENT}) if self._keys.signed(f"consent:{MISALIGNMENT}", cookie) else frozenset()
+        )
 
     def check_form(self, request: Request, token: str) -> bool:
         """Whether a form came from our own page."""
@@ -104,7 +106,9 @@ class Consent:
 class Door:
     """The middleware around the app."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str] = (), token: str = "", suffix: str = "") -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: Collection[str] = (), token: str = "", suffix: str = ""
+    ) -> None:
         self._app, self._token = app, token
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"

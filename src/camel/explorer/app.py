@@ -50,7 +50,9 @@ class _Asked:
         if len(pairs) > 400:
             raise InputError("this link has too many parameters: begin at the list")
         self.last = dict(pairs)
-        self.state = State(Query.from_params(pairs), self.last.get("pin", "")[:500], self.last.get("view") == "raw")
+        self.state = State(
+            Query.from_params(pairs), self.last.get("pin", "")[:500], self.last.get("view") == "raw"
+        )
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """A whole number among the parameters, None where it is not given."""
@@ -123,7 +125,9 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
     @app.exception_handler(StarletteHTTPException)
     def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
         title = "There is no such page" if error.status_code == 404 else "That cannot be done"
-        return failure(request, error.status_code, title, "Begin with the runs, or with the list of all conversations.")
+        return failure(
+            request, error.status_code, title, "Begin with the runs, or with the list of all conversations."
+        )
 
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> Response:  # pyright: ignore[reportUnusedFunction]
@@ -156,13 +160,24 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         if sample:
             found = asked.catalogue.sample(query, sample, seed)
             rows = [views.list_row(row, None, state) for row in found]
-            total, notes, paging = asked.catalogue.count(query), (), {"next": None, "previous": None, "where": ""}
+            total, notes, paging = (
+                asked.catalogue.count(query),
+                (),
+                {"next": None, "previous": None, "where": ""},
+            )
             summary = f"{len(rows):,} at random of {views.counted(total, 'conversation')}"
         else:
-            result = asked.catalogue.jump(query, at - 1, ROWS) if at else asked.catalogue.page(query, after, before, ROWS)
+            result = (
+                asked.catalogue.jump(query, at - 1, ROWS)
+                if at
+                else asked.catalogue.page(query, after, before, ROWS)
+            )
             rows = [views.list_row(row, result.at + number, state) for number, row in enumerate(result.rows)]
             # That an index is missing stands on the first page; here, what concerns this list.
-            total, notes = result.total, [note for note in result.notes if note not in asked.catalogue.notes()]
+            total, notes = (
+                result.total,
+                [note for note in result.notes if note not in asked.catalogue.notes()],
+            )
             paging = {
                 "next": result.next and state.url("/list", [("after", result.next)]),
                 "previous": result.previous and state.url("/list", [("before", result.previous)]),
@@ -195,7 +210,9 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
             sample=state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
             random=state.url("/random"),
             statistics=state.url("/statistics"),
-            sorts=[(value, "Best first" if not value and query.text else name) for value, name in views.SORTS],
+            sorts=[
+                (value, "Best first" if not value and query.text else name) for value, name in views.SORTS
+            ],
             sort=query.sort,
             order=query.order,
             sort_keeps=[(key, value) for key, value in kept if key not in ("sort", "order")],
@@ -363,7 +380,9 @@ async def _form(request: Request) -> dict[str, str]:
         data += chunk
         if len(data) > MAX_FORM:
             return {}
-    return dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=20)) if data.count(b"&") < 20 else {}
+    return (
+        dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=20)) if data.count(b"&") < 20 else {}
+    )
 
 
 def _canonical(asked: _Asked) -> str | None:

@@ -58,7 +58,9 @@ def histogram(title: str, values: Sequence[Bar]) -> Markup:
         )
         parts.append(f'<a href="{escape(bar.link)}">{column}</a>' if bar.link else column)
         if number % every == 0:
-            parts.append(f'<text x="{x + 1:.1f}" y="{base + 18}">{escape(_short(bar.name.partition("–")[0], 10))}</text>')
+            parts.append(
+                f'<text x="{x + 1:.1f}" y="{base + 18}">{escape(_short(bar.name.partition("–")[0], 10))}</text>'
+            )
     parts.append(f'<text class="value" x="0" y="12">{most:,}</text>')
     return _svg(title, base + 26, parts)
 

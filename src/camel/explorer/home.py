@@ -6,6 +6,7 @@ run has no conversation that this reader may not see.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import quote
@@ -26,10 +27,8 @@ STATES = {"working": "live", "complete": "good", "stopped": "", "new": ""}
 def labels_of(source: Source) -> frozenset[str]:
     """The labels that conversations of a run have, or will have."""
     found = {one for part in source.parts for labels in part.labels for one in elements(labels)}
-    try:
+    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is elsewhere now
         found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
-    except (CamelError, OSError):
-        pass  # an import, or a scenario that is elsewhere now
     return frozenset(found)
 
 

@@ -32,14 +32,19 @@ MAX_CODE = 20_000
 MAX_MATHS = 1_000
 """Characters of a formula; what claims to be a longer one is shown as it stands."""
 
-_MATHML = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MATHML = _words(
     "math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle merror mpadded mphantom menclose msub msup msubsup "
-    "munder mover munderover mmultiscripts mprescripts none mtable mtr mtd".split()
+    "munder mover munderover mmultiscripts mprescripts none mtable mtr mtd"
 )
-_MATHML_ATTRIBUTES = frozenset(
+_MATHML_ATTRIBUTES = _words(
     "display displaystyle scriptlevel mathvariant stretchy fence separator form largeop movablelimits accent accentunder "
     "linethickness lspace rspace width height depth columnalign rowspacing columnspacing columnlines rowlines notation "
-    "minsize maxsize symmetric".split()
+    "minsize maxsize symmetric"
 )
 _MATHML_VALUE = re.compile(r"[\w .%+-]{0,60}")
 _MACROS = re.compile(r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand|def|let|newenvironment)\b")
@@ -242,7 +247,10 @@ def _inline_maths(state: StateInline, silent: bool) -> bool:
     after = end + len(_OPEN[opening])
     # Prices are no formulas: a dollar sign hugs what it encloses, and no digit follows.
     if opening == "$" and (
-        text[begin].isspace() or text[end - 1].isspace() or text[after : after + 1].isdigit() or "\n" in formula
+        text[begin].isspace()
+        or text[end - 1].isspace()
+        or text[after : after + 1].isdigit()
+        or "\n" in formula
     ):
         return False
     if not silent:

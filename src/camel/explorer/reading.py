@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -23,7 +24,9 @@ HUES = 6
 _CLOSE = {(0, 5), (5, 0), (1, 4), (4, 1), (3, 5), (5, 3)}
 """Colours that should not stand side by side in one conversation."""
 
-_MARKER = re.compile(r"[\s>*_#\-.\d)]{0,20}\b(instruction|input|solution)s?\b[\s*_#\d]*[:：]?[\s*_]*", re.IGNORECASE)
+_MARKER = re.compile(
+    r"[\s>*_#\-.\d)]{0,20}\b(instruction|input|solution)s?\b[\s*_#\d]*[:：]?[\s*_]*", re.IGNORECASE
+)
 _NONE = re.compile(r"[\s*_]*+(?:none|n/?a)?[\s.*_]*+", re.IGNORECASE)
 _NEXT = re.compile(r"[*_]{0,3}next request[\s.!?…*_]*\Z", re.IGNORECASE)
 
@@ -71,7 +74,9 @@ def hues_of(roles: Iterable[str]) -> dict[str, int]:
     for role in sorted(set(roles)):
         taken = set(given.values())
         ring = [(hue_of(role) + step) % HUES for step in range(HUES)]
-        apart = [one for one in ring if one not in taken and not any((one, other) in _CLOSE for other in taken)]
+        apart = [
+            one for one in ring if one not in taken and not any((one, other) in _CLOSE for other in taken)
+        ]
         free = [one for one in ring if one not in taken]
         given[role] = (apart or free or ring)[0]
     return given
@@ -86,7 +91,9 @@ def bubbles(transcript: Transcript) -> list[Bubble]:
     """The messages, ready to be shown."""
     colours = hues(transcript)
     found = findings(transcript)
-    seats = list(dict.fromkeys([s.name for s in transcript.speakers] + [m.speaker for m in transcript.messages]))
+    seats = list(
+        dict.fromkeys([s.name for s in transcript.speakers] + [m.speaker for m in transcript.messages])
+    )
     # The one who asks is at the left, whoever answers at the right.
     left = "user" if "user" in seats else seats[0] if seats else ""
     shown: list[Bubble] = []
@@ -149,7 +156,7 @@ def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int
             return None
         placed.append((at, at + len(content), kind))
     placed.sort()
-    if any(first[1] > second[0] for first, second in zip(placed, placed[1:], strict=False)):
+    if any(first[1] > second[0] for first, second in pairwise(placed)):
         return None
     return placed
 
@@ -158,11 +165,10 @@ def _between(text: str, before: str = "") -> list[Part]:
     """What stands between two parts: prose, or a marker, which the next part's label replaces."""
     if not text.strip(" \n\t*_"):
         return []
-    last = None
-    for last in _MARKER.finditer(text):
-        pass
-    if last is None:
+    markers = list(_MARKER.finditer(text))
+    if not markers:
         return [Part("prose", text.strip())]
+    last = markers[-1]
     kind, lead, tail = last[1].lower(), text[: last.start()], text[last.end() :]
     if kind == before and not tail.strip():
         return [Part("prose", lead.strip())] if lead.strip(" \n\t*_") else []
@@ -192,5 +198,9 @@ def terms_of(text: str) -> Sequence[str]:
     """The words of a search, for marking: phrases in quotation marks stay whole, operators are none."""
     phrases = re.findall(r'"([^"]+)"', text)
     words = re.sub(r'"[^"]*"?', " ", text).split()
-    plain = [word.strip("()+*?~^:") for word in words if word not in ("AND", "OR", "NOT") and not word.startswith("-")]
+    plain = [
+        word.strip("()+*?~^:")
+        for word in words
+        if word not in ("AND", "OR", "NOT") and not word.startswith("-")
+    ]
     return [term for term in [*phrases, *plain] if len(term) > 1][:20]

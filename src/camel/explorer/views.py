@@ -39,7 +39,13 @@ TITLES = {
     "label": "Labels",
 }
 NUMBER_TITLES = {"messages": "Messages", "tokens": "Tokens", "calls": "Calls", "cost": "Dollars"}
-SORTS = (("", "In order"), ("messages", "By length"), ("tokens", "By tokens"), ("calls", "By calls"), ("cost", "By cost"))
+SORTS = (
+    ("", "In order"),
+    ("messages", "By length"),
+    ("tokens", "By tokens"),
+    ("calls", "By calls"),
+    ("cost", "By cost"),
+)
 
 BOOST = Markup('hx-boost="true"')
 """On links that stay on the page: only what is in it is replaced. Without JavaScript they are links like others."""
@@ -201,7 +207,10 @@ def list_row(row: Row, at: int | None, state: State) -> dict[str, Any]:
     if state.pin == address:
         pin, text = state.url("/list", pin=""), "pinned"
     elif state.pin:
-        pin, text = state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)]), "compare with pinned"
+        pin, text = (
+            state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)]),
+            "compare with pinned",
+        )
     else:
         pin, text = state.url("/list", pin=address), "compare"
     return {
@@ -214,7 +223,8 @@ def list_row(row: Row, at: int | None, state: State) -> dict[str, Any]:
         "stop": row.stop,
         "stop_class": stop_class(row.stop),
         "length": " · ".join(part for part in parts if part),
-        "link": state.conversation(row.run, row.id) + (f"#m{row.hit.message + 1}" if row.hit and row.hit.message >= 0 else ""),
+        "link": state.conversation(row.run, row.id)
+        + (f"#m{row.hit.message + 1}" if row.hit and row.hit.message >= 0 else ""),
         "hits": [hit_html(row.hit)] if row.hit else [],
         "pinned": state.pin == address,
         "pin": pin,
@@ -302,7 +312,9 @@ def statistics(catalogue: Catalogue, state: State) -> tuple[list[tuple[str, str]
     for number in ("messages", "tokens", "cost"):
         made = catalogue.histogram(query, number, bins=24)
         if made.series:
-            charts.append({"title": f"{NUMBER_TITLES[number]} of a conversation", "drawing": number_bars(state, made)})
+            charts.append(
+                {"title": f"{NUMBER_TITLES[number]} of a conversation", "drawing": number_bars(state, made)}
+            )
     for name in ("assistant", "user", "model"):
         values = facets.get(name, [])
         if len(values) > 1:
@@ -327,7 +339,13 @@ def number_bars(state: State, made: Histogram) -> Markup:
     whole = made.number != "cost"
     for low, high, count in zip(made.edges, made.edges[1:], made.series.get("", []), strict=False):
         last = high - 1 if whole else high
-        name = f"{low:,.0f}" if whole and last <= low else f"{short(low)}–{short(last)}" if whole else f"{low:.4f}–{high:.4f}"
+        name = (
+            f"{low:,.0f}"
+            if whole and last <= low
+            else f"{short(low)}–{short(last)}"
+            if whole
+            else f"{low:.4f}–{high:.4f}"
+        )
         limits = state.query.ranges | {made.number: (low, last)}
         drawn.append(Bar(name, count, state.url("/list", query=replace(state.query, ranges=limits))))
     return histogram(NUMBER_TITLES[made.number], drawn)

@@ -218,7 +218,9 @@ class RunWatch:
         text = reply.choices[0].content
         move = parse(text[:20_000])
         _, roles = self._facts(stage, entry.item)
-        lane.who = roles[0] if move.solution is not None else roles[1] if move.instruction or move.done else ""
+        lane.who = (
+            roles[0] if move.solution is not None else roles[1] if move.instruction or move.done else ""
+        )
         lane.hue = hue_of(lane.who or lane.title)
         lane.text = (text if len(text) <= TEXT else text[: TEXT - 1] + "…") if self.shows_text else ""
         lane.replies += 1
@@ -311,7 +313,10 @@ class RunWatch:
                 ["calls/s", f"{called:.1f}" if working else "–"],
                 ["spent", money(used.total * price) if price else "–"],
                 ["from the cache", f"{used.cached / used.prompt:.0%}" if used.prompt else "–"],
-                ["talking now", f"{sum(not lane.done for lane in self.lanes.values()):,}" if working else "0"],
+                [
+                    "talking now",
+                    f"{sum(not lane.done for lane in self.lanes.values()):,}" if working else "0",
+                ],
                 ["retries", f"{now.retries:,}" if now else "0"],
                 ["rate limits", f"{now.rate_limited:,}" if now else "0"],
             ],
@@ -340,7 +345,11 @@ class RunWatch:
         sent = self.number
         epoch, _, number = last_id.partition("-")
         known = int(number) if number.isdecimal() and len(number) < 15 else -1
-        missed = [event for event in self.events if event.number > known] if epoch == self.epoch and known >= 0 else []
+        missed = (
+            [event for event in self.events if event.number > known]
+            if epoch == self.epoch and known >= 0
+            else []
+        )
         yield b"retry: 1000\n\n"
         if missed and missed[0].number == known + 1:
             for event in missed:
