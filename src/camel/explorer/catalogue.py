@@ -53,6 +53,8 @@ _SEGMENT = 4_500_000
 """Rows that are asked for together while the list is gone along."""
 _REMEMBERED = 256
 """Answers that are kept: counts are asked for again on every page."""
+_SEARCHES = 8
+"""Searches that are kept: they are large."""
 T = TypeVar("T")
 
 
@@ -453,7 +455,8 @@ class Catalogue:
         rows: list[Row] = []
         for key, (part, position) in zip(keys, where, strict=True):
             values = read[part][position]
-            rows.append(_row(key.source.name, values, hits.get((key.source.name, key.shard, key.row))))
+            show = hits.get(key.name)
+            rows.append(_row(key.source.name, values, show() if show else None))
         if any(self._hidden.intersection(row.labels) for row in rows):
             raise AssertionError("a restricted row has passed the gate")
         return rows
@@ -735,17 +738,20 @@ class Catalogue:
     def _found(self, state: _State, query: Query) -> _Found:
         """All conversations in which a text is said, in the order of the query."""
         key = ("found", query.digest, self._hidden)
-        return self._shared.remember(state, key, lambda: self._search(state, query))
+        return self._shared.remember(state, key, lambda: self._search(state, query), large=True)
 
     def _search(self, state: _State, query: Query) -> _Found:
-        from camel.explorer.text import search
+        from camel.explorer.text import indexes_of, search
 
         wanted = msgspec.structs.replace(query, text="", sort="", order="asc")
-        hits: dict[tuple[str, int, int], Hit] = {}
+        hits: dict[tuple[str, int, int], Callable[[], Hit]] = {}
         notes: list[str] = []
         keys: list[_Key] = []
         for source in dict.fromkeys(one.source for one in self._segments(state, query)):
-            found = search(source, query.text, self._hidden)
+            indexes = self._shared.remember(
+                state, ("text", source.name), lambda source=source: indexes_of(source)
+            )
+            found = search(source, indexes, query.text, query.facets, self._hidden)
             notes += found.notes
             column = _sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "null"
             where, parameters = self._where(wanted, source.parts)
@@ -762,7 +768,7 @@ class Catalogue:
                 if (hit.shard, hit.row) in rows:
                     score = -hit.score if query.sorted_by == "relevance" else rows[hit.shard, hit.row]
                     keys.append(_Key(source, hit.shard, hit.row, score))
-                    hits[source.name, hit.shard, hit.row] = Hit(hit.message, hit.pieces, hit.score)
+                    hits[source.name, hit.shard, hit.row] = lambda hit=hit: Hit(*hit.show(), hit.score)
         order = {source.name: number for number, source in enumerate(state.sources)}
         keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
         if query.sorted_by != "order":
@@ -789,7 +795,7 @@ class _Found(NamedTuple):
     """What a search gave."""
 
     keys: list[_Key]
-    hits: dict[tuple[str, int, int], Hit]
+    hits: dict[tuple[str, int, int], Callable[[], Hit]]
     notes: tuple[str, ...]
 
     def beside(self, place: Place, limit: int, back: bool) -> list[_Key]:
@@ -811,6 +817,7 @@ class _Shared:
         self._looked = -math.inf
         self._state = _State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._found: OrderedDict[Hashable, Any] = OrderedDict()
         self._database = _connect(memory)
         self.state()
 
@@ -825,22 +832,24 @@ class _Shared:
                         self._state.version + 1, sources, tuple(_segmented(sources)), self._sources.notes()
                     )
                     self._kept.clear()
+                    self._found.clear()
                 # Where a look takes long, for a large run far away, it is taken less often.
                 self._looked = time.monotonic() + 20 * (time.monotonic() - started)
             return self._state
 
-    def remember(self, state: _State, key: Hashable, make: Callable[[], T]) -> T:
+    def remember(self, state: _State, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
         """An answer, from those that are kept or made anew."""
         whole = (state.version, key)
+        kept, most = (self._found, _SEARCHES) if large else (self._kept, _REMEMBERED)
         with self._lock:
-            if whole in self._kept:
-                self._kept.move_to_end(whole)
-                return self._kept[whole]
+            if whole in kept:
+                kept.move_to_end(whole)
+                return kept[whole]
         made = make()
         with self._lock:
-            self._kept[whole] = made
-            while len(self._kept) > _REMEMBERED:
-                self._kept.popitem(last=False)
+            kept[whole] = made
+            while len(kept) > most:
+                kept.popitem(last=False)
         return made
 
     def ask(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError, shown
 from camel.core.transcript import Transcript
+from camel.explorer.text_index import FOLDER as TEXT
 from camel.models.catalogue import cost
 from camel.storage.compact import compactions
 from camel.storage.cube import Cubes, digest_of, read_cubes
@@ -38,7 +39,7 @@ from camel.storage.index import (
 )
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
-from camel.storage.store import BucketStore, is_remote
+from camel.storage.store import BucketStore, DiskStore, is_remote
 from camel.storage.table import arrow, rows, write_shard
 
 _ROWS_PER_SHARD = 512
@@ -220,7 +221,8 @@ class _Watched:
         stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
-        seen = (stage, committed, files.merged, files.cubes)
+        texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
+        seen = (stage, committed, files.merged, files.cubes, texts)
         if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint
