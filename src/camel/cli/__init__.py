@@ -14,6 +14,7 @@ from camel.cli.explore import explore
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
 from camel.cli.generate import generate
+from camel.cli.index import index
 from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
@@ -41,6 +42,7 @@ app.command()(export)
 app.command("import")(import_)
 app.command()(verify)
 app.command()(compact)
+app.command()(index)
 app.command()(gc)
 app.add_typer(scenarios)
 

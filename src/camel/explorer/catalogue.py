@@ -31,6 +31,7 @@ from camel.core.errors import InputError, MissingExtra, shown
 from camel.core.transcript import Transcript
 from camel.explorer.query import Place, Query, from_cursor, to_cursor
 from camel.explorer.sources import Part, Source, Sources
+from camel.storage.cube import facet_sql
 from camel.storage.index import (
     FACETS,
     NUMBERS,
@@ -52,6 +53,8 @@ _SEGMENT = 4_500_000
 """Rows that are asked for together while the list is gone along."""
 _REMEMBERED = 256
 """Answers that are kept: counts are asked for again on every page."""
+_SEARCHES = 8
+"""Searches that are kept: they are large."""
 T = TypeVar("T")
 
 
@@ -151,6 +154,34 @@ class _Segment(NamedTuple):
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
+    def position(self, place: Place | None, forward: bool) -> int:
+        """Where the rows begin that are after a place, or end that are before it."""
+        if place is None:
+            return 0 if forward else self.rows
+        at = 0
+        for part in self.parts:
+            if part.last >= place.shard:
+                return at + (
+                    part.after(place.shard, place.row) if forward else part.before(place.shard, place.row)
+                )
+            at += part.rows
+        return at
+
+
+class _CubeQuery(NamedTuple):
+    """A question to a cube."""
+
+    path: str
+    where: str
+    parameters: list[Any]
+    left: list[Part]
+    """The files that it does not count."""
+
+    def ask(self, shared: _Shared, columns: str, group: str = "") -> list[tuple[Any, ...]]:
+        return shared.ask(
+            f"select {columns} from read_parquet(?) where {self.where} {group}", [self.path, *self.parameters]
+        )
+
 
 class _State(NamedTuple):
     """What is there at one time. Never changes; another takes its place."""
@@ -213,7 +244,7 @@ class Catalogue:
         state = self._shared.state()
         if query.text.strip():
             return len(self._found(state, query).keys)
-        return sum(self._count_segments(state, query))
+        return self._count(state, query)
 
     def facets(self, query: Query = Query()) -> dict[str, list[tuple[str, int]]]:  # noqa: B008 - frozen
         """By facet, each value and how many conversations have it, the most first; buckets of numbers in their order.
@@ -305,9 +336,8 @@ class Catalogue:
     # ------------------------------------------------------------ which files, which rows
 
     def _segments(self, state: _State, query: Query) -> list[_Segment]:
-        if unknown := set(query.runs) - {source.name for source in state.sources}:
-            raise NotThere(f"there is no run {shown(min(unknown))}")
-        return [one for one in state.segments if not query.runs or one.source.name in query.runs]
+        chosen = self._chosen(state, query)
+        return [one for one in state.segments if one.source in chosen]
 
     def _gate(self, parts: Iterable[Part]) -> tuple[str, list[Any]]:
         """The condition that keeps restricted rows out; none where the files say that they hold none."""
@@ -316,7 +346,7 @@ class Catalogue:
             return "", []
         return " and ".join("not contains(labels, ?)" for _ in hidden), [_element(one) for one in hidden]
 
-    def _where(self, query: Query, parts: Iterable[Part], hits: bool = False) -> tuple[str, list[Any]]:
+    def _where(self, query: Query, parts: Iterable[Part]) -> tuple[str, list[Any]]:
         """The conditions of a query on the columns of an index, and their parameters; empty for none."""
         gate, parameters = self._gate(parts)
         conditions = [gate] if gate else []
@@ -331,9 +361,52 @@ class Catalogue:
                     parameters.append(limit)
         return " and ".join(conditions), parameters
 
+    def _count(self, state: _State, query: Query) -> int:
+        """Rows of a query without text."""
+        key = ("count", _unsorted(query).digest, self._hidden)
+        return self._shared.remember(
+            state, key, lambda: sum(self._count_source(one, query) for one in self._chosen(state, query))
+        )
+
+    def _count_source(self, source: Source, query: Query) -> int:
+        if (counted := _from_headers(source.parts, query, self._hidden)) is not None:
+            return counted
+        total, parts = 0, source.parts
+        if (cube := self._cube(source, query, ())) is not None:
+            total, parts = cube.ask(self._shared, "coalesce(sum(n), 0)")[0][0], cube.left
+        if parts:
+            where, parameters = self._where(query, parts)
+            sql = f"select count(*) from read_parquet(?) {_and('where', where)}"
+            total += self._shared.ask(sql, [_paths(parts), *parameters])[0][0]
+        return int(total)
+
+    def _cube(self, source: Source, query: Query, facets: Iterable[str]) -> _CubeQuery | None:
+        """The cube that can answer a query, grouped by facets, for the files that it counts."""
+        if source.counted is None or query.ranges or query.text.strip():
+            return None
+        number = source.counted.cubes.best({*query.facets, *facets})
+        if number is None:
+            return None
+        conditions, parameters = ["cube = ?"], [number]
+        for label in sorted(self._hidden):
+            conditions.append("not contains(label, ?)")
+            parameters.append(_element(label))
+        for name, values in sorted(query.facets.items()):
+            one, given = _cube_condition(name, values)
+            conditions.append(f"({one})")
+            parameters += given
+        left = [part for part in source.parts if part not in source.counted.parts]
+        return _CubeQuery(str(source.counted.path), " and ".join(conditions), parameters, left)
+
+    def _chosen(self, state: _State, query: Query) -> list[Source]:
+        """The runs that a query is about."""
+        if unknown := set(query.runs) - {source.name for source in state.sources}:
+            raise NotThere(f"there is no run {shown(min(unknown))}")
+        return [one for one in state.sources if one.parts and (not query.runs or one.name in query.runs)]
+
     def _count_segments(self, state: _State, query: Query) -> list[int]:
-        """Rows of each segment."""
-        key = ("counts", msgspec.structs.replace(query, sort="", order="asc").digest, self._hidden)
+        """Rows of each segment, for who goes straight to a row far down."""
+        key = ("counts", _unsorted(query).digest, self._hidden)
         return self._shared.remember(
             state, key, lambda: [self._count_segment(one, query) for one in self._segments(state, query)]
         )
@@ -382,7 +455,8 @@ class Catalogue:
         rows: list[Row] = []
         for key, (part, position) in zip(keys, where, strict=True):
             values = read[part][position]
-            rows.append(_row(key.source.name, values, hits.get((key.source.name, key.shard, key.row))))
+            show = hits.get(key.name)
+            rows.append(_row(key.source.name, values, show() if show else None))
         if any(self._hidden.intersection(row.labels) for row in rows):
             raise AssertionError("a restricted row has passed the gate")
         return rows
@@ -408,6 +482,8 @@ class Catalogue:
             keys = self._found(state, query).keys[n : n + limit]
         elif query.sorted_by in NUMBERS:
             keys = self._by_number(state, query, None, limit, back=False, skip=n)
+        elif n == 0:
+            keys = self._along(state, query, None, limit, back=False)
         else:
             keys = self._in_order(state, query, n, limit)
         return self._page(state, query, keys, n, total)
@@ -474,50 +550,58 @@ class Catalogue:
             keys += [_Key(segment.source, shard, row, None) for shard, row in found]
         return keys
 
-    def _along(self, state: _State, query: Query, place: Place, limit: int, *, back: bool) -> list[_Key]:
-        """The rows that follow a place in the order of the runs, or are before it."""
+    def _along(
+        self, state: _State, query: Query, place: Place | None, limit: int, *, back: bool
+    ) -> list[_Key]:
+        """The rows that follow a place in the order of the runs, or are before it; without a place, the first."""
         forward = back == (query.order == "desc")
         segments = self._segments(state, query)
         names = [source.name for source in state.sources]
-        if place.run not in names:
+        if place is not None and place.run not in names:
             raise InputError("this page is of a run that is not here: begin with the first")
-        run = names.index(place.run)
-        sign, way = (">", "asc") if forward else ("<", "desc")
+        run = names.index(place.run) if place is not None else None
         keys: list[_Key] = []
         for segment in segments if forward else reversed(segments):
             its = names.index(segment.source.name)
-            if its != run and (its > run) != forward:
+            if run is not None and its != run and (its > run) != forward:
                 continue
-            beside = ""
-            parameters: list[Any] = []
-            parts = segment.parts
-            if its == run:
-                parts = [
-                    part
-                    for part in parts
-                    if (part.last >= place.shard if forward else part.first <= place.shard)
-                ]
-                beside = f"shard {sign}= ? and (shard {sign} ? or row {sign} ?)"
-                parameters = [place.shard, place.shard, place.row]
-            if not parts:
-                continue
-            where, given = self._where(query, parts)
-            conditions = " and ".join(one for one in (where, beside) if one)
-            sql = (
-                f"select shard, row from read_parquet(?) {_and('where', conditions)} "
-                f"order by shard {way}, row {way} limit ?"
+            keys += self._along_segment(
+                segment, query, place if its == run else None, limit - len(keys), forward
             )
-            found = self._shared.ask(sql, [_paths(parts), *given, *parameters, limit - len(keys)])
-            keys += [_Key(segment.source, shard, row, None) for shard, row in found]
             if len(keys) >= limit:
                 break
         return keys[::-1] if back else keys
+
+    def _along_segment(
+        self, segment: _Segment, query: Query, place: Place | None, limit: int, forward: bool
+    ) -> list[_Key]:
+        where, parameters = self._where(query, segment.parts)
+        source, parts = segment
+        if not where:
+            at = segment.position(place, forward)
+            low, high = (at, min(segment.rows, at + limit)) if forward else (max(0, at - limit), at)
+            found = list(_positions(segment, low, high))
+            return [_Key(source, *one, None) for one in (found if forward else reversed(found))]
+        sign = ">" if forward else "<"
+        if place is not None:
+            parts = [
+                part for part in parts if (part.last >= place.shard if forward else part.first <= place.shard)
+            ]
+            where += f" and shard {sign}= ? and (shard {sign} ? or row {sign} ?)"
+            parameters += [place.shard, place.shard, place.row]
+        if not parts:
+            return []
+        # Forward the files are in order already, and the database keeps it: it stops when it has enough.
+        order = "" if forward else "order by shard desc, row desc"
+        sql = f"select shard, row from read_parquet(?) where {where} {order} limit ?"
+        found = self._shared.ask(sql, [_paths(parts), *parameters, limit])
+        return [_Key(source, shard, row, None) for shard, row in found]
 
     def _by_number(
         self, state: _State, query: Query, place: Place | None, limit: int, *, back: bool, skip: int = 0
     ) -> list[_Key]:
         """Rows in the order of a number; equal ones in the order of the runs."""
-        sources = [one for one in state.sources if one.parts and (not query.runs or one.name in query.runs)]
+        sources = self._chosen(state, query)
         if not sources:
             return []
         up = (query.order == "asc") != back
@@ -551,70 +635,61 @@ class Catalogue:
     # ------------------------------------------------------------ counts
 
     def _facets(self, state: _State, query: Query) -> dict[str, list[tuple[str, int]]]:
-        names = list(FACETS)
-        counted: dict[str, Counter[str]] = {name: Counter() for name in names}
-        runs: Counter[str] = Counter()
-        alone = [name for name in names if name in query.facets]
-        groups = [(query, [name for name in names if name not in alone])]
-        groups += [(query.without(name), [name]) for name in alone]
+        counted: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
+        groups = [(query, [name for name in FACETS if name not in query.facets])]
+        groups += [(query.without(name), [name]) for name in query.facets]
         for asked, wanted in groups:
-            for segment in self._segments(state, asked):
-                for name, counts in self._facet_counts(state, segment, asked, wanted).items():
+            for source in self._chosen(state, asked):
+                for name, counts in self._facet_counts(state, source, asked, wanted):
                     counted[name].update(counts)
-        every = msgspec.structs.replace(query, runs=())
-        if len(state.sources) > 1:
-            for segment, count in zip(state.segments, self._counts_of(state, every), strict=True):
-                runs[segment.source.name] += count
         result = {name: _ranked(FACETS[name], counts) for name, counts in counted.items()}
         if len(state.sources) > 1:
-            result["run"] = [(source.name, runs[source.name]) for source in state.sources]
+            result["run"] = [
+                (one.name, self.count(msgspec.structs.replace(query, runs=(one.name,))))
+                for one in state.sources
+            ]
         return result
 
-    def _counts_of(self, state: _State, query: Query) -> list[int]:
-        if not query.text.strip():
-            return self._count_segments(state, query)
-        found = Counter(
-            (key.source.name, key.source.part_of(key.shard)) for key in self._found(state, query).keys
-        )
-        return [sum(found[(one.source.name, part)] for part in one.parts) for one in state.segments]
-
     def _facet_counts(
-        self, state: _State, segment: _Segment, query: Query, names: Sequence[str]
-    ) -> dict[str, Counter[str]]:
-        """The values of facets among the rows that a segment has of a query."""
-        if not names:
-            return {}
-        counted: dict[str, Counter[str]] = {}
-        left = list(names)
-        if not query.facets and not query.ranges and not query.text.strip():
-            for name in names:
-                if (counts := _header_facet(segment.parts, name, self._hidden)) is not None:
-                    counted[name] = counts
-                    left.remove(name)
-        if left:
-            where, parameters = self._where(query, segment.parts)
-            columns = [_facet_column(FACETS[name]) for name in left]
-            among = ""
-            given: list[Any] = [_paths(segment.parts), *parameters]
-            if query.text.strip():
-                mine = [key for key in self._found(state, query).keys if key.source is segment.source]
-                among = "(shard::bigint << 32 | row) in (select unnest(?))"
-                given.append([key.shard << 32 | key.row for key in mine])
-            conditions = " and ".join(one for one in (where, among) if one)
-            named = ", ".join(f"{column} as f{n}" for n, column in enumerate(columns))
-            sets = ", ".join(f"(f{n})" for n in range(len(columns)))
-            every = ", ".join(f"f{n}" for n in range(len(columns)))
-            sql = (
-                f"select grouping({every}), {every}, count(*) from (select {named} from read_parquet(?) "
-                f"{_and('where', conditions)}) group by grouping sets ({sets})"
-            )
-            for which, *values, number in self._shared.ask(sql, given):
-                # `grouping` has a bit for each column that is not grouped by, the first the highest.
-                place = next(n for n in range(len(left)) if not which >> (len(left) - 1 - n) & 1)
-                into = counted.setdefault(left[place], Counter())
-                for value in _facet_values(FACETS[left[place]], values[place]):
-                    into[value] += number
-        return counted
+        self, state: _State, source: Source, query: Query, names: Sequence[str]
+    ) -> Iterable[tuple[str, Counter[str]]]:
+        """The values of facets among the rows that a run has of a query, in one or several portions."""
+        left: list[str] = []
+        by_cube: dict[tuple[str, Any], list[str]] = {}
+        cubes: dict[tuple[str, Any], _CubeQuery] = {}
+        plain = not (query.facets or query.ranges or query.text.strip())
+        for name in names:
+            if plain and (counts := _header_facet(source.parts, name, self._hidden)) is not None:
+                yield name, counts
+            elif (cube := self._cube(source, query, [name])) is not None:
+                key = (cube.path, cube.parameters[0])
+                cubes[key] = cube
+                by_cube.setdefault(key, []).append(name)
+            else:
+                left.append(name)
+        for key, some in by_cube.items():
+            cube = cubes[key]
+            columns, group = _grouping(some)
+            yield from _grouped(some, cube.ask(self._shared, f"{columns}, sum(n)", group))
+            yield from self._scan_facets(state, source, query, some, cube.left)
+        yield from self._scan_facets(state, source, query, left, source.parts)
+
+    def _scan_facets(
+        self, state: _State, source: Source, query: Query, names: Sequence[str], parts: Sequence[Part]
+    ) -> Iterable[tuple[str, Counter[str]]]:
+        """The same, counted from the index."""
+        if not names or not parts:
+            return
+        where, parameters = self._where(query, parts)
+        given: list[Any] = [_paths(parts), *parameters]
+        if query.text.strip():
+            where = _both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
+            keys = self._found(state, query).keys
+            given.append([key.shard << 32 | key.row for key in keys if key.source is source])
+        named = ", ".join(f"{facet_sql(FACETS[name])} as {name}" for name in names)
+        columns, group = _grouping(names)
+        sql = f"select {columns}, count(*) from (select {named} from read_parquet(?) {_and('where', where)}) {group}"
+        yield from _grouped(names, self._shared.ask(sql, given))
 
     def _histogram(self, state: _State, query: Query, number: str, by: str, bins: int) -> Histogram:
         segments = [one for one in self._segments(state, query) if one.parts]
@@ -630,7 +705,7 @@ class Catalogue:
         table = f"read_parquet(?) {_and('where', where)}"
         low, high = self._shared.ask(f"select min({number}), max({number}) from {table}", given)[0]
         edges = _edges(low, high, bins, whole=number != "cost")
-        facet = _facet_column(FACETS[by]) if by else "''"
+        facet = facet_sql(FACETS[by]) if by else "''"
         bar = f"least({len(edges) - 2}, floor(({number} - ?) / ?))::int"
         width = edges[1] - edges[0]
         sql = f"select {facet} as f, {bar} as bar, count(*) from {table} group by all"
@@ -663,24 +738,25 @@ class Catalogue:
     def _found(self, state: _State, query: Query) -> _Found:
         """All conversations in which a text is said, in the order of the query."""
         key = ("found", query.digest, self._hidden)
-        return self._shared.remember(state, key, lambda: self._search(state, query))
+        return self._shared.remember(state, key, lambda: self._search(state, query), large=True)
 
     def _search(self, state: _State, query: Query) -> _Found:
-        from camel.explorer.text import search
+        from camel.explorer.text import indexes_of, search
 
         wanted = msgspec.structs.replace(query, text="", sort="", order="asc")
-        hits: dict[tuple[str, int, int], Hit] = {}
+        hits: dict[tuple[str, int, int], Callable[[], Hit]] = {}
         notes: list[str] = []
         keys: list[_Key] = []
         for source in dict.fromkeys(one.source for one in self._segments(state, query)):
-            found = search(source, query.text, self._hidden)
+            indexes = self._shared.remember(
+                state, ("text", source.name), lambda source=source: indexes_of(source)
+            )
+            found = search(source, indexes, query.text, query.facets, self._hidden)
             notes += found.notes
             column = _sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "null"
             where, parameters = self._where(wanted, source.parts)
             asked = [hit.shard << 32 | hit.row for hit in found.hits]
-            conditions = " and ".join(
-                one for one in (where, "(shard::bigint << 32 | row) in (select unnest(?))") if one
-            )
+            conditions = _both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
             sql = f"select shard, row, {column} from read_parquet(?) where {conditions} order by shard, row"
             if not asked:
                 continue
@@ -692,7 +768,7 @@ class Catalogue:
                 if (hit.shard, hit.row) in rows:
                     score = -hit.score if query.sorted_by == "relevance" else rows[hit.shard, hit.row]
                     keys.append(_Key(source, hit.shard, hit.row, score))
-                    hits[source.name, hit.shard, hit.row] = Hit(hit.message, hit.pieces, hit.score)
+                    hits[source.name, hit.shard, hit.row] = lambda hit=hit: Hit(*hit.show(), hit.score)
         order = {source.name: number for number, source in enumerate(state.sources)}
         keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
         if query.sorted_by != "order":
@@ -719,7 +795,7 @@ class _Found(NamedTuple):
     """What a search gave."""
 
     keys: list[_Key]
-    hits: dict[tuple[str, int, int], Hit]
+    hits: dict[tuple[str, int, int], Callable[[], Hit]]
     notes: tuple[str, ...]
 
     def beside(self, place: Place, limit: int, back: bool) -> list[_Key]:
@@ -741,6 +817,7 @@ class _Shared:
         self._looked = -math.inf
         self._state = _State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._found: OrderedDict[Hashable, Any] = OrderedDict()
         self._database = _connect(memory)
         self.state()
 
@@ -755,22 +832,24 @@ class _Shared:
                         self._state.version + 1, sources, tuple(_segmented(sources)), self._sources.notes()
                     )
                     self._kept.clear()
+                    self._found.clear()
                 # Where a look takes long, for a large run far away, it is taken less often.
                 self._looked = time.monotonic() + 20 * (time.monotonic() - started)
             return self._state
 
-    def remember(self, state: _State, key: Hashable, make: Callable[[], T]) -> T:
+    def remember(self, state: _State, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
         """An answer, from those that are kept or made anew."""
         whole = (state.version, key)
+        kept, most = (self._found, _SEARCHES) if large else (self._kept, _REMEMBERED)
         with self._lock:
-            if whole in self._kept:
-                self._kept.move_to_end(whole)
-                return self._kept[whole]
+            if whole in kept:
+                kept.move_to_end(whole)
+                return kept[whole]
         made = make()
         with self._lock:
-            self._kept[whole] = made
-            while len(self._kept) > _REMEMBERED:
-                self._kept.popitem(last=False)
+            kept[whole] = made
+            while len(kept) > most:
+                kept.popitem(last=False)
         return made
 
     def ask(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -823,6 +902,14 @@ def _paths(parts: Iterable[Part]) -> list[str]:
 
 def _and(word: str, conditions: str) -> str:
     return f"{word} {conditions}" if conditions else ""
+
+
+def _both(one: str, other: str) -> str:
+    return f"{one} and {other}" if one else other
+
+
+def _unsorted(query: Query) -> Query:
+    return msgspec.structs.replace(query, sort="", order="asc")
 
 
 def _hidden(allow: Collection[str]) -> frozenset[str]:
@@ -912,12 +999,37 @@ def _facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any
     return (" or ".join(conditions), parameters) if conditions else ("false", [])
 
 
-def _facet_column(facet: Facet) -> str:
-    """What a facet's rows are grouped by: the column, or the number of its bucket."""
+def _cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
+    """The same on a cube, whose columns have the facets' names and whose buckets are numbers."""
+    facet = FACETS[name]
     if not facet.edges:
-        return facet.column
-    cases = " ".join(f"when {facet.column} < {edge} then {n}" for n, edge in enumerate(facet.edges[1:]))
-    return f"case when {facet.column} is null then -1 {cases} else {len(facet.edges) - 1} end"
+        return _facet_condition(facet._replace(column=name), values)
+    known = [UNKNOWN, *bucket_names(facet)]
+    numbers = [known.index(value) - 1 for value in values if value in known]
+    if not values or not numbers:
+        return ("false" if values else "true"), []
+    return f"{name} in ({', '.join('?' for _ in numbers)})", numbers
+
+
+def _grouping(names: Sequence[str]) -> tuple[str, str]:
+    """The columns and the clause that count each of these columns by itself, in one go."""
+    every = ", ".join(names)
+    return (
+        f"grouping({every}), {every}",
+        f"group by grouping sets ({', '.join(f'({name})' for name in names)})",
+    )
+
+
+def _grouped(names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> Iterable[tuple[str, Counter[str]]]:
+    """What such a question gave, by facet."""
+    counted: dict[str, Counter[str]] = {}
+    for which, *values, number in found:
+        # A bit for each column that is not grouped by, the first the highest.
+        place = next(n for n in range(len(names)) if not which >> (len(names) - 1 - n) & 1)
+        into = counted.setdefault(names[place], Counter())
+        for value in _facet_values(FACETS[names[place]], values[place]):
+            into[value] += int(number)
+    return counted.items()
 
 
 def _facet_values(facet: Facet, value: Any) -> list[str]:

@@ -16,21 +16,35 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError, shown
 from camel.core.transcript import Transcript
+from camel.explorer.text_index import FOLDER as TEXT
 from camel.models.catalogue import cost
 from camel.storage.compact import compactions
+from camel.storage.cube import Cubes, digest_of, read_cubes
 from camel.storage.importers import IMPORTERS
-from camel.storage.index import Header, build, files_of, index_written, name_of, read_header
+from camel.storage.index import (
+    FOLDER,
+    Header,
+    build,
+    files_of,
+    index_written,
+    is_for,
+    is_of,
+    name_of,
+    read_header,
+)
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
-from camel.storage.store import BucketStore, is_remote
+from camel.storage.store import BucketStore, DiskStore, is_remote
 from camel.storage.table import arrow, rows, write_shard
 
 _ROWS_PER_SHARD = 512
+MANY_PARTS = 200
+"""Index files of a run beyond which asking them all takes noticeably longer."""
 
 
 class Part:
@@ -57,6 +71,24 @@ class Part:
         at = bisect_right(self._shards, shard) - 1
         return self._starts[at] + row
 
+    def after(self, shard: int, row: int) -> int:
+        """Where the rows after a place begin; the shard itself may be another file's."""
+        at = bisect_right(self._shards, shard) - 1
+        if at < 0:
+            return 0
+        if self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row + 1, self._starts[at + 1])
+
+    def before(self, shard: int, row: int) -> int:
+        """Where the rows before a place end."""
+        at = bisect_right(self._shards, shard) - 1
+        if at < 0:
+            return 0
+        if self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row, self._starts[at + 1])
+
     def place(self, position: int) -> tuple[int, int]:
         """The shard and the row in it at a position."""
         at = bisect_right(self._starts, position) - 1
@@ -81,13 +113,21 @@ class Part:
         return found
 
 
+class Counted(NamedTuple):
+    """A file of cubes, and the parts that it counts."""
+
+    path: Path
+    cubes: Cubes
+    parts: frozenset[Part]
+
+
 class Source:
     """One run of a catalogue, as it is now."""
 
-    def __init__(self, name: str, folder: RunFolder, stage: str, parts: list[Part], indexed: bool) -> None:
-        self.name, self.folder, self.stage, self.parts = name, folder, stage, parts
-        self.indexed = indexed
-        """Whether all of it had an index."""
+    def __init__(
+        self, name: str, folder: RunFolder, stage: str, parts: list[Part], counted: Counted | None = None
+    ) -> None:
+        self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
         self._first = [part.first for part in parts]
 
     @property
@@ -169,92 +209,94 @@ class _Watched:
         self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
         self._parts: dict[int, Part] = {}
         """Of single shards."""
-        self._merged: dict[str, Part] = {}
-        self._bad: set[str] = set()
-        self.built = 0
+        self._merged: dict[str, Part | None] = {}
+        """None where a file is damaged, or of another run."""
+        self._built = 0
         """Shards that had no index."""
-        self.source = Source(name, folder, LAST_STAGES[0], [], True)
-        self.notes: list[str] = []
+        self._seen: Any = None
+        self.source = Source(name, folder, LAST_STAGES[0], [])
 
     def look(self) -> bool:
-        """See what has been committed since; whether there is anything new."""
+        """See what has been committed or indexed since; whether there is anything new."""
         stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
         committed = self.folder.committed(stage)
-        known = {shard for part in self.source.parts for shard in (one.shard for one in part.header.shards)}
-        if committed <= known and self.source.stage == stage:
+        files = files_of(self.folder, stage)
+        texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
+        seen = (stage, committed, files.merged, files.cubes, texts)
+        if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint
-        files = files_of(self.folder, stage)
-        merged: list[Part] = []
+        merged: dict[str, Part] = {}
+        reached = -1
         for first, last, name in files.merged:
-            if not merged or first > merged[-1].last:
-                part = self._read_merged(name, fingerprint, stage)
-                if part is not None and (part.first, part.last) == (first, last):
-                    merged.append(part)
-        covered = {one.shard for part in merged for one in part.header.shards}
+            part = self._read_merged(name, fingerprint, stage, first, last) if first > reached else None
+            if part is not None and committed.issuperset(range(first, last + 1)):
+                merged[name] = part
+                reached = last
+        covered = {one.shard for part in merged.values() for one in part.header.shards}
         left = sorted(committed - covered)
-        markers = self.folder.markers(stage, [shard for shard in left if shard not in self._parts])
-        for marker in markers:
-            self._parts[marker.shard] = self._single(marker, files.single, fingerprint)
-        parts = sorted([*merged, *(self._parts[shard] for shard in left)], key=lambda part: part.first)
-        self.source = Source(
-            self.name, self.folder, stage, [part for part in parts if part.rows], not self.built
-        )
-        self.notes = []
-        if self.built:
-            self.notes.append(
-                f"{self.name}: {self.built:,} shards had no index and were read: camel index {self.folder.address} makes it"
-            )
+        for marker in self.folder.markers(stage, [shard for shard in left if shard not in self._parts]):
+            self._parts[marker.shard] = self._single(marker, files.single)
+        parts = [*merged.values(), *(self._parts[shard] for shard in left)]
+        parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
+        cubes = self._read_cubes(merged, stage, files.cubes)
+        self.source = Source(self.name, self.folder, stage, parts, cubes)
+        self._seen = seen
         return True
 
-    def _read_merged(self, name: str, fingerprint: str, stage: str) -> Part | None:
-        if name in self._bad:
-            return None
+    @property
+    def notes(self) -> list[str]:
+        """What is amiss with it."""
+        how = f"camel index {self.folder.address}"
+        said: list[str] = []
+        if self._built:
+            said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
+        elif len(self.source.parts) > MANY_PARTS:
+            said.append(
+                f"{self.name}: its index is in {len(self.source.parts):,} files; {how} puts them together"
+            )
+        return said
+
+    def _read_merged(self, name: str, fingerprint: str, stage: str, first: int, last: int) -> Part | None:
         if name not in self._merged:
-            try:
+            self._merged[name] = None
+            with contextlib.suppress(CamelError, OSError):
                 path = self._local(name)
                 header = read_header(path)
-            except (CamelError, OSError):
-                self._bad.add(name)
-                return None
-            if (header.fingerprint, header.stage) != (fingerprint, stage):
-                self._bad.add(name)
-                return None
-            self._merged[name] = Part(path, header)
+                if is_of(header, stage, fingerprint, first, last):
+                    self._merged[name] = Part(path, header)
         return self._merged[name]
 
-    def _single(self, marker: Marker, files: dict[str, str], fingerprint: str) -> Part:
+    def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
+        digest = digest_of(list(merged))
+        name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
+        if merged and name in listed:
+            with contextlib.suppress(CamelError, OSError):
+                path = self._local(name)
+                cubes = read_cubes(path)
+                if cubes.digest == digest:
+                    return Counted(path, cubes, frozenset(merged.values()))
+        return None
+
+    def _single(self, marker: Marker, listed: dict[str, str]) -> Part:
+        """The index of a shard: its own, or one made here from the data."""
         stem = Path(marker.file).stem
-        if stem in files:
+        if stem in listed:
             with contextlib.suppress(CamelError, OSError):
                 path = self._local(name_of(marker))
                 header = read_header(path)
-                only = header.shards[0]
-                if (len(header.shards), only.shard, only.file, only.rows) == (
-                    1,
-                    marker.shard,
-                    stem,
-                    marker.rows,
-                ):
+                if is_for(header, marker):
                     return Part(path, header)
-        self.built += 1
+        self._built += 1
         path = self._scratch / f"{stem}.parquet"
-        source = Source(self.name, self.folder, marker.stage, [], False)
+        source = Source(self.name, self.folder, marker.stage, [])
         file, start = source.data_of(marker.shard)
+        between = (start, start + marker.rows)
         with self.folder.opened([file]) as opened:
-            return Part(
-                path,
-                build(
-                    path,
-                    next(opened),
-                    marker.file,
-                    marker.stage,
-                    marker.shard,
-                    fingerprint,
-                    cost,
-                    (start, start + marker.rows),
-                ),
+            header = build(
+                path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
             )
+        return Part(path, header)
 
     def _local(self, name: str) -> Path:
         """An index file where the database can read it."""

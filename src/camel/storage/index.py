@@ -13,11 +13,14 @@ so that it needs no marker of its own; one that is missing, damaged or of anothe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
+import tempfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -27,6 +30,7 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.core.message import Usage
+from camel.storage.compact import parts_of, ranges
 from camel.storage.journal import make_folder, sync_folder
 from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.store import BucketStore
@@ -432,11 +436,187 @@ def files_of(folder: RunFolder, stage: str) -> Files:
     return found
 
 
-def by_value(
-    counts: Mapping[str, Mapping[str, Mapping[str, int]]], facet: str, labels: Iterable[str]
-) -> Counter[str]:
-    """The counts of one facet over some sets of labels."""
-    total: Counter[str] = Counter()
-    for label in labels:
-        total.update(counts[label].get(facet, {}))
-    return total
+# ---------------------------------------------------------------- one index for many shards
+
+
+MERGED = 4_194_304
+"""Rows of a file at most."""
+_GATHERED = 8 * _ROWS
+
+
+class Merged(NamedTuple):
+    """What putting indexes together came to."""
+
+    built: int
+    """Shards that had no index."""
+    made: int
+    """Files written now."""
+    files: int
+    """That a reader of the stage opens."""
+    rows: int
+
+
+def merge(
+    folder: RunFolder,
+    stage: str,
+    *,
+    cost: Cost = no_cost,
+    target: int = MERGED,
+    note: Callable[[str, int, int], None] = lambda what, done, of: None,
+) -> Merged:
+    """Index the shards that are not indexed, put the indexes together into few files, and count those into cubes.
+
+    Each file is whole or not there, so that whoever is stopped goes on where they were; several may do it at once. While
+    a run goes on, too: what is committed later is taken in the next time. `note` is told what is done, and of how many.
+    """
+    from camel.storage.cube import digest_of, write_cubes
+
+    fingerprint = folder.settings().fingerprint
+    markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
+    with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
+        files = _Readable(folder, Path(scratch))
+        merged = _believed(files, stage, fingerprint)
+        covered = {one.shard for _, header in merged for one in header.shards}
+        built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
+        sizes = {shard: marker.rows for shard, marker in markers.items()}
+        existing = [(header.shards[0].shard, header.shards[-1].shard) for _, header in merged]
+        wanted = list(ranges(sizes, target, existing))
+        for number, (first, last) in enumerate(wanted):
+            sources = [name for name, header in merged if first <= header.shards[0].shard <= last]
+            sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
+            _merge_range(files, stage, fingerprint, first, last, sources)
+            note("files put together", number + 1, len(wanted))
+        names = [name for name, _ in _believed(files, stage, fingerprint)]
+        if names:
+            digest = digest_of(names)
+            cube = f"{FOLDER}/{stage}/cube-{digest}.parquet"
+            if not folder.store.exists(cube):
+                path = folder.root / cube
+                make_folder(path.parent)
+                write_cubes(
+                    path,
+                    [files.path(name) for name in names],
+                    digest,
+                    note=lambda done, of: note("cubes counted", done, of),
+                )
+                files.keep(cube)
+        held = {n for name in names for n in (one.shard for one in files.header(name).shards)}
+        return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
+
+
+class _Readable:
+    """Index files where they can be read; those of an object store are fetched."""
+
+    def __init__(self, folder: RunFolder, scratch: Path) -> None:
+        self.folder, self._scratch = folder, scratch
+
+    def path(self, name: str) -> Path:
+        """A file on this machine."""
+        if not isinstance(self.folder.store, BucketStore):
+            return self.folder.root / name
+        path = self._scratch / name
+        if not path.exists():
+            make_folder(path.parent)
+            self.folder.store.fetch(name, path)
+        return path
+
+    def header(self, name: str) -> Header:
+        """What a file says about itself."""
+        return read_header(self.path(name))
+
+    def keep(self, name: str) -> None:
+        """Have a file that was written at its place in `root` last."""
+        if isinstance(self.folder.store, BucketStore):
+            path = self.folder.root / name
+            self.folder.store.upload(path, name)
+            make_folder((self._scratch / name).parent)
+            shutil.move(path, self._scratch / name)
+
+
+def _believed(files: _Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
+    """The merged files that are to be read: whole, of this run, none within another."""
+    chosen: list[tuple[str, Header]] = []
+    reached = -1
+    for first, last, name in files_of(files.folder, stage).merged:
+        if first <= reached:
+            continue
+        with contextlib.suppress(CamelError, OSError):
+            header = files.header(name)
+            if is_of(header, stage, fingerprint, first, last):
+                chosen.append((name, header))
+                reached = last
+    return chosen
+
+
+def is_of(header: Header, stage: str, fingerprint: str, first: int, last: int) -> bool:
+    """Whether a merged file is what its name says, and of this run."""
+    shards = [one.shard for one in header.shards]
+    return (header.stage, header.fingerprint, shards) == (stage, fingerprint, list(range(first, last + 1)))
+
+
+def is_for(header: Header, marker: Marker) -> bool:
+    """Whether an index is that of a marker's data file."""
+    stem = PurePosixPath(marker.file).stem
+    return header.stage == marker.stage and header.shards == [Indexed(marker.shard, stem, marker.rows)]
+
+
+def _build_missing(
+    files: _Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
+) -> int:
+    folder = files.folder
+    if not markers:
+        return 0
+    stage = markers[0].stage
+    listed = files_of(folder, stage).single
+    missing: list[Marker] = []
+    for marker in markers:
+        try:
+            if PurePosixPath(marker.file).stem in listed and is_for(files.header(name_of(marker)), marker):
+                continue
+        except (CamelError, OSError):
+            pass
+        missing.append(marker)
+    where = {n: part for part in parts_of(folder, stage, missing) for n in range(part.first, part.last + 1)}
+    with folder.opened(where[marker.shard].file for marker in missing) as opened:
+        for number, (marker, data) in enumerate(zip(missing, opened, strict=True)):
+            part, name = where[marker.shard], name_of(marker)
+            start = sum(part.rows[: marker.shard - part.first])
+            between = (start, start + marker.rows)
+            build(
+                folder.root / name, data, marker.file, stage, marker.shard, marker.fingerprint, cost, between
+            )
+            files.keep(name)
+            note("shards indexed", number + 1, len(missing))
+    return len(missing)
+
+
+def _merge_range(
+    files: _Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
+) -> None:
+    headers = sorted(((files.header(name), name) for name in sources), key=lambda one: one[0].shards[0].shard)
+    shards = [shard for header, _ in headers for shard in header.shards]
+    whole = Header(stage, fingerprint, shards, merge_counts(header for header, _ in headers))
+    name = f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
+    path = files.folder.root / name
+    make_folder(path.parent)
+    writing = path.with_name(f".{path.name}")
+    pa, pq = arrow(), arrow("pyarrow.parquet")
+    try:
+        with Writer(writing, whole) as writer:
+            held: list[Any] = []
+            for _, source in headers:
+                with pq.ParquetFile(files.path(source)) as file:
+                    for batch in file.iter_batches(_GATHERED):
+                        held.append(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+                        if sum(table.num_rows for table in held) >= _GATHERED:
+                            together = pa.concat_tables(held)
+                            even = together.num_rows // _ROWS * _ROWS
+                            writer.add(together.slice(0, even))
+                            held = [together.slice(even)]
+            if held:
+                writer.add(pa.concat_tables(held))
+        writing.replace(path)
+        sync_folder(path.parent)
+        files.keep(name)
+    finally:
+        writing.unlink(missing_ok=True)
