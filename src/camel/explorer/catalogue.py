@@ -944,7 +944,10 @@ def _connect(memory: str) -> Any:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-    return cast("Any", duckdb).connect(config=settings)
+    database = cast("Any", duckdb).connect(config=settings)
+    for setting in ("enable_progress_bar = false", "parquet_metadata_cache = true"):
+        database.execute(f"set {setting}")
+    return database
 
 
 def _segmented(sources: Iterable[Source]) -> list[_Segment]:
