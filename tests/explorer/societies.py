@@ -11,7 +11,7 @@ from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.models.catalogue import cost
-from camel.storage.index import index_written
+from camel.storage.index import write_indexed
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
 
@@ -62,9 +62,10 @@ def commit(
     stage: str = STAGE,
 ) -> Marker:
     path = folder.data_path(stage, shard, new_attempt(), ".parquet")
-    written = write_shard(path, transcripts)
     if index:
-        assert index_written(folder, stage, path, "f", cost)
+        written = write_indexed(folder, stage, path, transcripts, "f", cost)
+    else:
+        written = write_shard(path, transcripts)
     file, size = folder.keep(path)
     marker = Marker(stage, shard, file, written.rows, written.sha256, "f", {}, size)
     assert folder.commit(marker)

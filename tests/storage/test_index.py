@@ -109,15 +109,29 @@ def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
 
 
 def test_an_index_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = a_run(open_folder(tmp_path / "run"), 1)
-    path = tmp_path / "run" / folder.marker(STAGE, 0).file
+    folder = open_folder(tmp_path / "run")
+    path = folder.data_path(STAGE, 0, "a", ".parquet")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(index, "write", full)
-    assert not index.index_written(folder, STAGE, path, "f")
+    assert index.write_indexed(folder, STAGE, path, map(transcript, range(3)), "f").rows == 3
+    assert path.exists()
     assert not list((tmp_path / "run").rglob("index/*/*"))
+
+
+def test_what_is_indexed_while_it_is_written_is_what_would_be_made_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("camel.storage.table.ROW_GROUP", 4)
+    folder = open_folder(tmp_path / "run")
+    path = folder.data_path(STAGE, 3, "a", ".parquet")
+    index.write_indexed(folder, STAGE, path, map(transcript, range(10)), "f", price)
+    made = tmp_path / "run" / "index" / STAGE / f"{path.stem}.parquet"
+    header = index.build(tmp_path / "i.parquet", path, path.name, STAGE, 3, "f", price)
+    assert read_header(made) == header
+    assert read_shard(made).to_pylist() == read_shard(tmp_path / "i.parquet").to_pylist()
 
 
 def test_a_cube_with_too_many_cells_is_left_out(tmp_path: Path):

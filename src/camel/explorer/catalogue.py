@@ -51,6 +51,10 @@ MEMORY = "400MB"
 """For the database."""
 _SEGMENT = 4_500_000
 """Rows that are asked for together while the list is gone along."""
+_SORTED_AT_ONCE = 100_000
+"""Rows up to which going to one far down a sorted list is done by sorting."""
+_STEPS = 4_096
+"""Into which the range of a number is divided to find a row far down."""
 _REMEMBERED = 256
 """Answers that are kept: counts are asked for again on every page."""
 _SEARCHES = 8
@@ -481,7 +485,7 @@ class Catalogue:
         if query.text.strip():
             keys = self._found(state, query).keys[n : n + limit]
         elif query.sorted_by in NUMBERS:
-            keys = self._by_number(state, query, None, limit, back=False, skip=n)
+            keys = self._nth_by_number(state, query, n, limit)
         elif n == 0:
             keys = self._along(state, query, None, limit, back=False)
         else:
@@ -597,24 +601,91 @@ class Catalogue:
         found = self._shared.ask(sql, [_paths(parts), *parameters, limit])
         return [_Key(source, shard, row, None) for shard, row in found]
 
+    def _nth_by_number(self, state: _State, query: Query, n: int, limit: int) -> list[_Key]:
+        """The rows from `n` on in the order of a number, without sorting all: first which value the `n`th has."""
+        if n < _SORTED_AT_ONCE:
+            return self._by_number(state, query, None, limit, back=False, skip=n)
+        low, high, before = self._narrowed(state, query, n)
+        if low < high:
+            return self._by_number(
+                state, query, None, limit, back=False, skip=n - before, between=(low, high)
+            )
+        # All of them have one value: they are in the order of the runs.
+        equal = _equal(query, low)
+        keys = [key._replace(value=low) for key in self._in_order(state, equal, n - before, limit)]
+        if len(keys) < limit:
+            last = keys[-1]
+            place = Place(0, low, *last.name)
+            keys += self._by_number(state, query, place, limit - len(keys), back=False)
+        return keys
+
+    def _narrowed(self, state: _State, query: Query, n: int) -> tuple[float, float, int]:
+        """A short range of values that the `n`th row is in, and how many rows are before that range."""
+        down = query.order == "desc"
+        table, parameters = self._values(state, query)
+        found = self._shared.remember(
+            state,
+            ("limits", query.digest, self._hidden),
+            lambda: self._shared.ask(f"select min(value), max(value) from ({table})", parameters),
+        )
+        low, high = map(float, found[0])
+        before = 0
+        while low < high:
+            width = max((high - low) / _STEPS, 0.0 if query.sorted_by == "cost" else 1.0)
+            if width <= 0 or low + width == low:
+                break
+            counts = self._shared.remember(
+                state,
+                ("steps", query.digest, self._hidden, low, high),
+                lambda low=low, high=high, width=width: self._shared.ask(
+                    f"select least(floor((value - ?) / ?), ?) as step, min(value), max(value), count(*) from ({table}) "
+                    "where value >= ? and value <= ? group by step order by step",
+                    [low, width, _STEPS, *parameters, low, high],
+                ),
+            )
+            for _, first, last, count in reversed(counts) if down else counts:
+                if before + count > n:
+                    low, high = float(first), float(last)
+                    break
+                before += count
+            if count <= _SORTED_AT_ONCE:
+                break
+        return low, high, before
+
+    def _values(self, state: _State, query: Query) -> tuple[str, list[Any]]:
+        """What a query sorts by, with where it stands, as a table and its parameters."""
+        column = _sort_column(query.sorted_by)
+        selects: list[str] = []
+        parameters: list[Any] = []
+        for number, source in enumerate(self._chosen(state, query)):
+            where, given = self._where(query, source.parts)
+            selects.append(
+                f"select {number} as run, {column} as value, shard, row from read_parquet(?) {_and('where', where)}"
+            )
+            parameters += [_paths(source.parts), *given]
+        return " union all ".join(selects), parameters
+
     def _by_number(
-        self, state: _State, query: Query, place: Place | None, limit: int, *, back: bool, skip: int = 0
+        self,
+        state: _State,
+        query: Query,
+        place: Place | None,
+        limit: int,
+        *,
+        back: bool,
+        skip: int = 0,
+        between: tuple[float, float] | None = None,
     ) -> list[_Key]:
         """Rows in the order of a number; equal ones in the order of the runs."""
         sources = self._chosen(state, query)
         if not sources:
             return []
         up = (query.order == "asc") != back
-        column = _sort_column(query.sorted_by)
-        selects: list[str] = []
-        parameters: list[Any] = []
-        for number, source in enumerate(sources):
-            where, given = self._where(query, source.parts)
-            selects.append(
-                f"select {number} as run, {column} as value, shard, row from read_parquet(?) {_and('where', where)}"
-            )
-            parameters += [_paths(source.parts), *given]
-        sql = f"select run, value, shard, row from ({' union all '.join(selects)})"
+        table, parameters = self._values(state, query)
+        sql = f"select run, value, shard, row from ({table})"
+        if between is not None:
+            sql += " where value >= ? and value <= ?"
+            parameters += between
         if place is not None:
             run = next((n for n, one in enumerate(sources) if one.name == place.run), None)
             if run is None:
@@ -873,7 +944,10 @@ def _connect(memory: str) -> Any:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-    return cast("Any", duckdb).connect(config=settings)
+    database = cast("Any", duckdb).connect(config=settings)
+    for setting in ("enable_progress_bar = false", "parquet_metadata_cache = true"):
+        database.execute(f"set {setting}")
+    return database
 
 
 def _segmented(sources: Iterable[Source]) -> list[_Segment]:
@@ -1052,6 +1126,18 @@ def _ranked(facet: Facet, counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _sort_column(name: str) -> str:
     return "coalesce(cost, -1)" if name == "cost" else name
+
+
+def _equal(query: Query, value: float) -> Query:
+    """The rows of a query that have one value of what it is sorted by, in the order of the runs."""
+    name = query.sorted_by
+    if name == "cost" and value < 0:
+        if "unknown" not in query.facets.get("cost", (UNKNOWN,)):
+            raise AssertionError("a query for known costs has found an unknown one")
+        facets = {**query.facets, "cost": (UNKNOWN,)}
+        return msgspec.structs.replace(query, facets=facets, sort="order", order="asc")
+    ranges = {**query.ranges, name: (value, value)}
+    return msgspec.structs.replace(query, ranges=ranges, sort="order", order="asc")
 
 
 def _sortable(value: float | None) -> float:

@@ -31,16 +31,16 @@ from camel.storage.index import (
     Header,
     build,
     files_of,
-    index_written,
     is_for,
     is_of,
     name_of,
     read_header,
+    write_indexed,
 )
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 from camel.storage.store import BucketStore, DiskStore, is_remote
-from camel.storage.table import arrow, rows, write_shard
+from camel.storage.table import arrow, rows
 
 _ROWS_PER_SHARD = 512
 MANY_PARTS = 200
@@ -388,8 +388,7 @@ def _store(folder: RunFolder, transcripts: Iterator[Transcript], format: str) ->
     stage = LAST_STAGES[0]
     while some := list(islice(transcripts, _ROWS_PER_SHARD)):
         path = folder.data_path(stage, number, new_attempt(), ".parquet")
-        written = write_shard(path, some)
-        index_written(folder, stage, path, "imported", cost)
+        written = write_indexed(folder, stage, path, some, "imported", cost)
         file, size = folder.keep(path)
         folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
         number += 1

@@ -117,6 +117,7 @@ class _Counting:
             raise MissingExtra("Counting an index", "data") from None
         settings = {"memory_limit": "2GB", "temp_directory": scratch, "preserve_insertion_order": False}
         self._database = duckdb.connect(config=settings)
+        self._database.execute("set enable_progress_bar = false")
         self._files, self._most = files, most
         self.cubes: list[Cube] = []
 

@@ -20,7 +20,7 @@ import shutil
 import tempfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -30,11 +30,13 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.core.message import Usage
+from camel.core.transcript import Transcript
 from camel.storage.compact import parts_of, ranges
 from camel.storage.journal import make_folder, sync_folder
 from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.store import BucketStore
-from camel.storage.table import arrow, read_shard
+from camel.storage.table import Shard, arrow, batches, read_shard, write_batches
+from camel.storage.table import schema as data_schema
 
 FOLDER = "index"
 VERSION = 1
@@ -182,6 +184,7 @@ _COLUMNS = [
     "cached_tokens",
     "calls",
 ]
+_NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
 
 
 def no_cost(model: str, usage: Usage) -> float | None:
@@ -189,11 +192,10 @@ def no_cost(model: str, usage: Usage) -> float | None:
     return None
 
 
-def table_of(data: Any, shard: int, cost: Cost = no_cost) -> Any:
-    """The index of a shard, from its data as `read_shard` gives it; only some columns are needed."""
+def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any:
+    """The index of a shard's rows from `start` on, from a table or a batch of them; only some columns are needed."""
     pa, pc = arrow(), arrow("pyarrow.compute")
-    data = data.combine_chunks()
-    columns = {name: _whole(data, name) for name in data.schema.names}
+    columns = {name: _whole(data, name) for name in _NEEDED}
     original = pc.utf8_slice_codeunits(pc.struct_field(columns["task"], "original"), 0, 4 * TASK_CHARS)
     task = pc.utf8_slice_codeunits(
         pc.utf8_trim_whitespace(pc.replace_substring_regex(original, r"\s+", " ")), 0, TASK_CHARS
@@ -225,7 +227,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost) -> Any:
         "calls": columns["calls"],
         "cost": pa.array(costs, pa.float64()),
         "shard": pa.repeat(shard, data.num_rows),
-        "row": pa.array(range(data.num_rows), pa.int32()),
+        "row": pa.array(range(start, start + data.num_rows), pa.int32()),
     }
     layout = schema()
     arrays = [made[field.name].cast(field.type) for field in layout]
@@ -233,8 +235,9 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost) -> Any:
 
 
 def _whole(data: Any, name: str) -> Any:
+    """A column as one array, whatever it comes in."""
     column = data.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else arrow().array([], column.type)
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
 
 
 def _texts(values: list[str]) -> Any:
@@ -320,12 +323,12 @@ _KEY = b"camel.index"
 def write(path: Path, table: Any, header: Header) -> None:
     """Write an index file whole or not at all."""
     writing = path.with_name(f".{path.name}.{new_attempt()}")
-    make_folder(path.parent)
+    if not path.parent.exists():
+        make_folder(path.parent)
     try:
-        with Writer(writing, header) as writer:
+        with Writer(writing, header, small=True) as writer:
             writer.add(table)
-        writing.replace(path)
-        sync_folder(path.parent)
+        writing.replace(path)  # its name may be lost in a power cut, its content not: then it is made anew
     finally:
         writing.unlink(missing_ok=True)
 
@@ -333,15 +336,18 @@ def write(path: Path, table: Any, header: Header) -> None:
 class Writer:
     """An index file being written, one table after the other."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, *, small: bool = False) -> None:
         pq = arrow("pyarrow.parquet")
+        # Of a small file, beginning to compress each column well would cost more than it saves.
+        how: dict[str, Any] = (
+            {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": 3}
+        )
         metadata = {_KEY: msgspec.json.encode(header)}
         self._path = path
         self._writer = pq.ParquetWriter(
             path,
             schema().with_metadata(metadata),
-            compression="zstd",
-            compression_level=3,
+            **how,
             # Ids and tasks differ; a dictionary of them is built only to be given up.
             use_dictionary=[name for name in schema().names if name not in ("id", "row", "tokens", "cost")],
         )
@@ -393,18 +399,44 @@ def build(
     return header
 
 
-def index_written(folder: RunFolder, stage: str, data: Path, fingerprint: str, cost: Cost = no_cost) -> bool:
-    """Index a data file that is about to be committed. Never fails: what is not indexed is read from the data."""
-    name = f"{FOLDER}/{stage}/{data.stem}.parquet"
-    path = folder.root / name
-    try:
-        build(path, data, data.name, stage, int(data.stem.partition("-")[0]), fingerprint, cost)
-        if isinstance(folder.store, BucketStore):
-            folder.store.upload(path, name)
-            path.unlink()
-    except (OSError, ValueError, CamelError, arrow().ArrowException):
-        return False
-    return True
+def write_indexed(
+    folder: RunFolder,
+    stage: str,
+    path: Path,
+    transcripts: Iterable[Transcript],
+    fingerprint: str,
+    cost: Cost = no_cost,
+) -> Shard:
+    """Write the data file of a shard, and beside it its index. The index never fails: without it the data is read.
+
+    It is there before the shard is committed. Whoever is stopped in between leaves an index that nobody believes.
+    """
+    shard = int(path.stem.partition("-")[0])
+    tables: list[Any] = []
+
+    def noted() -> Iterator[Any]:
+        start = 0
+        for batch in batches(transcripts):
+            with contextlib.suppress(*_trouble()):
+                tables.append(table_of(batch, shard, cost, start))
+            start += batch.num_rows
+            yield batch
+
+    written = write_batches(path, noted(), data_schema())
+    with contextlib.suppress(OSError, CamelError, *_trouble()):
+        table = arrow().concat_tables(tables) if tables else schema().empty_table()
+        if table.num_rows == written.rows:
+            name = f"{FOLDER}/{stage}/{path.stem}.parquet"
+            header = Header(stage, fingerprint, [Indexed(shard, path.stem, written.rows)], count(table))
+            write(folder.root / name, table, header)
+            if isinstance(folder.store, BucketStore):
+                folder.store.upload(folder.root / name, name)
+                (folder.root / name).unlink()
+    return written
+
+
+def _trouble() -> tuple[type[Exception], ...]:
+    return (ValueError, TypeError, arrow().ArrowException)
 
 
 _MERGED = re.compile(r"m(\d{6,})-(\d{6,})-[0-9a-f]+\.parquet")
