@@ -245,7 +245,7 @@ def test_the_token_of_the_link_is_remembered(rows: tuple[Catalogue, list[Transcr
     assert "SameSite=strict" in cookie
     assert app.get("/list").status_code == 200
     assert app.get("/%22%3E%3Cscript%3E?token=right").text.count("<script") == 0
-    assert 'href="/evil' in app.get("//evil?token=right").text
+    assert 'href="/evil' in app.get("/%2fevil?token=right").text
 
 
 def test_only_loopback_needs_no_token():
@@ -272,8 +272,6 @@ def test_static_files_are_ours_only(app: TestClient):
 
 def read(app: TestClient, path: str) -> tuple[int, str]:
     """An answer, of a stream its beginning; a redirect is followed within the app."""
-    if path.endswith("/events"):
-        return 200, ""  # its own tests
     answer = app.get(path)
     if answer.status_code == 303:
         return read(app, answer.headers["location"])
@@ -286,7 +284,7 @@ def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue,
         for path in open_paths(talk.id):
             status, text = read(app, path)
             assert SECRET not in text, path
-            assert (status == 403) == ("conversation" in path or "compare" in path), path
+            assert (status == 403) == any(part in path for part in ("conversation", "compare", "watch")), path
             if status == 200:
                 assert f"id={talk.id}" not in text, path
     for _ in range(40):
@@ -374,29 +372,30 @@ HOSTILE = [
     "", " ", "\x00", "'", '"', "'; drop table x; --", "-1", "0", "9" * 40, "1e9", "nan", "../../etc/passwd", "<script>",
     "%", "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "🐪" * 300, "a" * 3_000, "*", "\\", "🐪..", "..5", "a..b",
 ]  # fmt: skip
-NAMES = ["q", "run", "stop", "label", "length", "size", "cost", "messages-range", "messages-from", "sort", "order", "after",
-         "before", "at", "sample", "seed", "pin", "view", "id", "left", "right", "download", "next", "token"]  # fmt: skip
+QUERY = ["q", "run", "stop", "label", "length", "cost", "messages-range", "sort", "order", "pin"]
+ASKED = {
+    "/list": [*QUERY, "messages-from", "after", "before", "at", "sample", "seed", "view"],
+    "/statistics": ["q", "run", "messages-range"],
+    "/random": ["q", "run"],
+    "/conversation/caravan": ["id", "q", "pin", "sort"],
+    "/conversation/caravan/json": ["id", "download"],
+    "/compare": ["left", "right"],
+    "/consent": ["next"],
+}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ASKED)
 def test_hostile_parameters_are_answered_with_a_page(
-    app: TestClient, rows: tuple[Catalogue, list[Transcript]], name: str
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], path: str
 ):
-    for path in (
-        "/list",
-        "/statistics",
-        "/random",
-        "/conversation/caravan",
-        "/conversation/caravan/json",
-        "/compare",
-        "/consent",
-    ):
+    for name in ASKED[path]:
         for value in HOSTILE:
             keeps = {"id": rows[1][0].id} if "caravan" in path and name != "id" else {}
             answer = app.get(f"{path}?{urlencode({**keeps, name: value})}")
-            assert answer.status_code in (200, 303, 400, 403, 404), (path, value)
+            assert answer.status_code in (200, 303, 400, 403, 404), (name, value)
             if answer.headers.get("content-type", "").startswith("text/html"):
-                assert not Page(answer.text).wrong, (path, value)
+                assert not Page(answer.text).wrong, (name, value)
 
 
 def test_hostile_paths_are_not_there(app: TestClient):
@@ -447,6 +446,7 @@ def test_there_are_enough_payloads():
     assert len(PAYLOADS) >= 150
 
 
+@pytest.mark.slow
 def test_hostile_text_is_only_ever_text(
     hostiles: tuple[TestClient, list[Transcript]], monkeypatch: pytest.MonkeyPatch
 ):
@@ -472,6 +472,7 @@ def test_hostile_text_is_only_ever_text(
         )
 
 
+@pytest.mark.slow
 def test_hostile_text_in_lists_facets_and_charts(hostiles: tuple[TestClient, list[Transcript]]):
     app, made = hostiles
     path: str | None = "/list"

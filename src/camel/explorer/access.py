@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Collection
@@ -36,6 +37,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
 MISALIGNMENT = "misalignment"
 """The label whose rows are shown only after consent."""
 
@@ -174,7 +176,10 @@ class Door:
 
 def is_ours(host: str, known: Collection[str]) -> bool:
     """Whether a Host header names this machine: by an address, which no foreign name can be, or by a known name."""
-    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = found[1].strip("[]")
     try:
         ipaddress.ip_address(name)
     except ValueError:

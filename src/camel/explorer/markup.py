@@ -93,7 +93,7 @@ def _rendered(text: str) -> str:
     try:
         tokens = reader.parse(text)
         # What is nested deeper the reader leaves out, and nothing that was said may be left out.
-        if all(token.level < MAX_NESTING for token in tokens):
+        if all(token.level < MAX_NESTING - 1 for token in tokens):
             return str(reader.renderer.render(tokens, reader.options, {}))
     except RecursionError:
         pass

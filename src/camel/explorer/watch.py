@@ -151,7 +151,7 @@ class RunWatch:
             self._look()
 
     def _look(self) -> None:
-        changed = self._read_journals()
+        changed, ended = self._read_journals()
         clock = time.monotonic()
         if clock >= self._status_at:
             with contextlib.suppress(CamelError, OSError):
@@ -161,6 +161,8 @@ class RunWatch:
             self._status_at = time.monotonic() + STATUS_EVERY + 20 * (time.monotonic() - clock)
         for lane in list(changed.values())[-LANES:]:
             self._tell("said", msgspec.to_builtins(lane))
+        for path in ended:  # after what was said last, which would bring them back
+            self._end(path)
         totals = self.totals()
         if totals != self._last:
             self._last = totals
@@ -170,9 +172,10 @@ class RunWatch:
         self.number += 1
         self.events.append(Event(self.number, kind, data))
 
-    def _read_journals(self) -> dict[str, Lane]:
-        """The lanes in which something new was said."""
+    def _read_journals(self) -> tuple[dict[str, Lane], list[Path]]:
+        """The lanes in which something new was said, and the journals that have gone."""
         changed: dict[str, Lane] = {}
+        ended: list[Path] = []
         there: set[Path] = set()
         folder = self.source.folder.root / "journal"
         for path in sorted(folder.glob("*/*-*")):
@@ -188,8 +191,8 @@ class RunWatch:
             if path not in there:  # its shard is committed: what it used is in the marker now
                 tail.close()
                 del self._tails[path]
-                self._end(path)
-        return changed
+                ended.append(path)
+        return changed, ended
 
     def _read_markers(self) -> None:
         """Count what was committed since, in place of what its journals said."""
