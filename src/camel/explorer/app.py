@@ -157,9 +157,14 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         after, before = asked.last.get("after"), asked.last.get("before")
         at, sample = asked.whole("at", 1, 2**53), asked.whole("sample", 1, 200)
         seed = asked.whole("seed", 0, 2**53) or 0
+        here = [
+            (name, asked.last[name])
+            for name in ("after", "before", "at", "sample", "seed")
+            if name in asked.last
+        ]
         if sample:
             found = asked.catalogue.sample(query, sample, seed)
-            rows = [views.list_row(row, None, state) for row in found]
+            rows = [views.list_row(row, None, state, here) for row in found]
             total, notes, paging = (
                 asked.catalogue.count(query),
                 (),
@@ -172,7 +177,9 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
                 if at
                 else asked.catalogue.page(query, after, before, ROWS)
             )
-            rows = [views.list_row(row, result.at + number, state) for number, row in enumerate(result.rows)]
+            rows = [
+                views.list_row(row, result.at + number, state, here) for number, row in enumerate(result.rows)
+            ]
             # That an index is missing stands on the first page; here, what concerns this list.
             total, notes = (
                 result.total,
@@ -184,7 +191,7 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
                 "where": f"{result.at + 1:,}–{result.at + len(rows):,} of {total:,}" if rows else "",
             }
             summary = views.counted(total, "conversation")
-        pinned = state.pin and {"name": state.pin, "unpin": state.url("/list", pin="")}
+        pinned = state.pin and {"name": state.pin, "unpin": state.url("/list", here, pin="")}
         kept = state.params()
         hidden = asked.catalogue.restricted()
         return page(

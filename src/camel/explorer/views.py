@@ -198,21 +198,21 @@ def stop_class(reason: str) -> str:
     return {"done": "good", "error": "warn"}.get(reason, "")
 
 
-def list_row(row: Row, at: int | None, state: State) -> dict[str, Any]:
-    """A row of the list."""
+def list_row(row: Row, at: int | None, state: State, here: Params) -> dict[str, Any]:
+    """A row of the list; `here` says which page of it, for links that stay there."""
     roles = [role for role in (row.user, row.assistant, *row.others) if role]
     colours = hues_of(roles)
     address = f"{row.run}/{row.id}"
     parts = [counted(row.messages, "message"), f"{short(row.tokens)} tokens", money(row.cost)]
     if state.pin == address:
-        pin, text = state.url("/list", pin=""), "pinned"
+        pin, text = state.url("/list", here, pin=""), "pinned"
     elif state.pin:
         pin, text = (
             state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)]),
             "compare with pinned",
         )
     else:
-        pin, text = state.url("/list", pin=address), "compare"
+        pin, text = state.url("/list", here, pin=address), "compare"
     return {
         "at": "" if at is None else f"{at + 1:,}",
         "run": row.run,

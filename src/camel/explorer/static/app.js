@@ -45,7 +45,8 @@ const keys = {
   j: () => step(1),
   k: () => step(-1),
   "/": () => { first("#find").focus(); first("#find").select(); },
-  c: () => follow("[data-key=c]", current() ?? document) ?? (current() ? follow("[data-key=c]") : null),
+  // In a list the current row's, in a conversation the conversation's.
+  c: () => follow("[data-key=c]", current()?.querySelector("[data-key=c]") ? current() : document),
   "?": () => first("#help").showModal(),
   n: () => follow("[data-key=n]"),
   p: () => follow("[data-key=p]"),
