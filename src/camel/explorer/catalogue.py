@@ -652,13 +652,18 @@ class Catalogue:
                 break
         return low, high, before
 
-    def _values(self, state: _State, query: Query) -> tuple[str, list[Any]]:
-        """What a query sorts by, with where it stands, as a table and its parameters."""
+    def _values(
+        self, state: _State, query: Query, likely: float | None = None, up: bool = True
+    ) -> tuple[str, list[Any]]:
+        """What a query sorts by, with where it stands, as a table and its parameters; up to a value, if one is given."""
         column = _sort_column(query.sorted_by)
         selects: list[str] = []
         parameters: list[Any] = []
         for number, source in enumerate(self._chosen(state, query)):
             where, given = self._where(query, source.parts)
+            if likely is not None:
+                where = _both(where, _up_to(query.sorted_by, up))
+                given.append(likely)
             selects.append(
                 f"select {number} as run, {column} as value, shard, row from read_parquet(?) {_and('where', where)}"
             )
@@ -681,7 +686,49 @@ class Catalogue:
         if not sources:
             return []
         up = (query.order == "asc") != back
-        table, parameters = self._values(state, query)
+        for limits in self._likely(sources, query, place, limit + skip, up) if between is None else [None]:
+            keys = self._ask_by_number(state, query, place, limit, back, up, skip, between, limits)
+            if limits is None or len(keys) == limit:
+                return keys
+        return []
+
+    def _likely(
+        self, sources: Sequence[Source], query: Query, place: Place | None, count: int, up: bool
+    ) -> Iterable[float | None]:
+        """Values up to which enough rows are likely to be found, closer ones first, in the end without any.
+
+        A row group has a row with its greatest value. So as many rows as there are groups are at least as great as the
+        least of those, and all other groups need not be looked at.
+        """
+        bounds = [
+            bound[0 if up else 1]
+            for source in sources
+            for part in source.parts
+            for bound in part.extremes(query.sorted_by)
+        ]
+        if place is not None:
+            value = _sortable(place.value)
+            bounds = [bound for bound in bounds if (bound > value if up else bound < value)]
+        bounds.sort(reverse=not up)
+        for enough in (2 * count, 40 * count):
+            if 2 * enough < len(bounds):
+                yield bounds[enough]
+        yield None
+
+    def _ask_by_number(
+        self,
+        state: _State,
+        query: Query,
+        place: Place | None,
+        limit: int,
+        back: bool,
+        up: bool,
+        skip: int,
+        between: tuple[float, float] | None,
+        likely: float | None,
+    ) -> list[_Key]:
+        sources = self._chosen(state, query)
+        table, parameters = self._values(state, query, likely, up)
         sql = f"select run, value, shard, row from ({table})"
         if between is not None:
             sql += " where value >= ? and value <= ?"
@@ -757,7 +804,7 @@ class Catalogue:
             where = _both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
             keys = self._found(state, query).keys
             given.append([key.shard << 32 | key.row for key in keys if key.source is source])
-        named = ", ".join(f"{facet_sql(FACETS[name])} as {name}" for name in names)
+        named = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
         columns, group = _grouping(names)
         sql = f"select {columns}, count(*) from (select {named} from read_parquet(?) {_and('where', where)}) {group}"
         yield from _grouped(names, self._shared.ask(sql, given))
@@ -1053,11 +1100,12 @@ def _facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any
     """The condition that a row has one of these values."""
     if not values:
         return "true", []
+    column = f'"{facet.column}"'
     if facet.many:
-        one = [f"{facet.column} = ?" if value == "" else f"contains({facet.column}, ?)" for value in values]
+        one = [f"{column} = ?" if value == "" else f"contains({column}, ?)" for value in values]
         return " or ".join(one), [_element(value) if value else "" for value in values]
     if not facet.edges:
-        return f"{facet.column} in ({', '.join('?' for _ in values)})", list(values)
+        return f"{column} in ({', '.join('?' for _ in values)})", list(values)
     names = bucket_names(facet)
     conditions: list[str] = []
     parameters: list[Any] = []
@@ -1087,10 +1135,11 @@ def _cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
 
 def _grouping(names: Sequence[str]) -> tuple[str, str]:
     """The columns and the clause that count each of these columns by itself, in one go."""
-    every = ", ".join(names)
+    quoted = [f'"{name}"' for name in names]
+    every = ", ".join(quoted)
     return (
         f"grouping({every}), {every}",
-        f"group by grouping sets ({', '.join(f'({name})' for name in names)})",
+        f"group by grouping sets ({', '.join(f'({one})' for one in quoted)})",
     )
 
 
@@ -1126,6 +1175,13 @@ def _ranked(facet: Facet, counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _sort_column(name: str) -> str:
     return "coalesce(cost, -1)" if name == "cost" else name
+
+
+def _up_to(name: str, up: bool) -> str:
+    """The condition that a number is not beyond a value. One that is not known comes before all others."""
+    if not up:
+        return f"{name} >= ?"
+    return "(cost is null or cost <= ?)" if name == "cost" else f"{name} <= ?"
 
 
 def _equal(query: Query, value: float) -> Query:

@@ -35,6 +35,7 @@ from camel.storage.index import (
     is_of,
     name_of,
     read_header,
+    schema,
     write_indexed,
 )
 from camel.storage.reader import LAST_STAGES
@@ -43,6 +44,8 @@ from camel.storage.store import BucketStore, DiskStore, is_remote
 from camel.storage.table import arrow, rows
 
 _ROWS_PER_SHARD = 512
+_READ_ROWS = 64
+_FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
 MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
 
@@ -56,6 +59,7 @@ class Part:
         self._shards = [one.shard for one in header.shards]
         self._starts = [0, *accumulate(one.rows for one in header.shards)]
         self.rows = self._starts[-1]
+        self._extremes: dict[str, list[tuple[float, float]]] = {}
 
     @cached_property
     def labels(self) -> Counter[str]:
@@ -95,9 +99,25 @@ class Part:
         return self._shards[at], position - self._starts[at]
 
     @cached_property
+    def _metadata(self) -> Any:
+        return arrow("pyarrow.parquet").read_metadata(self.path)
+
+    @cached_property
     def _groups(self) -> list[int]:
-        metadata = arrow("pyarrow.parquet").read_metadata(self.path)
-        return [0, *accumulate(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
+        """Where the row groups begin, and where the last one ends."""
+        sizes = (self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups))
+        return [0, *accumulate(sizes)]
+
+    def extremes(self, number: str) -> list[tuple[float, float]]:
+        """The least and the greatest value of a number in each row group that has any, from the footer."""
+        if number not in self._extremes:
+            column = schema().get_field_index(number)
+            groups = range(self._metadata.num_row_groups)
+            known = (self._metadata.row_group(n).column(column).statistics for n in groups)
+            self._extremes[number] = [
+                (one.min, one.max) for one in known if one is not None and one.has_min_max
+            ]
+        return self._extremes[number]
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Rows by their positions, read from the row groups that hold them."""
@@ -105,11 +125,12 @@ class Part:
         for position in sorted(set(positions)):
             wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
         found: dict[int, dict[str, Any]] = {}
-        with arrow("pyarrow.parquet").ParquetFile(self.path) as file:
+        pq = arrow("pyarrow.parquet")
+        with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
             for group, some in wanted.items():
                 start = self._groups[group]
-                table = file.read_row_group(group).take([position - start for position in some])
-                found.update(zip(some, table.to_pylist(), strict=True))
+                table = file.read_row_group(group, use_threads=False)
+                found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
         return found
 
 
@@ -194,10 +215,14 @@ class Source:
 
 
 def _one(file: Any, position: int) -> Transcript:
+    """One row. Of its row group, what stands before it must be read, and what stands after it need not be."""
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
         if position < count:
-            return next(iter(rows(file.read_row_group(group).slice(position, 1))))
+            for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
+                if position < batch.num_rows:
+                    return next(iter(rows(arrow().Table.from_batches([batch.slice(position, 1)]))))
+                position -= batch.num_rows
         position -= count
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 

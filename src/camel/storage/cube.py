@@ -60,7 +60,7 @@ def digest_of(names: Sequence[str]) -> str:
 def facet_sql(facet: Facet) -> str:
     """What a facet's rows are grouped by: the column, or the number of its bucket, -1 where the number is not known."""
     if not facet.edges:
-        return facet.column
+        return f'"{facet.column}"'  # `user` is also a word of SQL
     cases = " ".join(f"when {facet.column} < {edge} then {n}" for n, edge in enumerate(facet.edges[1:]))
     return f"(case when {facet.column} is null then -1 {cases} else {len(facet.edges) - 1} end)::int"
 
@@ -124,14 +124,14 @@ class _Counting:
     def add(self, facets: tuple[str, ...]) -> None:
         """Count a cube, unless it has too many cells."""
         names = facets if "label" in facets else (*facets, "label")
-        columns, table = ", ".join(names), f"cube{len(self.cubes)}"
+        columns, table = ", ".join(f'"{name}"' for name in names), f"cube{len(self.cubes)}"
         larger = next((n for n, one in enumerate(self.cubes) if {*names} <= {*one.facets}), None)
         if larger is not None:
             self._do(
                 f"create table {table} as select {columns}, sum(n)::bigint as n from cube{larger} group by all"
             )
         else:
-            grouped = ", ".join(f"{facet_sql(FACETS[name])} as {name}" for name in names)
+            grouped = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
             for number, file in enumerate(self._files):
                 counted = f"select {grouped}, count(*) as n from read_parquet(?) group by all"
                 begin = f"insert into {table}" if number else f"create or replace table {table} as"
@@ -155,17 +155,17 @@ class _Counting:
             f"select {number} as cube, {', '.join(self._column(name, one) for name in FACETS)}, n from cube{number}"
             for number, one in enumerate(self.cubes)
         ]
-        said = msgspec.json.encode(made).decode().replace("'", "''")
+        said = _quoted(msgspec.json.encode(made).decode())
         self._do(
-            f"copy (select * from ({' union all '.join(selects)}) order by cube) to '{str(path).replace(chr(39), chr(39) * 2)}' "
-            f"(format parquet, compression zstd, row_group_size 65536, kv_metadata {{'{_KEY}': '{said}'}})"
+            f'copy (select * from ({" union all ".join(selects)}) order by cube, assistant, "user", stop) to {_quoted(path)} '
+            f"(format parquet, compression zstd, row_group_size 65536, kv_metadata {{'{_KEY}': {said}}})"
         )
         return made
 
     def _column(self, name: str, cube: Cube) -> str:
         if name in cube.facets:
-            return name
-        return f"null::{'int' if FACETS[name].edges else 'varchar'} as {name}"
+            return f'"{name}"'
+        return f'null::{"int" if FACETS[name].edges else "varchar"} as "{name}"'
 
     def _cells(self, table: str) -> int:
         return self._do(f"select count(*) from {table}").fetchone()[0]
@@ -176,3 +176,8 @@ class _Counting:
     def close(self) -> None:
         """Give the memory back."""
         self._database.close()
+
+
+def _quoted(value: object) -> str:
+    """As a text of SQL."""
+    return "'" + str(value).replace("'", "''") + "'"
