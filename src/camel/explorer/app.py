@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI
-from fastapi.exceptions import HTTPException, StarletteHTTPException
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
@@ -79,7 +79,7 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         lstrip_blocks=True,
     )
     pages.filters["words"] = views.words
-    pages.globals |= {"html": as_html, "plain": as_plain, "boost": views.BOOST}
+    pages.globals.update(html=as_html, plain=as_plain, boost=views.BOOST)
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
         state: State = values.pop("state", State(Query()))
@@ -122,7 +122,7 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
 
         return add
 
-    @app.exception_handler(StarletteHTTPException)
+    @app.exception_handler(HTTPException)
     def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
         title = "There is no such page" if error.status_code == 404 else "That cannot be done"
         return failure(
@@ -227,7 +227,9 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
             empty="No conversation fits all of this. Remove a filter above, or search for other words."
             if kept
             else "Nothing has been committed yet: it appears here as the run goes on.",
-            **paging,
+            previous=paging["previous"],
+            next=paging["next"],
+            where=paging["where"],
         )
 
     @get("/random")

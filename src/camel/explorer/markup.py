@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape, unescape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -180,17 +181,13 @@ def coloured(code: str, language: str) -> str:
     """Code as HTML, in colours where its language is known."""
     if not language or len(code) > MAX_CODE:
         return escape(code)
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
-
+    lexers: Any = import_module("pygments.lexers")
     try:
-        lexer: Any = get_lexer_by_name(language, stripnl=False)
-    except ClassNotFound:
+        lexer = lexers.get_lexer_by_name(language, stripnl=False)
+    except ValueError:  # there is none of that name
         return escape(code)
-    formatter: Any = HtmlFormatter(nowrap=True)
-    return str(highlight(code, lexer, formatter))
+    formatter = import_module("pygments.formatters").HtmlFormatter(nowrap=True)
+    return str(import_module("pygments").highlight(code, lexer, formatter))
 
 
 # --- maths -------------------------------------------------------------------------------------------------------
