@@ -292,8 +292,7 @@ class RunWatch:
         then, calls, tokens = self._seen[0]
         passed = clock - then
         working = now is not None and now.state == "working"
-        rate = (used.total - tokens) / passed if passed > 1 else (now.tokens_per_second or 0) if now else 0
-        called = (used.calls - calls) / passed if passed > 1 else (now.calls_per_second or 0) if now else 0
+        known = working and passed > 1  # two looks right after each other say nothing about a second
         price = now.money / max(1, now.usage.total) if now and now.money else 0
         stages = [
             {
@@ -311,9 +310,9 @@ class RunWatch:
             "working": working,
             "figures": [
                 ["tokens", short(used.total)],
-                ["tokens/s", short(rate) if working else "–"],
+                ["tokens/s", short((used.total - tokens) / passed) if known else "–"],
                 ["calls", f"{used.calls:,}"],
-                ["calls/s", f"{called:.1f}" if working else "–"],
+                ["calls/s", f"{(used.calls - calls) / passed:.1f}" if known else "–"],
                 ["spent", money(used.total * price) if price else "–"],
                 ["from the cache", f"{used.cached / used.prompt:.0%}" if used.prompt else "–"],
                 [

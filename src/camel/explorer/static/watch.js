@@ -65,7 +65,7 @@ function totals(now) {
     part.append(line, bar);
     return part;
   }));
-  table("#stops", now.stops.map(([name, count]) => [words(name), count]), "");
+  table("#stops", now.stops.map(([name, count]) => [words(name), count]), "none yet");
   table("#errors", now.errors, "none");
 }
 
