@@ -18,9 +18,11 @@ from camel.core.message import Deliberation, Message, Proposal, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.explorer import reading, views
 from camel.explorer.access import HEADERS, is_loopback, is_ours
 from camel.explorer.app import create_app, local
 from camel.explorer.catalogue import Catalogue
+from camel.explorer.reading import Found
 from camel.storage.run import Settings, open_folder
 
 RESTRICTED = {3, 10, 11, 59}
@@ -175,6 +177,24 @@ def test_deliberation_is_shown(
     said = Page(app.get(f"/conversation/caravan?id={rows[1][0].id}").text).said
     for words in ("2 proposals, chosen by Critic", "One way", "2 · chosen · 2.5", "Better", "It fits"):
         assert words in said
+
+
+def test_findings_stand_at_their_message(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], monkeypatch: pytest.MonkeyPatch
+):
+    found = [
+        Found("flake_reply", "Flake reply", "it only promises", "I will"),
+        Found("x", "Loop", "of all", ""),
+    ]
+    monkeypatch.setattr(reading, "findings", lambda talk: {1: found[:1], -1: found[1:]})
+    monkeypatch.setattr(views, "findings", lambda talk: {-1: found[1:]})
+    talk = next(t for n, t in enumerate(rows[1]) if n not in RESTRICTED and len(t.messages) > 2)
+    text = app.get(f"/conversation/caravan?id={talk.id}").text
+    second = text[text.index('id="m2"') : text.index('id="m3"')]
+    assert "it only promises" in second
+    assert "“I will”" in second
+    assert "of all" in text[: text.index('id="m1"')]
+    assert "1 finding<" in text
 
 
 # --- the door ----------------------------------------------------------------------------------------------------

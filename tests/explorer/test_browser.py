@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,11 @@ from payloads import PAYLOADS
 from societies import SECRET, commit, society, transcript
 from test_app import hostile
 
+import camel.scenarios
+from camel import Run
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
+from camel.models.simulator import SimulatorSettings, spawn
 from camel.storage.run import Settings, open_folder
 
 pytestmark = [
@@ -292,8 +296,6 @@ def test_the_live_view(chromium: Any, runs: tuple[Path, Path, Path]):
 
         asyncio.run_coroutine_threadsafe(write(), loop).result(5)
 
-    import threading
-
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -326,6 +328,53 @@ def test_the_live_view(chromium: Any, runs: tuple[Path, Path, Path]):
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+@pytest.mark.parametrize("kind", ["simulated", pytest.param("real", marks=pytest.mark.real_model)])
+def test_what_was_generated_can_be_explored(kind: str, chromium: Any, tmp_path: Path):
+    """Every page over a run as `camel generate` leaves it, with the simulated endpoint and with the real small model."""
+    short = tmp_path / "short"
+    shutil.copytree(Path(camel.scenarios.__file__).parent / "ai_society", short)
+    declared = (short / "scenario.toml").read_text()
+    (short / "scenario.toml").write_text(declared.replace("[role_play]", "[role_play]\nmax_messages = 4"))
+    config = tmp_path / "run.toml"
+    config.write_text(
+        f'scenario = "{short}"\nout = "{tmp_path / "run"}"\n'
+        "[counts]\nassistant_role = 1\nuser_role = 2\ntask = 1\n[model]\nname = 'simulated'\n"
+    )
+    command = [sys.executable, "-m", "camel", "generate", str(config)]
+    with spawn(SimulatorSettings()) as endpoint:
+        # A child inherits no endpoint from the tests: it is given one, or the model on this machine.
+        told = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"} if kind == "simulated" else {}
+        command += [] if told else ["--local"]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **told}, timeout=280)
+    [run] = [path.parent for path in tmp_path.glob("*/run.json")]
+    server = Server(run)
+    reader = Reader(chromium, server)
+    try:
+        for path in ("/", "/list", "/list?q=the", "/list?sample=2", "/statistics", f"/watch/{run.name}"):
+            assert reader.go(path).status == 200
+        reader.go("/list")
+        assert reader.page.locator(".row").count() == 2
+        reader.page.keyboard.press("j")
+        reader.page.keyboard.press("c")
+        reader.page.wait_for_url("**pin=*")
+        reader.page.keyboard.press("j")
+        reader.page.keyboard.press("j")
+        reader.page.keyboard.press("c")
+        reader.page.wait_for_url("**/compare?*")
+        reader.page.click(".talk-head a >> nth=0")
+        reader.page.wait_for_url("**/conversation/*")
+        said = [message.content for message in next(iter(Run(run))).messages]
+        assert reader.page.locator(".message").count() == len(said)
+        reader.page.click("text=As written")
+        reader.page.wait_for_url("**view=raw*")
+        assert [text.strip() for text in reader.page.locator(".raw").all_text_contents()] == [
+            one.strip() for one in said
+        ]
+        reader.close()
+    finally:
+        server.stop()
 
 
 def test_elsewhere_a_token_is_needed(chromium: Any, runs: tuple[Path, Path, Path]):
