@@ -216,7 +216,7 @@ def _page(status: int, title: str, body: str, head: str = "") -> Response:
     """A page that needs nothing but itself; nothing of the request stands in it unescaped."""
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<link rel="stylesheet" href="/static/style.css">{head}<title>{title} · CAMEL</title></head>'
+        f'<link rel="icon" href="/static/camel.svg"><link rel="stylesheet" href="/static/style.css">{head}<title>{title} · CAMEL</title></head>'
         f'<body><main class="narrow"><h1>{title}</h1><p>{body}</p></main></body></html>',
         status,
     )
