@@ -15,7 +15,7 @@ def explore(
             help="Runs' folders, s3://bucket/prefix, a folder of runs, or files of the original's formats.",
         ),
     ],
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8090,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8090,
     host: Annotated[
         str, typer.Option(help="Address to listen on; on any but this machine's own a token is needed.")
     ] = "127.0.0.1",

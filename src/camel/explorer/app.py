@@ -24,10 +24,11 @@ from camel.core.errors import CamelError, InputError, shown
 from camel.explorer import views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
-from camel.explorer.home import run_cards
+from camel.explorer.home import hidden_labels, run_cards
 from camel.explorer.markup import as_html, as_plain
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
+from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
 
@@ -319,21 +320,22 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
 
     watched: dict[str, RunWatch] = {}
 
-    def watching(asked: _Asked) -> RunWatch:
+    def source_of(asked: _Asked) -> Source:
         name = asked.request.path_params["run"]
         source = next((one for one in asked.catalogue.runs if one.name == name), None)
         if source is None:
             raise NotThere(f"there is no run {shown(name)}")
-        watch = watched.setdefault(name, RunWatch(source))
-        watch.source = source  # as it is now: with what has been committed since
-        if hidden := watch.hidden(asked.allowed):
+        if hidden := hidden_labels(source, asked.allowed):
             raise NeedsConsent(hidden)
-        return watch
+        return source
 
     @get("/watch/{run}")
     def watch(asked: _Asked) -> Response:
-        one = watching(asked)
-        one.look_now()
+        one = RunWatch(source_of(asked))
+        try:
+            one.look_now()
+        finally:
+            one.close()
         return page(
             "watch.html",
             asked.allowed,
@@ -347,7 +349,11 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
 
     @get("/watch/{run}/events")
     def events(asked: _Asked) -> Response:
-        one = watching(asked)
+        source = source_of(asked)
+        one = watched.get(source.name)
+        if one is None or one.closed:
+            one = watched[source.name] = RunWatch(source)
+        one.source = source  # as it is now: with what has been committed since
         stream = one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 

@@ -60,6 +60,8 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, reuse_port=False)
+    except socket.gaierror as error:
+        raise InputError(f"cannot listen on {host}: {error.strerror}: give an address with --host") from None
     except OSError as error:
         hint = ": choose another with --port" if port else ""
         raise InputError(f"cannot listen on {host} port {port}: {error.strerror or error}{hint}") from None

@@ -47,6 +47,8 @@ TEXT = 360
 """Characters of a reply that are shown."""
 KEPT = 2_000
 """Events that can be sent again to whoever was cut off."""
+GRACE = 30.0
+"""Seconds for which a run is kept open that nobody watches any more."""
 MOST_OPEN = 256
 """Journals that are read at the same time."""
 
@@ -124,6 +126,8 @@ class RunWatch:
         self._scenario = _scenario(source)
         self._facts = lru_cache(maxsize=4_096)(self._read_facts)
         self._last: dict[str, Any] = {}
+        self._viewers = 0
+        self.closed = False
         self._looking, self._reading = asyncio.Lock(), threading.Lock()
         self._looked = 0.0
 
@@ -334,7 +338,8 @@ class RunWatch:
         return {"totals": self.totals(), "lanes": [msgspec.to_builtins(lane) for lane in reversed(shown)]}
 
     def close(self) -> None:
-        """Let go of the journals."""
+        """Let go of the journals; whoever comes after this begins anew."""
+        self.closed = True
         for tail in self._tails.values():
             tail.close()
         self._tails.clear()
@@ -343,6 +348,20 @@ class RunWatch:
 
     async def stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
         """Server-sent events: the state, then what happens; what a browser missed while it was away first."""
+        self._viewers += 1
+        try:
+            async for part in self._stream(last_id, allowed):
+                yield part
+        finally:
+            self._viewers -= 1
+            # Not at once: a browser that was cut off comes back. But open journals keep their place on the disk.
+            asyncio.get_running_loop().call_later(GRACE, self._close_if_alone)
+
+    def _close_if_alone(self) -> None:
+        if not self._viewers:
+            self.close()
+
+    async def _stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
         await self.look()
         sent = self.number
         epoch, _, number = last_id.partition("-")
