@@ -215,8 +215,10 @@ def test_every_key(reader: Reader):
     first = page.url
     page.keyboard.press("n")
     page.wait_for_function("url => location.href.split('#')[0] !== url.split('#')[0]", arg=first)
+    page.wait_for_load_state("load")
     page.keyboard.press("p")
     page.wait_for_function("url => location.href.split('#')[0] === url.split('#')[0]", arg=first)
+    page.wait_for_load_state("load")
     page.keyboard.press("y")
     page.wait_for_selector(".toast.on")
     assert page.evaluate("navigator.clipboard.readText()").startswith("# ")
