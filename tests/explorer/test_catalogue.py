@@ -73,7 +73,9 @@ class Known(NamedTuple):
             value = self.number(name)
             if (low, high) != (None, None) and value is None:
                 return False
-            if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
+            if value is not None and (
+                (low is not None and value < low) or (high is not None and value > high)
+            ):
                 return False
         for name, wanted in query.facets.items():
             has = self.values(name)

@@ -42,6 +42,7 @@ from camel.storage.index import (
     elements,
 )
 from camel.storage.release import RESTRICTED
+from camel.storage.table import arrow
 
 FRESH = 1.0
 """Seconds for which what a run has committed is not looked up again."""
@@ -659,7 +660,8 @@ class Catalogue:
         column = _sort_column(query.sorted_by)
         selects: list[str] = []
         parameters: list[Any] = []
-        for number, source in enumerate(self._chosen(state, query)):
+        for source in self._chosen(state, query):
+            number = state.sources.index(source)
             where, given = self._where(query, source.parts)
             if likely is not None:
                 where = _both(where, _up_to(query.sorted_by, up))
@@ -727,7 +729,7 @@ class Catalogue:
         between: tuple[float, float] | None,
         likely: float | None,
     ) -> list[_Key]:
-        sources = self._chosen(state, query)
+        sources = state.sources
         table, parameters = self._values(state, query, likely, up)
         sql = f"select run, value, shard, row from ({table})"
         if between is not None:
@@ -824,7 +826,10 @@ class Catalogue:
         low, high = self._shared.ask(f"select min({number}), max({number}) from {table}", given)[0]
         edges = _edges(low, high, bins, whole=number != "cost")
         facet = facet_sql(FACETS[by]) if by else "''"
-        bar = f"least({len(edges) - 2}, floor(({number} - ?) / ?))::int"
+        # Not `least` alone: it passes over what is null.
+        bar = (
+            f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
+        )
         width = edges[1] - edges[0]
         sql = f"select {facet} as f, {bar} as bar, count(*) from {table} group by all"
         found = self._shared.ask(sql, [edges[0], width, *given])
@@ -937,6 +942,8 @@ class _Shared:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
         self._database = _connect(memory)
+        for part in ("pyarrow.parquet", "pyarrow.compute"):
+            arrow(part)  # now, and not while the first reader waits
         self.state()
 
     def state(self) -> _State:
