@@ -174,7 +174,7 @@ queries = st.builds(
 )
 relaxed = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -568,6 +568,31 @@ def test_an_index_is_believed_for_the_file_that_the_marker_names_only(tmp_path: 
     commit_index = index / f"{Path(marker.file).stem}.parquet"
     commit_index.write_bytes(loser.read_bytes())
     assert collect_garbage(run).indexes == [f"index/{STAGE}/{loser.name}"]
+
+
+@pytest.mark.parametrize("put_together", [False, True])
+@pytest.mark.parametrize("damage", ["gone", "pages", "empty"])
+def test_an_index_that_breaks_while_it_is_open_is_left_out(tmp_path: Path, put_together: bool, damage: str):
+    made = society(tmp_path / "run", rows=40, shard=5)
+    if put_together:
+        merge(open_folder(tmp_path / "run"), STAGE, target=20)
+    chosen = Query(facets={"stop": ("done",), "user": ("Poet",)})
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        for path in (tmp_path / "run" / "index" / STAGE).iterdir():
+            data = path.read_bytes()
+            if damage == "gone":
+                path.unlink()
+            else:
+                path.write_bytes(
+                    b"PAR1" + b"\xff" * (len(data) // 2) + data[4 + len(data) // 2 :]
+                    if damage == "pages"
+                    else b""
+                )
+        expected = World(catalogue, [Known("run", one) for one in made]).expected(chosen)
+        assert ids(catalogue.page(chosen)) == names(expected)
+        assert catalogue.count(chosen) == len(expected)
+        assert [row.id for row in catalogue.page(limit=100).rows] == [one.id for one in made]
+        assert catalogue.conversation("run", made[7].id) == made[7]
 
 
 def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -21,9 +21,11 @@ import time
 from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from functools import wraps
+from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 
@@ -61,6 +63,7 @@ _REMEMBERED = 256
 _SEARCHES = 8
 """Searches that are kept: they are large."""
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class NeedsConsent(InputError):
@@ -197,6 +200,21 @@ class _State(NamedTuple):
     notes: tuple[str, ...]
 
 
+def _again(method: Callable[P, T]) -> Callable[P, T]:
+    """The method, tried once more where an index file has gone or cannot be read: it is then left out."""
+
+    @wraps(method)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> T:
+        shared = cast("Catalogue", args[0])._shared  # pyright: ignore[reportPrivateUsage]
+        try:
+            return method(*args, **kwargs)
+        except shared.trouble:
+            shared.doubt()
+            return method(*args, **kwargs)
+
+    return tried
+
+
 class Catalogue:
     """Conversations of one or several runs, found and counted."""
 
@@ -233,6 +251,7 @@ class Catalogue:
 
     # ------------------------------------------------------------ what there is
 
+    @_again
     def restricted(self) -> list[str]:
         """The labels of conversations that are hidden from this reader, without how many there are."""
         found: set[str] = set()
@@ -244,6 +263,7 @@ class Catalogue:
         """What is amiss: runs without an index, files that cannot be read."""
         return self._shared.state().notes
 
+    @_again
     def count(self, query: Query = Query()) -> int:  # noqa: B008 - frozen
         """How many conversations there are."""
         state = self._shared.state()
@@ -251,6 +271,7 @@ class Catalogue:
             return len(self._found(state, query).keys)
         return self._count(state, query)
 
+    @_again
     def facets(self, query: Query = Query()) -> dict[str, list[tuple[str, int]]]:  # noqa: B008 - frozen
         """By facet, each value and how many conversations have it, the most first; buckets of numbers in their order.
 
@@ -261,6 +282,7 @@ class Catalogue:
         key = ("facets", query.digest, self._hidden)
         return self._shared.remember(state, key, lambda: self._facets(state, query))
 
+    @_again
     def page(
         self,
         query: Query = Query(),  # noqa: B008 - frozen
@@ -278,12 +300,14 @@ class Catalogue:
             return self._beside(state, query, place, limit, back=before is not None)
         return self._jump(state, query, 0, limit)
 
+    @_again
     def jump(self, query: Query = Query(), n: int = 0, limit: int = 50) -> Page:  # noqa: B008 - frozen
         """The page that begins with row `n`, from 0; with the last rows where there are not so many."""
         _check_number("limit", limit, 1, LARGEST)
         _check_number("n", n, 0, 2**62)
         return self._jump(self._shared.state(), query, n, limit)
 
+    @_again
     def sample(self, query: Query = Query(), n: int = 20, seed: int = 0) -> list[Row]:  # noqa: B008 - frozen
         """`n` rows at random, each equally likely; the same ones for the same seed, while nothing is added."""
         _check_number("n", n, 1, LARGEST)
@@ -295,6 +319,7 @@ class Catalogue:
         plain = msgspec.structs.replace(query, sort="order", order="asc")
         return self._rows(state, self._at_many(state, plain, chosen), query)
 
+    @_again
     def neighbours(self, run: str, id: str, query: Query = Query()) -> Neighbours:  # noqa: B008 - frozen
         """The conversations before and after one in the list of a query."""
         state = self._shared.state()
@@ -303,11 +328,13 @@ class Catalogue:
         after = self._beside(state, query, place, 1, back=False).rows
         return Neighbours(before[0] if before else None, after[0] if after else None)
 
+    @_again
     def row(self, run: str, id: str) -> Row:
         """A conversation as a list shows it."""
         state = self._shared.state()
         return self._rows(state, [self._find(state, run, id)], Query())[0]
 
+    @_again
     def conversation(self, run: str, id: str) -> Transcript:
         """Read one conversation; of a run, one row group of one file."""
         state = self._shared.state()
@@ -321,6 +348,7 @@ class Catalogue:
             )
         return transcript
 
+    @_again
     def histogram(
         self,
         query: Query = Query(),  # noqa: B008 - frozen
@@ -852,6 +880,7 @@ class Catalogue:
 
     # ------------------------------------------------------------ text
 
+    @_again
     def search(self, query: Query, limit: int = 50) -> Page:
         """The conversations in which `query.text` is said, with what was found: the first page of such a query."""
         if not query.text.strip():
@@ -941,7 +970,7 @@ class _Shared:
         self._state = _State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
-        self._database = _connect(memory)
+        self._database, self._error = _connect(memory)
         for part in ("pyarrow.parquet", "pyarrow.compute"):
             arrow(part)  # now, and not while the first reader waits
         self.state()
@@ -961,6 +990,17 @@ class _Shared:
                 # Where a look takes long, for a large run far away, it is taken less often.
                 self._looked = time.monotonic() + 20 * (time.monotonic() - started)
             return self._state
+
+    @property
+    def trouble(self) -> tuple[type[Exception], ...]:
+        """What is raised where a file cannot be read."""
+        return (self._error, OSError, arrow().ArrowException)
+
+    def doubt(self) -> None:
+        """Look at every file anew."""
+        with self._lock:
+            self._sources.doubt()
+            self._looked = -math.inf
 
     def remember(self, state: _State, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
         """An answer, from those that are kept or made anew."""
@@ -987,9 +1027,9 @@ class _Shared:
         self._sources.close()
 
 
-def _connect(memory: str) -> Any:
+def _connect(memory: str) -> tuple[Any, type[Exception]]:
     try:
-        import duckdb
+        duckdb: Any = import_module("duckdb")
     except ImportError:
         raise MissingExtra("Exploring runs", "explore") from None
     settings = {
@@ -998,10 +1038,10 @@ def _connect(memory: str) -> Any:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-    database = cast("Any", duckdb).connect(config=settings)
+    database = duckdb.connect(config=settings)
     for setting in ("enable_progress_bar = false", "parquet_metadata_cache = true"):
         database.execute(f"set {setting}")
-    return database
+    return database, duckdb.Error
 
 
 def _segmented(sources: Iterable[Source]) -> list[_Segment]:
