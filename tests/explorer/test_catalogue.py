@@ -19,7 +19,6 @@ from societies import SECRET, STAGE, commit, society, transcript
 from camel.core.errors import InputError
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.explorer import catalogue as module
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere, Page
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
@@ -133,9 +132,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
-        patch.setattr(module, "_SORTED_AT_ONCE", 4)
-        patch.setattr(module, "_STEPS", 3)
-        patch.setattr(module, "_SEGMENT", 25)
+        patch.setattr("camel.explorer.lists._SORTED_AT_ONCE", 4)
+        patch.setattr("camel.explorer.lists._STEPS", 3)
+        patch.setattr("camel.explorer.database.SEGMENT", 25)
         with Catalogue([folder / "small", folder / "large", folder / "bare"]) as catalogue:
             yield World(catalogue, known)
 
@@ -596,7 +595,6 @@ def test_an_index_that_breaks_while_it_is_open_is_left_out(tmp_path: Path, put_t
 
 
 def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "FRESH", -1.0)
     made = society(tmp_path / "run", rows=20, shard=5)
     run = open_folder(tmp_path / "run")
     with Catalogue([tmp_path / "run"]) as catalogue:
