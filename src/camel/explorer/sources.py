@@ -165,11 +165,6 @@ class Source:
         """Where it is, as people write it."""
         return self.folder.address
 
-    @property
-    def rows(self) -> int:
-        """All conversations, whoever may see them. Not for display: some may be restricted."""
-        return sum(part.rows for part in self.parts)
-
     def part_of(self, shard: int) -> Part:
         """The index file that covers a shard."""
         return self.parts[bisect_right(self._first, shard) - 1]
