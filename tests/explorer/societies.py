@@ -36,7 +36,7 @@ def transcript(number: int, *, labels: Iterable[str] = (), seed: int = 0) -> Tra
             n,
             ("user", "assistant")[n % 2],
             (user, assistant)[n % 2],
-            f"Instruction: {said} {n}",
+            (f"Instruction: {said} {n}", f"Solution: {said} {n}\n\nNext request.")[n % 2],
             model=model,
             usage=Usage(chance.randrange(2000), chance.randrange(500), 0, 1),
         )

@@ -19,7 +19,6 @@ from societies import SECRET, STAGE, commit, society, transcript
 from camel.core.errors import InputError
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.explorer import catalogue as module
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere, Page
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
@@ -73,7 +72,9 @@ class Known(NamedTuple):
             value = self.number(name)
             if (low, high) != (None, None) and value is None:
                 return False
-            if value is not None and ((low is not None and value < low) or (high is not None and value > high)):
+            if value is not None and (
+                (low is not None and value < low) or (high is not None and value > high)
+            ):
                 return False
         for name, wanted in query.facets.items():
             has = self.values(name)
@@ -131,9 +132,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
-        patch.setattr(module, "_SORTED_AT_ONCE", 4)
-        patch.setattr(module, "_STEPS", 3)
-        patch.setattr(module, "_SEGMENT", 25)
+        patch.setattr("camel.explorer.lists._SORTED_AT_ONCE", 4)
+        patch.setattr("camel.explorer.lists._STEPS", 3)
+        patch.setattr("camel.explorer.database.SEGMENT", 25)
         with Catalogue([folder / "small", folder / "large", folder / "bare"]) as catalogue:
             yield World(catalogue, known)
 
@@ -172,7 +173,7 @@ queries = st.builds(
 )
 relaxed = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=25,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -568,8 +569,32 @@ def test_an_index_is_believed_for_the_file_that_the_marker_names_only(tmp_path: 
     assert collect_garbage(run).indexes == [f"index/{STAGE}/{loser.name}"]
 
 
+@pytest.mark.parametrize("put_together", [False, True])
+@pytest.mark.parametrize("damage", ["gone", "pages", "empty"])
+def test_an_index_that_breaks_while_it_is_open_is_left_out(tmp_path: Path, put_together: bool, damage: str):
+    made = society(tmp_path / "run", rows=40, shard=5)
+    if put_together:
+        merge(open_folder(tmp_path / "run"), STAGE, target=20)
+    chosen = Query(facets={"stop": ("done",), "user": ("Poet",)})
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        for path in (tmp_path / "run" / "index" / STAGE).iterdir():
+            data = path.read_bytes()
+            if damage == "gone":
+                path.unlink()
+            else:
+                path.write_bytes(
+                    b"PAR1" + b"\xff" * (len(data) // 2) + data[4 + len(data) // 2 :]
+                    if damage == "pages"
+                    else b""
+                )
+        expected = World(catalogue, [Known("run", one) for one in made]).expected(chosen)
+        assert ids(catalogue.page(chosen)) == names(expected)
+        assert catalogue.count(chosen) == len(expected)
+        assert [row.id for row in catalogue.page(limit=100).rows] == [one.id for one in made]
+        assert catalogue.conversation("run", made[7].id) == made[7]
+
+
 def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "FRESH", -1.0)
     made = society(tmp_path / "run", rows=20, shard=5)
     run = open_folder(tmp_path / "run")
     with Catalogue([tmp_path / "run"]) as catalogue:

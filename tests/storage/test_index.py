@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,17 @@ def test_the_command(tmp_path: Path):
         "rows": 9,
         "text": {"made": 0, "indexes": 2, "rows": 9},
     }
+
+
+def test_what_a_killed_writer_left_goes_when_it_is_old(tmp_path: Path):
+    folder = a_run(open_folder(tmp_path / "run"), 1)
+    merge(folder, STAGE)
+    left = [tmp_path / "run" / "index" / STAGE / name for name in (".young", ".old")]
+    for path in left:
+        path.write_bytes(b"half")
+    os.utime(left[1], (0, 0))
+    assert collect_garbage(folder).indexes == [f"index/{STAGE}/.old"]
+    assert left[0].exists()
 
 
 def test_a_newer_index_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

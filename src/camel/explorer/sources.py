@@ -61,6 +61,15 @@ class Part:
         self.rows = self._starts[-1]
         self._extremes: dict[str, list[tuple[float, float]]] = {}
 
+    @property
+    def sound(self) -> bool:
+        """Whether all of it can be read."""
+        try:
+            with arrow("pyarrow.parquet").ParquetFile(self.path) as file:
+                return sum(batch.num_rows for batch in file.iter_batches()) == self.rows
+        except (OSError, arrow().ArrowException):
+            return False
+
     @cached_property
     def labels(self) -> Counter[str]:
         """Rows by set of labels."""
@@ -156,11 +165,6 @@ class Source:
         """Where it is, as people write it."""
         return self.folder.address
 
-    @property
-    def rows(self) -> int:
-        """All conversations, whoever may see them. Not for display: some may be restricted."""
-        return sum(part.rows for part in self.parts)
-
     def part_of(self, shard: int) -> Part:
         """The index file that covers a shard."""
         return self.parts[bisect_right(self._first, shard) - 1]
@@ -239,6 +243,8 @@ class _Watched:
         self._built = 0
         """Shards that had no index."""
         self._seen: Any = None
+        self._doubted = False
+        """Whether something could not be read: then what is believed is read in full first."""
         self.source = Source(name, folder, LAST_STAGES[0], [])
 
     def look(self) -> bool:
@@ -269,6 +275,16 @@ class _Watched:
         self._seen = seen
         return True
 
+    def doubt(self) -> None:
+        """Look at every index file anew: one has gone or cannot be read."""
+        self._parts = {shard: part for shard, part in self._parts.items() if part.sound}
+        self._merged = {
+            name: part for name, part in self._merged.items() if part is None or part.path.exists()
+        }
+        for name, part in self._merged.items():
+            self._merged[name] = part if part is not None and part.sound else None
+        self._seen, self._doubted = None, True
+
     @property
     def notes(self) -> list[str]:
         """What is amiss with it."""
@@ -296,10 +312,11 @@ class _Watched:
         digest = digest_of(list(merged))
         name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
         if merged and name in listed:
-            with contextlib.suppress(CamelError, OSError):
+            with contextlib.suppress(CamelError, OSError, arrow().ArrowException):
                 path = self._local(name)
                 cubes = read_cubes(path)
-                if cubes.digest == digest:
+                readable = arrow("pyarrow.parquet").read_table(path).num_rows if self._doubted else 0
+                if cubes.digest == digest and readable >= 0:
                     return Counted(path, cubes, frozenset(merged.values()))
         return None
 
@@ -356,6 +373,11 @@ class Sources:
     def all(self) -> list[Source]:
         """As they are now."""
         return [one.source for one in self._watched]
+
+    def doubt(self) -> None:
+        """Look at every index file anew."""
+        for one in self._watched:
+            one.doubt()
 
     def look(self) -> bool:
         """See what has come; whether there is anything new."""

@@ -128,11 +128,13 @@ def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, dry_run: boo
 
     Those of shards without a marker stay: they are small, and somebody may be about to commit them.
     """
-    sizes = {entry.name: entry.size for entry in folder.store.entries(f"{FOLDER}/{stage}")}
+    entries = list(folder.store.entries(f"{FOLDER}/{stage}"))
+    sizes = {entry.name: entry.size for entry in entries}
     names = files_of(folder, stage)
     committed = folder.committed(stage)
     kept: list[tuple[int, int, str]] = []
-    useless: list[str] = []
+    # What a writer that was killed has left.
+    useless = [entry.name for entry in entries if "/." in entry.name and time.time() - entry.modified > OLD]
     for first, last, name in names.merged:
         if kept and first <= kept[-1][1]:
             useless.append(name)

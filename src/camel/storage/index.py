@@ -44,6 +44,8 @@ VERSION = 1
 SEPARATOR = "\x1f"
 """Around each element of a set, such as the labels: few different sets, so that a column of them is small and quick."""
 TASK_CHARS = 160
+_SMALL = 10_000
+"""Rows up to which counting them here is quicker than having them grouped."""
 MOST_VALUES = 5_000
 """Values of a facet, and sets of labels, up to which a file counts its rows by them."""
 
@@ -263,18 +265,27 @@ def _others(names: Sequence[str], roles: Sequence[str]) -> str:
 
 def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
     """The rows of an index by labels, facet and value; None where they are too many different ones."""
-    columns = {facet: table.column(its.column).to_pylist() for facet, its in FACETS.items()}
-    labels = columns["label"]
-    if len(set(labels)) > MOST_VALUES:
-        return None
     counted: dict[str, dict[str, dict[str, int]]] = {}
     for name, its in FACETS.items():
         names = bucket_names(its) if its.edges else []
-        for (label, value), number in Counter(zip(labels, columns[name], strict=True)).items():
+        for label, value, number in _pairs(table, its.column):
+            if label not in counted and len(counted) > MOST_VALUES:
+                return None
             by = counted.setdefault(label, {}).setdefault(name, {})
             for each in _values(its, value, names):
                 by[each] = by.get(each, 0) + number
     return _bounded(counted)
+
+
+def _pairs(table: Any, column: str) -> Iterable[tuple[str, Any, int]]:
+    """How often each set of labels stands beside each value of a column."""
+    labels, values = table.column("labels"), table.column(column)
+    if table.num_rows < _SMALL:
+        counted = Counter(zip(labels.to_pylist(), values.to_pylist(), strict=True))
+        return ((label, value, number) for (label, value), number in counted.items())
+    both = arrow().table([labels, values], ["label", "value"])
+    found = both.group_by(["label", "value"]).aggregate([([], "count_all")])
+    return zip(*(found.column(name).to_pylist() for name in ("label", "value", "count_all")), strict=True)
 
 
 def _values(facet: Facet, value: Any, names: list[str]) -> list[str]:
