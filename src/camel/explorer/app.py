@@ -80,7 +80,8 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         lstrip_blocks=True,
     )
     pages.filters["words"] = views.words
-    pages.globals.update(html=as_html, plain=as_plain, boost=views.BOOST)
+    shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
+    shared.update(html=as_html, plain=as_plain, boost=views.BOOST)
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
         state: State = values.pop("state", State(Query()))
