@@ -71,6 +71,7 @@ bench-short:
 	python -m benchmarks.affinity --short
 	python -m benchmarks.scale --short
 	python -m benchmarks.overhead --short
+	python -m benchmarks.explore --short
 	python -m benchmarks.chaos --short
 
 fresh:

@@ -11,9 +11,11 @@ import typer
 from camel._version import __version__
 from camel.cli.ablate import ablate
 from camel.cli.compact import compact
+from camel.cli.explore import explore
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
 from camel.cli.generate import generate
+from camel.cli.index import index
 from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
@@ -41,10 +43,12 @@ app.command()(status)
 app.command()(runs)
 app.command()(study)
 app.command()(ablate)
+app.command()(explore)
 app.command()(export)
 app.command("import")(import_)
 app.command()(verify)
 app.command()(compact)
+app.command()(index)
 app.command()(gc)
 app.add_typer(scenarios)
 

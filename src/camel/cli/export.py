@@ -118,8 +118,9 @@ def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
 
     from camel import __version__
     from camel.core.errors import InputError
+    from camel.models.catalogue import cost
+    from camel.storage.index import write_indexed
     from camel.storage.run import Marker, Settings, new_attempt, open_folder
-    from camel.storage.table import write_shard
 
     folder = open_folder(out)
     if folder.exists or folder.stages() or (out.exists() and any(out.iterdir())):
@@ -128,7 +129,7 @@ def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
     names: set[str] = set()
     while shard := list(islice(transcripts, ROWS_PER_SHARD)):
         path = folder.data_path(IMPORTED, number, new_attempt(), ".parquet")
-        written = write_shard(path, shard)
+        written = write_indexed(folder, IMPORTED, path, shard, "imported", cost)
         file, size = folder.keep(path)
         folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}, size))
         names |= {transcript.scenario for transcript in shard}

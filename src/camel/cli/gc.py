@@ -27,7 +27,7 @@ def gc(
         typer.echo(msgspec.json.encode({**msgspec.to_builtins(found), "dry_run": dry_run}).decode())
         return
     if dry_run:
-        for name in (*found.losers, *found.journals, *found.compacted):
+        for name in (*found.losers, *found.journals, *found.compacted, *found.indexes):
             typer.echo(visible(name))
     done = "would be removed" if dry_run else "removed"
     typer.echo(f"{found.files:,} files, {found.bytes:,} bytes {done}")

@@ -39,9 +39,9 @@ from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import RecordedModel
 from camel.models.traced import traced
 from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
+from camel.storage.index import write_indexed
 from camel.storage.journal import sync_folder
 from camel.storage.run import Marker, RunFolder, Settings
-from camel.storage.table import write_shard
 
 LISTS_PER_SHARD = 256
 PASSES = 3
@@ -399,13 +399,17 @@ class Campaign:
         return Written(len(records), hashlib.sha256(data).hexdigest(), totals_of(usage))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
-        shard = write_shard(path, records)
+        shard = write_indexed(self.folder, path.parent.name, path, records, self.fingerprint, self._cost)
         usage = sum((record.usage for record in records), Usage())
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
         return Written(
             shard.rows, shard.sha256, {**totals_of(usage), "failed": float(stops["error"]), **counted}
         )
+
+    def _cost(self, model: str, usage: Usage) -> float | None:
+        """What a conversation has cost, where the model's price is known."""
+        return self.meter.price.cost(usage) if self.meter.price else None
 
     def _recount(self) -> None:
         """Count what is committed: read the markers that have not been read yet."""

@@ -18,6 +18,8 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.storage.compact import Compaction, all_compactions, compactions
+from camel.storage.cube import digest_of
+from camel.storage.index import FOLDER, files_of, name_of
 from camel.storage.run import Marker, RunFolder
 from camel.storage.store import DiskStore, Entry
 from camel.storage.table import stream_shard
@@ -37,6 +39,8 @@ class Garbage(msgspec.Struct):
     """Journals, and copies on their way to a store, of committed shards."""
     compacted: list[str] = []
     """Files of which a larger one holds the rows."""
+    indexes: list[str] = []
+    """Index files of attempts that came second, or that a larger one has replaced."""
     bytes: int = 0
     kept: int = 0
     """Files without a marker that were left: too young to tell from one about to be committed."""
@@ -46,7 +50,7 @@ class Garbage(msgspec.Struct):
     @property
     def files(self) -> int:
         """All of them."""
-        return len(self.losers) + len(self.journals) + len(self.compacted)
+        return len(self.losers) + len(self.journals) + len(self.compacted) + len(self.indexes)
 
 
 def collect_garbage(
@@ -59,7 +63,7 @@ def collect_garbage(
     """
     folder.settings()
     with _alone(folder) as alone:
-        found = Garbage(folder.address, [], [], [], working=not alone)
+        found = Garbage(folder.address, [], [], [], [], working=not alone)
         for stage in sorted({*folder.stages(), *folder.store.folders("data")}):
             _collect(folder, stage, found, dry_run, 0.0 if alone and folder.on_disk else older)
             if compacted:
@@ -68,6 +72,8 @@ def collect_garbage(
                         f"somebody is working on {folder.address}: remove compacted files when they have finished"
                     )
                 _collect_compacted(folder, stage, found, dry_run)
+        for stage in folder.store.folders(FOLDER):
+            _collect_indexes(folder, stage, found, dry_run, compacted)
     return found
 
 
@@ -115,6 +121,43 @@ def _collect(folder: RunFolder, stage: str, found: Garbage, dry_run: bool, older
     if not dry_run:
         folder.store.remove([name for name in found.losers if name.startswith(f"data/{stage}/")])
         beside.remove([name for name in found.journals if name.split("/")[1] == stage])
+
+
+def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, dry_run: bool, replaced: bool) -> None:
+    """Index files that nobody believes; with `replaced` also those of shards that a larger one covers.
+
+    Those of shards without a marker stay: they are small, and somebody may be about to commit them.
+    """
+    entries = list(folder.store.entries(f"{FOLDER}/{stage}"))
+    sizes = {entry.name: entry.size for entry in entries}
+    names = files_of(folder, stage)
+    committed = folder.committed(stage)
+    kept: list[tuple[int, int, str]] = []
+    # What a writer that was killed has left.
+    useless = [entry.name for entry in entries if "/." in entry.name and time.time() - entry.modified > OLD]
+    for first, last, name in names.merged:
+        if kept and first <= kept[-1][1]:
+            useless.append(name)
+        else:
+            kept.append((first, last, name))
+    covered = {shard for first, last, _ in kept for shard in range(first, last + 1)}
+    cube = f"{FOLDER}/{stage}/cube-{digest_of([name for _, _, name in kept])}.parquet"
+    useless += [name for name in names.cubes if name != cube]
+    by_shard: dict[int | str, list[str]] = {}
+    for name in names.single.values():
+        by_shard.setdefault(_shard(name), []).append(name)
+    # Which of several is believed the marker says; a lone one that is not is small, and does no harm.
+    several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
+    believed = {marker.shard: name_of(marker) for marker in folder.markers(stage, several)}
+    for shard, files in by_shard.items():
+        if replaced and shard in covered:
+            useless += files
+        elif isinstance(shard, int) and shard in believed:
+            useless += [name for name in files if name != believed[shard]]
+    found.indexes += useless
+    found.bytes += sum(sizes.get(name, 0) for name in useless)
+    if not dry_run:
+        folder.store.remove(useless)
 
 
 def _shard(name: str) -> int | str:

@@ -118,6 +118,43 @@ def read(path: Path) -> Iterator[bytes]:
             yield payload
 
 
+class Tail:
+    """A journal that somebody else is writing, read as it grows; `close()` when done.
+
+    It stays open, so that what was written before the journal was dropped can still be read after.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._at = 0
+
+    def new(self) -> Iterator[bytes]:
+        """The payloads that have become whole since the last time."""
+        while True:
+            self._file.seek(self._at)
+            size = len(_MAGIC) if not self._at else _FRAME.size
+            head = self._file.read(size)
+            if len(head) < size:
+                return
+            if not self._at:
+                if head != _MAGIC:
+                    return
+                self._at = size
+                continue
+            length, checksum = _FRAME.unpack(head)
+            if not 0 < length <= MAX_PAYLOAD:
+                return
+            payload = self._file.read(length)
+            if len(payload) < length or zlib.crc32(payload) != checksum:
+                return
+            self._at += size + length
+            yield payload
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
 def make_folder(folder: Path) -> None:
     """Make `folder` and those above it, durably."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]

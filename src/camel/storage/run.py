@@ -5,6 +5,7 @@
     data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker never happened
     committed/<stage>/<shard>.json      the marker, written last and only once
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.storage.compact`)
+    index/<stage>/*, text/<stage>/*     derived from the data (`camel.storage.index`); may be missing
     stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
 
 The one decision to know: a marker is created, never replaced. Whoever comes second, a paused worker or a second

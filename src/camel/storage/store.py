@@ -301,6 +301,11 @@ class BucketStore:
 
         self._ask("reading", name, request)
 
+    def reader(self, name: str) -> Any:
+        """An object as a file that can be read anywhere, of which only what is read is fetched."""
+        obstore = import_module("obstore")
+        return self._ask("reading", name, lambda: obstore.open_reader(self._client, name))
+
     def names(self, folder: str, *, after: str = "") -> list[str]:
         """The objects right in a folder, by a listing alone."""
         start, offset = len(folder) + 1, f"{folder}/{after}" if after else None

@@ -1,0 +1,222 @@
+"""Who may ask what: the door in front of every route.
+
+The one decision to know: the door is outside the app. Whatever a route does, a request came through here first: its Host
+must be an address or a name that is ours (a page elsewhere that has its name resolve to this machine is turned away),
+where a token is needed it must have been shown, and every answer leaves with the same headers, under which no page can
+run a script, load a picture or send a form anywhere but here.
+
+Secrets are made anew at each start and live in this process alone: cookies of an earlier start mean nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import secrets
+import socket
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
+MISALIGNMENT = "misalignment"
+"""The label whose rows are shown only after consent."""
+
+
+class Keys:
+    """What this start of the server signs with."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+        # Cookies know no ports: two servers on one machine must not take each other's.
+        self.suffix = self.sign("cookies")[:8]
+
+    def sign(self, text: str) -> str:
+        """A signature of a text, which nobody else can make."""
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+    def signed(self, text: str, signature: str) -> bool:
+        """Whether a signature is ours."""
+        return hmac.compare_digest(self.sign(text).encode(), signature.encode("utf-8", "replace"))
+
+
+class Consent:
+    """Remembers, in a signed cookie, that somebody asked to see rows of a label."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._cookie = f"camel-consent-{keys.suffix}"
+
+    @property
+    def form_token(self) -> str:
+        """Stands in our own form, which no other site can read."""
+        return self._keys.sign("form")
+
+    def given(self, request: Request) -> frozenset[str]:
+        """The labels that this browser may be shown."""
+        return self.given_in(request.cookies.get(self._cookie, ""))
+
+    def given_in(self, cookie: str) -> frozenset[str]:
+        """The labels that a cookie is good for."""
+        return (
+            frozenset({MISALIGNMENT}) if self._keys.signed(f"consent:{MISALIGNMENT}", cookie) else frozenset()
+        )
+
+    def check_form(self, request: Request, token: str) -> bool:
+        """Whether a form came from our own page."""
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return False
+        origin = request.headers.get("origin")
+        if origin not in (None, "null") and origin.partition("://")[2] != request.headers.get("host"):
+            return False
+        return self._keys.signed("form", token)
+
+    def give(self, response: Response) -> None:
+        """Have the browser remember it until it or the server ends."""
+        response.set_cookie(
+            self._cookie,
+            self._keys.sign(f"consent:{MISALIGNMENT}"),
+            httponly=True,
+            samesite="strict",
+            path="/",
+        )
+
+    def withdraw(self, response: Response) -> None:
+        """Have it forget."""
+        response.delete_cookie(self._cookie, httponly=True, samesite="strict", path="/")
+
+
+class Door:
+    """The middleware around the app."""
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Collection[str] = (), token: str = "", suffix: str = ""
+    ) -> None:
+        self._app, self._token = app, token
+        self._hosts = {host.lower() for host in hosts} | {"localhost"}
+        self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or not."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+
+        async def leave(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        answer = self._refused(scope)
+        await (answer or self._app)(scope, receive, leave)
+
+    def _refused(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if not is_ours(headers.get("host", ""), self._hosts):
+            return _page(
+                421,
+                "Not this address",
+                "The explorer answers only under an address of its own machine. Open the link that "
+                "<code>camel explore</code> printed, or name this host with <code>--allow-host</code>.",
+            )
+        if not self._token or scope["path"].startswith("/static/"):  # the style sheet, for the pages below
+            return None
+        asked = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        shown = [value for name, value in asked if name == "token"]
+        if shown and scope["method"] == "GET" and self._is_token(shown[0]):
+            return self._signed_in(scope, [(name, value) for name, value in asked if name != "token"])
+        if self._is_token(_cookie(headers.get("cookie", ""), self._cookie)):
+            return None
+        return _page(
+            401,
+            "A token is needed",
+            "Open the whole link that <code>camel explore</code> printed when it started: it ends in "
+            "<code>?token=…</code>. The browser then remembers it.",
+        )
+
+    def _is_token(self, shown: str) -> bool:
+        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+
+    def _signed_in(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
+        """A page that goes on by itself. Not a redirect: that of a link in somebody's mail would bring no cookie."""
+        # One slash at the beginning: two would be another host.
+        target = "/" + quote(scope["path"].lstrip("/\\")) + (f"?{urlencode(rest)}" if rest else "")
+        response = _page(
+            200,
+            "Signed in",
+            f'<a href="{_attribute(target)}">Go on to the explorer</a>',
+            head=f'<meta http-equiv="refresh" content="0;url={_attribute(target)}">',
+        )
+        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
+        return response
+
+
+def is_ours(host: str, known: Collection[str]) -> bool:
+    """Whether a Host header names this machine: by an address, which no foreign name can be, or by a known name."""
+    found = _HOST.fullmatch(host)
+    if found is None:
+        return False
+    name = found[1].strip("[]")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name.lower() in known
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        pass
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return bool(found) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in found)
+
+
+def _cookie(header: str, name: str) -> str:
+    try:
+        cookies = SimpleCookie(header)
+    except CookieError:
+        return ""
+    return cookies[name].value if name in cookies else ""
+
+
+def _attribute(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+
+
+def _page(status: int, title: str, body: str, head: str = "") -> Response:
+    """A page that needs nothing but itself; nothing of the request stands in it unescaped."""
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<link rel="icon" href="/static/camel.svg"><link rel="stylesheet" href="/static/style.css">{head}<title>{title} · CAMEL</title></head>'
+        f'<body><main class="narrow"><h1>{title}</h1><p>{body}</p></main></body></html>',
+        status,
+    )

@@ -1,0 +1,436 @@
+"""The web app: routes, each a question to the catalogue and a page.
+
+The one decision to know: a route never sees more than its reader may. It gets the catalogue from `_Asked`, which has
+looked at the reader's consent; there is no other way to the data, so that a new route is behind the gate by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from fastapi import FastAPI
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.staticfiles import StaticFiles
+
+from camel.core.errors import CamelError, InputError, shown
+from camel.explorer import views
+from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
+from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
+from camel.explorer.home import hidden_labels, run_cards
+from camel.explorer.markup import as_html, as_plain
+from camel.explorer.query import Query
+from camel.explorer.reading import terms_of
+from camel.explorer.sources import Source
+from camel.explorer.views import State
+from camel.explorer.watch import RunWatch
+
+HERE = Path(__file__).parent
+ROWS = 40
+"""Rows of a page."""
+SAMPLE = 20
+MAX_FORM = 10_000
+"""Bytes of a form that is read."""
+
+
+class _Asked:
+    """A request with what its reader may see."""
+
+    def __init__(self, request: Request, catalogue: Catalogue, consent: Consent) -> None:
+        self.request = request
+        self.allowed = consent.given(request)
+        self.catalogue = catalogue.allowing(*self.allowed)
+        pairs = request.query_params.multi_items()
+        if len(pairs) > 400:
+            raise InputError("this link has too many parameters: begin at the list")
+        self.last = dict(pairs)
+        self.state = State(
+            Query.from_params(pairs), self.last.get("pin", "")[:500], self.last.get("view") == "raw"
+        )
+
+    def whole(self, name: str, least: int, most: int) -> int | None:
+        """A whole number among the parameters, None where it is not given."""
+        text = self.last.get(name, "").strip().replace(",", "")
+        if not text:
+            return None
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise InputError(f"{name} is a whole number from {least:,} to {most:,}, not {shown(text)}")
+        return int(text)
+
+
+def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] = ()) -> FastAPI:
+    """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL explorer")
+    keys = Keys()
+    consent = Consent(keys)
+    app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    pages = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters["words"] = views.words
+    shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
+    shared.update(html=as_html, plain=as_plain, boost=views.BOOST)
+
+    def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
+        state: State = values.pop("state", State(Query()))
+        frame = {
+            "here": values.pop("here", ""),
+            "consented": MISALIGNMENT in allowed,
+            "find_text": state.query.text,
+            # A search keeps what is chosen, except the order: what fits best comes first.
+            "find_keeps": [
+                (key, value) for key, value in state.params() if key not in ("q", "sort", "order", "view")
+            ],
+        }
+        return HTMLResponse(pages.get_template(name).render(**frame, **values), status)
+
+    def failure(request: Request, status: int, title: str, text: str) -> Response:
+        return page("error.html", consent.given(request), status, title=title, text=text)
+
+    def get(path: str) -> Callable[[Callable[[_Asked], Response]], None]:
+        def add(answer: Callable[[_Asked], Response]) -> None:
+            def route(request: Request) -> Response:
+                try:
+                    return answer(_Asked(request, catalogue, consent))
+                except NeedsConsent:
+                    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                    return page(
+                        "consent.html",
+                        consent.given(request),
+                        403,
+                        form_token=consent.form_token,
+                        next=local(here),
+                    )
+                except NotThere as error:
+                    return failure(request, 404, "It is not there", str(error))
+                except InputError as error:
+                    return failure(request, 400, "That cannot be shown", str(error))
+                except CamelError as error:
+                    return failure(request, 500, "Something went wrong", str(error))
+
+            app.get(path)(route)
+
+        return add
+
+    @app.exception_handler(HTTPException)
+    def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
+        title = "There is no such page" if error.status_code == 404 else "That cannot be done"
+        return failure(
+            request, error.status_code, title, "Begin with the runs, or with the list of all conversations."
+        )
+
+    @app.exception_handler(Exception)
+    def broken(request: Request, error: Exception) -> Response:  # pyright: ignore[reportUnusedFunction]
+        text = "The explorer met an error of its own; the terminal in which it runs shows it. Reload the page to try again."
+        return failure(request, 500, "Something went wrong", text)
+
+    # --- pages -----------------------------------------------------------------------------------------------
+
+    @get("/")
+    def home(asked: _Asked) -> Response:
+        cards = run_cards(asked.catalogue, asked.allowed)
+        return page(
+            "runs.html",
+            asked.allowed,
+            here="runs",
+            runs=cards,
+            total=asked.catalogue.count(),
+            restricted=asked.catalogue.restricted(),
+            notes=asked.catalogue.notes(),
+        )
+
+    @get("/list")
+    def listing(asked: _Asked) -> Response:
+        if (canonical := _canonical(asked)) is not None:
+            return RedirectResponse(canonical, 303)
+        state, query = asked.state, asked.state.query
+        after, before = asked.last.get("after"), asked.last.get("before")
+        at, sample = asked.whole("at", 1, 2**53), asked.whole("sample", 1, 200)
+        seed = asked.whole("seed", 0, 2**53) or 0
+        here = [
+            (name, asked.last[name])
+            for name in ("after", "before", "at", "sample", "seed")
+            if name in asked.last
+        ]
+        if sample:
+            found = asked.catalogue.sample(query, sample, seed)
+            rows = [views.list_row(row, None, state, here) for row in found]
+            total, notes, paging = (
+                asked.catalogue.count(query),
+                (),
+                {"next": None, "previous": None, "where": ""},
+            )
+            summary = f"{len(rows):,} at random of {views.counted(total, 'conversation')}"
+        else:
+            result = (
+                asked.catalogue.jump(query, at - 1, ROWS)
+                if at
+                else asked.catalogue.page(query, after, before, ROWS)
+            )
+            rows = [
+                views.list_row(row, result.at + number, state, here) for number, row in enumerate(result.rows)
+            ]
+            # That an index is missing stands on the first page; here, what concerns this list.
+            total, notes = (
+                result.total,
+                [note for note in result.notes if note not in asked.catalogue.notes()],
+            )
+            paging = {
+                "next": result.next and state.url("/list", [("after", result.next)]),
+                "previous": result.previous and state.url("/list", [("before", result.previous)]),
+                "where": f"{result.at + 1:,}–{result.at + len(rows):,} of {total:,}" if rows else "",
+            }
+            summary = views.counted(total, "conversation")
+        pinned = state.pin and {"name": state.pin, "unpin": state.url("/list", here, pin="")}
+        kept = state.params()
+        hidden = asked.catalogue.restricted()
+        return page(
+            "list.html",
+            asked.allowed,
+            here="list",
+            state=state,
+            heading=f"“{query.text}”" if query.text else "Conversations",
+            facets=views.facet_lists(state, asked.catalogue.facets(query)),
+            ranges=views.ranges(query),
+            range_keeps=[(key, value) for key, value in kept if not key.endswith("-range")],
+            chips=views.chips(state, "/list"),
+            summary=summary,
+            total=total,
+            rows=rows,
+            several_runs=len(asked.catalogue.runs) > 1,
+            notes=notes,
+            hidden=hidden,
+            pinned=pinned,
+            sampling=bool(sample),
+            again=state.url("/list", [("sample", str(sample or SAMPLE)), ("seed", _seed())]),
+            whole=state.url("/list"),
+            sample=state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
+            random=state.url("/random"),
+            statistics=state.url("/statistics"),
+            sorts=[
+                (value, "Best first" if not value and query.text else name) for value, name in views.SORTS
+            ],
+            sort=query.sort,
+            order=query.order,
+            sort_keeps=[(key, value) for key, value in kept if key not in ("sort", "order")],
+            jump_keeps=kept,
+            empty="No conversation fits all of this. Remove a filter above, or search for other words."
+            if kept
+            else "Nothing has been committed yet: it appears here as the run goes on.",
+            previous=paging["previous"],
+            next=paging["next"],
+            where=paging["where"],
+        )
+
+    @get("/random")
+    def random(asked: _Asked) -> Response:
+        found = asked.catalogue.sample(asked.state.query, 1, int(_seed()))
+        if not found:
+            return RedirectResponse(asked.state.url("/list"), 303)
+        return RedirectResponse(asked.state.conversation(found[0].run, found[0].id), 303)
+
+    @get("/conversation/{run}")
+    def conversation(asked: _Asked) -> Response:
+        run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
+        transcript = asked.catalogue.conversation(run, id)
+        beside = asked.catalogue.neighbours(run, id, state.query)
+        address = f"{run}/{id}"
+        if state.pin and state.pin != address:
+            pin = state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)])
+            pin_text = "Compare with pinned"
+        else:
+            pin, pin_text = state.url("/list", pin=address), "Compare with another"
+        base = f"/conversation/{quote(run, safe='')}"
+        return page(
+            "conversation.html",
+            asked.allowed,
+            state=state,
+            talk=views.talk(run, transcript, asked.catalogue.row(run, id).cost),
+            run_title=run,
+            terms=terms_of(state.query.text),
+            raw=state.raw,
+            raw_link=state.conversation(run, id, raw=not state.raw),
+            up=state.url("/list"),
+            up_name="Results" if state.query.to_params() else "All conversations",
+            previous=beside.previous and state.conversation(beside.previous.run, beside.previous.id),
+            next=beside.next and state.conversation(beside.next.run, beside.next.id),
+            random=state.url("/random"),
+            json=views.url(f"{base}/json", [("id", id)]),
+            markdown=views.url(f"{base}/markdown", [("id", id)]),
+            permalink=views.url(base, [("id", id)]),
+            pin=pin,
+            pin_text=pin_text,
+        )
+
+    @get("/conversation/{run}/json")
+    def as_json(asked: _Asked) -> Response:
+        return _copy(asked, "json")
+
+    @get("/conversation/{run}/markdown")
+    def as_markdown(asked: _Asked) -> Response:
+        return _copy(asked, "md")
+
+    @get("/compare")
+    def compare(asked: _Asked) -> Response:
+        state = asked.state
+        sides = [asked.last.get(side, "") for side in ("left", "right")]
+        talks: list[dict[str, Any]] = []
+        for address in sides:
+            run, _, id = address.partition("/")
+            made = views.talk(run, asked.catalogue.conversation(run, id))
+            talks.append(made | {"link": state.conversation(run, id)})
+        return page(
+            "compare.html",
+            asked.allowed,
+            state=state,
+            talks=talks,
+            terms=terms_of(state.query.text),
+            raw=state.raw,
+            raw_link=state.url("/compare", [("left", sides[0]), ("right", sides[1])], raw=not state.raw),
+            swap=state.url("/compare", [("left", sides[1]), ("right", sides[0])]),
+            up=state.url("/list"),
+        )
+
+    @get("/statistics")
+    def statistics(asked: _Asked) -> Response:
+        figures, charts = views.statistics(asked.catalogue, asked.state)
+        return page(
+            "statistics.html",
+            asked.allowed,
+            here="statistics",
+            state=asked.state,
+            figures=figures,
+            charts=charts,
+            chips=views.chips(asked.state, "/statistics"),
+            up=asked.state.url("/list"),
+        )
+
+    # --- watching --------------------------------------------------------------------------------------------
+
+    watched: dict[str, RunWatch] = {}
+
+    def source_of(asked: _Asked) -> Source:
+        name = asked.request.path_params["run"]
+        source = next((one for one in asked.catalogue.runs if one.name == name), None)
+        if source is None:
+            raise NotThere(f"there is no run {shown(name)}")
+        if hidden := hidden_labels(source, asked.allowed):
+            raise NeedsConsent(hidden)
+        return source
+
+    @get("/watch/{run}")
+    def watch(asked: _Asked) -> Response:
+        one = RunWatch(source_of(asked))
+        try:
+            one.look_now()
+        finally:
+            one.close()
+        return page(
+            "watch.html",
+            asked.allowed,
+            run=one.source.name,
+            where=one.source.address,
+            now=one.state(),
+            events=f"/watch/{quote(one.source.name, safe='')}/events",
+            link=State(Query(runs=(one.source.name,))).url("/list"),
+            text_hidden=not one.shows_text,
+        )
+
+    @get("/watch/{run}/events")
+    def events(asked: _Asked) -> Response:
+        source = source_of(asked)
+        one = watched.get(source.name)
+        if one is None or one.closed:
+            one = watched[source.name] = RunWatch(source)
+        one.source = source  # as it is now: with what has been committed since
+        stream = one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    # --- consent ---------------------------------------------------------------------------------------------
+
+    @get("/consent")
+    def ask_consent(asked: _Asked) -> Response:
+        return page(
+            "consent.html",
+            asked.allowed,
+            form_token=consent.form_token,
+            next=local(asked.last.get("next", "/")),
+        )
+
+    @app.post("/consent")
+    async def answer_consent(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        form = await _form(request)
+        if not consent.check_form(request, form.get("token", "")):
+            text = "This answer did not come from the explorer's own page. Open the page of the consent and answer there."
+            return failure(request, 403, "Not accepted", text)
+        shows = form.get("answer") == "show"
+        response = RedirectResponse(local(form.get("next", "/")) if shows else "/", 303)
+        (consent.give if shows else consent.withdraw)(response)
+        return response
+
+    return app
+
+
+def local(target: str) -> str:
+    """A path of our own to go to; the first page where it is anything else."""
+    own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if own and len(target) < 4_000 else "/"
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """A small form, as browsers send it."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_FORM:
+            return {}
+    return (
+        dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=20)) if data.count(b"&") < 20 else {}
+    )
+
+
+def _canonical(asked: _Asked) -> str | None:
+    """Where a form sent limits in two fields, the link that says the same in one."""
+    ranges = dict(asked.state.query.ranges)
+    sent = False
+    for name in views.NUMBER_TITLES:
+        given = [asked.last.get(f"{name}-{end}") for end in ("from", "to")]
+        if given == [None, None]:
+            continue
+        sent = True
+        read = Query.from_params({f"{name}-range": "..".join((one or "").strip() for one in given)})
+        ranges.pop(name, None)
+        ranges |= read.ranges
+    if not sent:
+        return None
+    return asked.state.url("/list", query=views.replace(asked.state.query, ranges=ranges))
+
+
+def _copy(asked: _Asked, kind: str) -> Response:
+    """A conversation to take away, with its labels."""
+    run, id = asked.request.path_params["run"], asked.last.get("id", "")
+    transcript = asked.catalogue.conversation(run, id)
+    headers: dict[str, str] = {}
+    if asked.last.get("download"):
+        # A name from outside goes into a header and onto a disk: letters, digits and little else.
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{run}-{id}").strip("-")[:100] or "conversation"
+        headers["content-disposition"] = f'attachment; filename="{name}.{kind}"'
+    if kind == "json":
+        return Response(transcript.to_json(), media_type="application/json", headers=headers)
+    return Response(transcript.to_markdown(), media_type="text/markdown; charset=utf-8", headers=headers)
+
+
+def _seed() -> str:
+    return str(secrets.randbelow(10**9))

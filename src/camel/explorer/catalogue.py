@@ -1,0 +1,430 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""The catalogue: the one place that answers questions about conversations, of one run or of several.
+
+    catalogue = Catalogue(["runs/ai_society", "s3://bucket/code", "camel_chat.tar.gz"])
+    catalogue.facets(Query())                       # {"stop": [("done", 21_034), …], …}
+    page = catalogue.page(Query(facets={"stop": ("done",)}, sort="tokens", order="desc"))
+    catalogue.page(query, after=page.next)
+    catalogue.conversation(page.rows[0].run, page.rows[0].id)
+
+The one decision to know: conversations with a restricted label are in no answer of any kind unless consent for that label
+was given (`Catalogue(…, allow=…)`, or `catalogue.allowing("misalignment")` for one reader). It goes by the label in the
+row, never by a file's name, and what is opened is looked at once more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import msgspec
+
+from camel.core.errors import InputError, shown
+from camel.core.transcript import Transcript
+from camel.explorer.answers import Histogram, Hit, NeedsConsent, Neighbours, NotThere, Page, Row
+from camel.explorer.conditions import both, ranked, sort_column, sortable
+from camel.explorer.counts import Counts
+from camel.explorer.database import MEMORY, Database, Key, State, paths
+from camel.explorer.lists import Lists
+from camel.explorer.query import Place, Query, from_cursor, to_cursor
+from camel.explorer.sources import Part, Source
+from camel.storage.index import FACETS, NUMBERS, elements
+from camel.storage.release import RESTRICTED
+
+__all__ = [
+    "Catalogue",
+    "Histogram",
+    "Hit",
+    "NeedsConsent",
+    "Neighbours",
+    "NotThere",
+    "Page",
+    "Query",
+    "Row",
+    "Source",
+]
+
+LARGEST = 1_000
+"""Rows of a page."""
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def _again(method: Callable[P, T]) -> Callable[P, T]:
+    """The method, tried once more where an index file has gone or cannot be read: it is then left out."""
+
+    @wraps(method)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> T:
+        shared = cast("Catalogue", args[0])._shared  # pyright: ignore[reportPrivateUsage]
+        try:
+            return method(*args, **kwargs)
+        except shared.trouble:
+            shared.doubt()
+            return method(*args, **kwargs)
+
+    return tried
+
+
+class Catalogue:
+    """Conversations of one or several runs, found and counted."""
+
+    def __init__(
+        self,
+        runs: Sequence[str | Path],
+        allow: Collection[str] = (),
+        *,
+        memory: str = MEMORY,
+    ) -> None:
+        self._shared = Database([str(run) for run in runs], memory)
+        self._hidden = _hidden(allow)
+
+    def allowing(self, *labels: str) -> Catalogue:
+        """The same catalogue for a reader who has given consent for these labels, and no others."""
+        other = object.__new__(Catalogue)
+        other._shared, other._hidden = self._shared, _hidden(labels)
+        return other
+
+    def _now(self) -> _Reader:
+        return _Reader(self._shared, self._shared.state(), self._hidden)
+
+    @property
+    def runs(self) -> list[Source]:
+        """The runs, by the names under which they are asked for."""
+        return list(self._shared.state().sources)
+
+    def close(self) -> None:
+        """Give back files and memory."""
+        self._shared.close()
+
+    def __enter__(self) -> Catalogue:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @_again
+    def restricted(self) -> list[str]:
+        """The labels of conversations that are hidden from this reader, without how many there are."""
+        return sorted(self._now().restricted())
+
+    def notes(self) -> tuple[str, ...]:
+        """What is amiss: runs without an index, files that cannot be read."""
+        return self._shared.state().notes
+
+    @_again
+    def count(self, query: Query = Query()) -> int:  # noqa: B008 - frozen
+        """How many conversations there are."""
+        return self._now().count(query)
+
+    @_again
+    def facets(self, query: Query = Query()) -> dict[str, list[tuple[str, int]]]:  # noqa: B008 - frozen
+        """By facet, each value and how many conversations have it, the most first; buckets of numbers in their order.
+
+        The values of a facet are counted as if none of them were chosen, so that one can see what another choice would
+        give. `run` is among the facets where there are several.
+        """
+        return self._now().facets(query)
+
+    @_again
+    def page(
+        self,
+        query: Query = Query(),  # noqa: B008 - frozen
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Rows of a list: the first, those `after` a cursor, or those `before` one."""
+        if after is not None and before is not None:
+            raise InputError("a page is after one cursor or before one, not both")
+        _check_number("limit", limit, 1, LARGEST)
+        now = self._now()
+        if after is not None or before is not None:
+            place = from_cursor(query, cast("str", after if after is not None else before))
+            return now.beside(query, place, limit, back=before is not None)
+        return now.jump(query, 0, limit)
+
+    @_again
+    def jump(self, query: Query = Query(), n: int = 0, limit: int = 50) -> Page:  # noqa: B008 - frozen
+        """The page that begins with row `n`, from 0; with the last rows where there are not so many."""
+        _check_number("limit", limit, 1, LARGEST)
+        _check_number("n", n, 0, 2**62)
+        return self._now().jump(query, n, limit)
+
+    @_again
+    def sample(self, query: Query = Query(), n: int = 20, seed: int = 0) -> list[Row]:  # noqa: B008 - frozen
+        """`n` rows at random, each equally likely; the same ones for the same seed, while nothing is added."""
+        _check_number("n", n, 1, LARGEST)
+        return self._now().sample(query, n, seed)
+
+    @_again
+    def neighbours(self, run: str, id: str, query: Query = Query()) -> Neighbours:  # noqa: B008 - frozen
+        """The conversations before and after one in the list of a query."""
+        now = self._now()
+        place = now.place(query, now.find(run, id))
+        before = now.beside(query, place, 1, back=True).rows
+        after = now.beside(query, place, 1, back=False).rows
+        return Neighbours(before[0] if before else None, after[0] if after else None)
+
+    @_again
+    def row(self, run: str, id: str) -> Row:
+        """A conversation as a list shows it."""
+        now = self._now()
+        return now.rows([now.find(run, id)], Query())[0]
+
+    @_again
+    def conversation(self, run: str, id: str) -> Transcript:
+        """Read one conversation; of a run, one row group of one file."""
+        key = self._now().find(run, id)
+        transcript = key.source.read(key.shard, key.row)
+        if hidden := self._hidden.intersection(transcript.labels):
+            raise NeedsConsent(hidden)
+        if transcript.id != id:
+            raise InputError(
+                f"the index of {run} is damaged: remove its folder 'index', then camel index {run}"
+            )
+        return transcript
+
+    @_again
+    def histogram(
+        self,
+        query: Query = Query(),  # noqa: B008 - frozen
+        number: str = "messages",
+        by: str = "",
+        bins: int = 30,
+    ) -> Histogram:
+        """How a number is distributed, over all or by the value of a facet."""
+        if number not in NUMBERS:
+            raise InputError(f"there is no number {shown(number)}: there are {', '.join(NUMBERS)}")
+        if by and by not in FACETS:
+            raise InputError(f"there is no facet {shown(by)}: there are {', '.join(FACETS)}")
+        _check_number("bins", bins, 1, 1_000)
+        return self._now().histogram(query, number, by, bins)
+
+    @_again
+    def search(self, query: Query, limit: int = 50) -> Page:
+        """The conversations in which `query.text` is said, with what was found: the first page of such a query."""
+        if not query.text.strip():
+            raise InputError("there is nothing to search for: give the query a text")
+        return self.page(query, limit=limit)
+
+
+class _Reader:
+    """What one reader may see at one time."""
+
+    def __init__(self, database: Database, state: State, hidden: frozenset[str]) -> None:
+        self.database, self.state, self.hidden = database, state, hidden
+        self.lists = Lists(database, state, hidden)
+
+    def _remember(self, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
+        return self.database.remember(self.state, (key, self.hidden), make, large=large)
+
+    def count(self, query: Query) -> int:
+        """How many rows there are."""
+        return len(self.found(query).keys) if query.text.strip() else self.lists.count(query)
+
+    def counts(self, query: Query) -> Counts:
+        """What counts the rows of a query."""
+        if not query.text.strip():
+            return Counts(self.lists, None)
+        return Counts(self.lists, self.found(query).keys)
+
+    def facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
+        """By facet, each value and how many rows have it."""
+        return self._remember(("facets", query.digest), lambda: self._facets(query))
+
+    def _facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
+        counted = {name: Counter[str]() for name in FACETS}
+        groups = [(query, [name for name in FACETS if name not in query.facets])]
+        groups += [(query.without(name), [name]) for name in query.facets]
+        for asked, names in groups:
+            for name, counts in self.counts(asked).facets(asked, names):
+                counted[name].update(counts)
+        result = {name: ranked(FACETS[name], counts) for name, counts in counted.items()}
+        if len(self.state.sources) > 1:
+            alone = [
+                (one.name, msgspec.structs.replace(query, runs=(one.name,))) for one in self.state.sources
+            ]
+            result["run"] = [(name, self.count(asked)) for name, asked in alone]
+        return result
+
+    def histogram(self, query: Query, number: str, by: str, bins: int) -> Histogram:
+        """How a number is distributed."""
+        key = ("histogram", query.digest, number, by, bins)
+        return self._remember(key, lambda: self.counts(query).histogram(query, number, by, bins))
+
+    def sample(self, query: Query, n: int, seed: int) -> list[Row]:
+        """Rows at random."""
+        total = self.count(query)
+        chosen = sorted(random.Random(seed).sample(range(total), min(n, total)))  # noqa: S311
+        if query.text.strip():
+            keys = self.found(query).keys
+            return self.rows([keys[at] for at in chosen], query)
+        plain = msgspec.structs.replace(query, sort="order", order="asc")
+        return self.rows(self.lists.at_many(plain, chosen), query)
+
+    def restricted(self) -> set[str]:
+        """Labels of what is hidden."""
+        labels = {one for segment in self.state.segments for part in segment.parts for one in part.labels}
+        return {one for some in labels for one in elements(some)} & self.hidden
+
+    def find(self, run: str, id: str) -> Key:
+        """The place of a conversation that this reader may see."""
+        source = next((one for one in self.state.sources if one.name == run), None)
+        if source is None:
+            raise NotThere(f"there is no run {shown(run)}")
+        for segment in self.state.segments:
+            if segment.source is not source:
+                continue
+            # An id that stands twice is an imported one; the first is meant.
+            sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
+            for shard, row, labels in self.database.ask(sql, [paths(segment.parts), id]):
+                if hidden := self.hidden.intersection(elements(labels)):
+                    raise NeedsConsent(hidden)
+                return Key(source, shard, row, None)
+        raise NotThere(f"{run} has no conversation {shown(id)}")
+
+    def place(self, query: Query, key: Key) -> Place:
+        """Where a row stands in the order of a query, as far as its neighbours need."""
+        value = None
+        if query.sorted_by in NUMBERS:
+            value = sortable(getattr(self.rows([key], Query())[0], query.sorted_by))
+        return Place(0, value, key.source.name, key.shard, key.row)
+
+    def rows(self, keys: Sequence[Key], query: Query) -> list[Row]:
+        """Whole rows, in the order of their keys."""
+        wanted: dict[Part, list[int]] = {}
+        where: list[tuple[Part, int]] = []
+        for key in keys:
+            part = key.source.part_of(key.shard)
+            position = part.position(key.shard, key.row)
+            wanted.setdefault(part, []).append(position)
+            where.append((part, position))
+        read = {part: part.rows_at(positions) for part, positions in wanted.items()}
+        hits = self.found(query).hits if query.text.strip() else {}
+        rows: list[Row] = []
+        for key, (part, position) in zip(keys, where, strict=True):
+            values = read[part][position]
+            show = hits.get(key.name)
+            rows.append(_row(key.source.name, values, show() if show else None))
+        if any(self.hidden.intersection(row.labels) for row in rows):
+            raise AssertionError("a restricted row has passed the gate")
+        return rows
+
+    def page(self, query: Query, keys: list[Key], at: int, total: int) -> Page:
+        rows = self.rows(keys, query)
+        first = last = None
+        if keys:
+            first = to_cursor(query, Place(at, keys[0].value, *keys[0].name))
+            last = to_cursor(query, Place(at + len(keys) - 1, keys[-1].value, *keys[-1].name))
+        more = at + len(keys) < total
+        notes = self.found(query).notes if query.text.strip() else ()
+        return Page(
+            rows, last if more else None, first if at > 0 else None, total, at, (*self.state.notes, *notes)
+        )
+
+    def jump(self, query: Query, n: int, limit: int) -> Page:
+        total = self.count(query)
+        n = min(n, max(0, total - 1))
+        if query.text.strip():
+            keys = self.found(query).keys[n : n + limit]
+        elif query.sorted_by in NUMBERS:
+            keys = self.lists.nth_by_number(query, n, limit)
+        elif n == 0:
+            keys = self.lists.along(query, None, limit, back=False)
+        else:
+            keys = self.lists.in_order(query, n, limit)
+        return self.page(query, keys, n, total)
+
+    def beside(self, query: Query, place: Place, limit: int, *, back: bool) -> Page:
+        """The page after a place, or before it."""
+        total = self.count(query)
+        if query.text.strip():
+            keys = self.found(query).beside(place, limit, back)
+        elif query.sorted_by in NUMBERS:
+            keys = self.lists.by_number(query, place, limit, back=back)
+        else:
+            keys = self.lists.along(query, place, limit, back=back)
+        at = max(0, place.at - len(keys)) if back else place.at + 1
+        return self.page(query, keys, at, max(total, at + len(keys)))
+
+    def found(self, query: Query) -> _Found:
+        """All conversations in which a text is said, in the order of the query."""
+        key = ("found", query.digest)
+        return self._remember(key, lambda: self._search(query), large=True)
+
+    def _search(self, query: Query) -> _Found:
+        from camel.explorer.text import indexes_of, search
+
+        wanted = msgspec.structs.replace(query, text="", sort="", order="asc")
+        hits: dict[tuple[str, int, int], Callable[[], Hit]] = {}
+        notes: list[str] = []
+        keys: list[Key] = []
+        for source in dict.fromkeys(one.source for one in self.lists.segments(query)):
+            indexes = self._remember(("text", source.name), lambda source=source: indexes_of(source))
+            found = search(source, indexes, query.text, query.facets, self.hidden)
+            notes += found.notes
+            column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "null"
+            where, parameters = self.lists.where(wanted, source.parts)
+            asked = [hit.shard << 32 | hit.row for hit in found.hits]
+            conditions = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
+            sql = f"select shard, row, {column} from read_parquet(?) where {conditions} order by shard, row"
+            if not asked:
+                continue
+            rows = {
+                (shard, row): value
+                for shard, row, value in self.database.ask(sql, [paths(source.parts), *parameters, asked])
+            }
+            for hit in found.hits:
+                if (hit.shard, hit.row) in rows:
+                    score = -hit.score if query.sorted_by == "relevance" else rows[hit.shard, hit.row]
+                    keys.append(Key(source, hit.shard, hit.row, score))
+                    hits[source.name, hit.shard, hit.row] = lambda hit=hit: Hit(*hit.show(), hit.score)
+        order = {source.name: number for number, source in enumerate(self.state.sources)}
+        keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
+        if query.sorted_by == "relevance":
+            keys.sort(key=lambda key: cast("float", key.value))  # the best first, whatever the order
+        elif query.sorted_by != "order":
+            keys.sort(key=lambda key: cast("float", key.value), reverse=query.order == "desc")
+        elif query.order == "desc":
+            keys.reverse()
+        return _Found(keys, hits, tuple(notes))
+
+
+class _Found(NamedTuple):
+    """What a search gave."""
+
+    keys: list[Key]
+    hits: dict[tuple[str, int, int], Callable[[], Hit]]
+    notes: tuple[str, ...]
+
+    def beside(self, place: Place, limit: int, back: bool) -> list[Key]:
+        at = next(
+            (n for n, key in enumerate(self.keys) if key.name == (place.run, place.shard, place.row)), None
+        )
+        if at is None:
+            # It is not among them: a neighbour was asked for, or an index has come since.
+            at = min(place.at, len(self.keys))
+        return self.keys[max(0, at - limit) : at] if back else self.keys[at + 1 : at + 1 + limit]
+
+
+def _hidden(allow: Collection[str]) -> frozenset[str]:
+    given = {allow} if isinstance(allow, str) else set(allow)
+    return RESTRICTED - given
+
+
+def _check_number(name: str, value: int, low: int, high: int) -> None:
+    if (
+        isinstance(cast("Any", value), bool)
+        or not isinstance(cast("Any", value), int)
+        or not low <= value <= high
+    ):
+        raise InputError(f"{name} is a whole number from {low:,} to {high:,}, not {shown(value)}")
+
+
+def _row(run: str, values: dict[str, Any], hit: Hit | None) -> Row:
+    sets = {name: tuple(elements(values[name])) for name in ("others", "labels", "findings")}
+    return Row(run=run, hit=hit, **{**values, **sets})

@@ -1,0 +1,125 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""Counts: facets and histograms of the rows of a query."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from camel.explorer.answers import Histogram
+from camel.explorer.conditions import both, clause, facet_values, grouped, grouping, header_facet
+from camel.explorer.database import Key, paths
+from camel.explorer.lists import CubeQuery, Lists
+from camel.explorer.query import Query
+from camel.explorer.sources import Part, Source
+from camel.storage.cube import facet_sql
+from camel.storage.index import FACETS
+
+
+class Counts:
+    """Counts over the rows of a query: all of them, or those among which a text was found."""
+
+    def __init__(self, lists: Lists, among: Sequence[Key] | None) -> None:
+        self._lists, self._among = lists, among
+
+    def facets(self, query: Query, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
+        """The values of facets and how many rows have each, in portions to be added up."""
+        for source in self._lists.chosen(query):
+            yield from self._of_source(source, query, names)
+
+    def _of_source(
+        self, source: Source, query: Query, names: Sequence[str]
+    ) -> Iterable[tuple[str, Counter[str]]]:
+        """The values of facets among the rows that a run has of a query, in one or several portions."""
+        left: list[str] = []
+        by_cube: dict[tuple[str, Any], list[str]] = {}
+        cubes: dict[tuple[str, Any], CubeQuery] = {}
+        plain = not (query.facets or query.ranges or query.text.strip())
+        for name in names:
+            if plain and (counts := header_facet(source.parts, name, self._lists.hidden)) is not None:
+                yield name, counts
+            elif (cube := self._lists.cube(source, query, [name])) is not None:
+                key = (cube.path, cube.parameters[0])
+                cubes[key] = cube
+                by_cube.setdefault(key, []).append(name)
+            else:
+                left.append(name)
+        for key, some in by_cube.items():
+            cube = cubes[key]
+            columns, group = grouping(some)
+            yield from grouped(some, cube.ask(self._lists.database, f"{columns}, sum(n)", group))
+            yield from self._scan_facets(source, query, some, cube.left)
+        yield from self._scan_facets(source, query, left, source.parts)
+
+    def _scan_facets(
+        self, source: Source, query: Query, names: Sequence[str], parts: Sequence[Part]
+    ) -> Iterable[tuple[str, Counter[str]]]:
+        """The same, counted from the index."""
+        if not names or not parts:
+            return
+        named = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
+        columns, group = grouping(names)
+        table, given = self._table(source, query, parts)
+        sql = f"select {columns}, count(*) from (select {named} from {table}) {group}"
+        yield from grouped(names, self._lists.database.ask(sql, given))
+
+    def histogram(self, query: Query, number: str, by: str, bins: int) -> Histogram:
+        """How a number is distributed, over all rows or by the value of a facet."""
+        tables = [self._table(source, query, source.parts) for source in self._lists.chosen(query)]
+        ask = self._lists.database.ask
+        limits = [
+            ask(f"select min({number}), max({number}) from {table}", given)[0] for table, given in tables
+        ]
+        low = min((one[0] for one in limits if one[0] is not None), default=None)
+        high = max((one[1] for one in limits if one[1] is not None), default=None)
+        edges = _edges(low, high, bins, whole=number != "cost")
+        facet = facet_sql(FACETS[by]) if by else "''"
+        # Not `least` alone: it passes over what is null.
+        bar = (
+            f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
+        )
+        found = [
+            row
+            for table, given in tables
+            for row in ask(
+                f"select {facet} as f, {bar} as bar, count(*) from {table} group by all",
+                [edges[0], edges[1] - edges[0], *given],
+            )
+        ]
+        return _histogram(number, by, edges, found)
+
+    def _table(self, source: Source, query: Query, parts: Sequence[Part]) -> tuple[str, list[Any]]:
+        """The rows of a query in files of a run, as the database reads them."""
+        where, parameters = self._lists.where(query, parts)
+        given: list[Any] = [paths(parts), *parameters]
+        if self._among is not None:
+            where = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
+            given.append([key.shard << 32 | key.row for key in self._among if key.source is source])
+        return f"read_parquet(?) {clause('where', where)}", given
+
+
+def _edges(low: float | None, high: float | None, bins: int, *, whole: bool) -> list[float]:
+    """Where bars begin and end: of whole numbers each as wide as the others."""
+    if low is None or high is None:
+        return [0.0, 1.0]
+    if whole:
+        width = max(1, math.ceil((high - low + 1) / bins))
+        count = max(1, math.ceil((high - low + 1) / width))
+    else:
+        width = (high - low) / bins or 1.0
+        count = bins if high > low else 1
+    return [low + width * n for n in range(count + 1)]
+
+
+def _histogram(number: str, by: str, edges: list[float], found: Iterable[tuple[Any, ...]]) -> Histogram:
+    series: dict[str, list[int]] = {}
+    unknown = 0
+    for value, bar, count in found:
+        if bar is None:
+            unknown += count
+            continue
+        for name in facet_values(FACETS[by], value) if by else [""]:
+            series.setdefault(name, [0] * (len(edges) - 1))[bar] += count
+    return Histogram(number, edges, dict(sorted(series.items())), unknown)

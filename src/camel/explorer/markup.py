@@ -1,0 +1,282 @@
+"""What a model wrote, as HTML: Markdown, code in colours, maths, and the words that were searched for.
+
+The one decision to know: nothing a model wrote is ever passed through. Markdown is read with raw HTML off and written by
+rules of our own, images and links to anything but the web become text, maths is written from a list of elements that are
+allowed, and what is too long or too odd to be read as Markdown is shown as it stands. A second line of defence is the
+page's Content-Security-Policy, under which no script, style or picture of anybody else's would load.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from html import escape, unescape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
+
+MAX_MARKDOWN = 40_000
+"""Characters of a text that is read as Markdown; a longer one is shown as it stands. Some texts take quadratic time."""
+MAX_NESTING = 20
+MAX_CODE = 20_000
+"""Characters of a block of code that is coloured."""
+MAX_MATHS = 1_000
+"""Characters of a formula; what claims to be a longer one is shown as it stands."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MATHML = _words(
+    "math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle merror mpadded mphantom menclose msub msup msubsup "
+    "munder mover munderover mmultiscripts mprescripts none mtable mtr mtd"
+)
+_MATHML_ATTRIBUTES = _words(
+    "display displaystyle scriptlevel mathvariant stretchy fence separator form largeop movablelimits accent accentunder "
+    "linethickness lspace rspace width height depth columnalign rowspacing columnspacing columnlines rowlines notation "
+    "minsize maxsize symmetric"
+)
+_MATHML_VALUE = re.compile(r"[\w .%+-]{0,60}")
+_MACROS = re.compile(r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand|def|let|newenvironment)\b")
+_TAG = re.compile(r"(<math\b.*?</math>|<[^>]*>)", re.DOTALL)
+_LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
+
+
+def as_html(text: str, terms: Sequence[str] = ()) -> Markup:
+    """A text as a reader wants it, with the searched words marked."""
+    return marked(_rendered(text), terms)
+
+
+def as_plain(text: str, terms: Sequence[str] = ()) -> Markup:
+    """A text as it stands, with the searched words marked."""
+    return marked(escape(text), terms)
+
+
+def marked(html: str, terms: Sequence[str]) -> Markup:
+    """HTML made here, with `<mark>` around the terms in its text: in no tag, no entity and no formula."""
+    pattern = _pattern(tuple(terms))
+    if pattern is not None:
+        parts = _TAG.split(html)
+        parts[::2] = [pattern.sub(_mark, part) if part else "" for part in parts[::2]]
+        html = "".join(parts)
+    return Markup(html)  # noqa: S704 - everything above is escaped or written here
+
+
+def _mark(found: re.Match[str]) -> str:
+    return f"<mark>{found[1]}</mark>" if found[1] else found[0]
+
+
+@lru_cache(maxsize=64)
+def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
+    wanted = sorted({escape(term) for term in terms if term.strip()}, key=len, reverse=True)[:20]
+    if not wanted:
+        return None
+    # An entity is skipped whole, unless it begins what is looked for.
+    return re.compile(f"({'|'.join(map(re.escape, wanted))})|&#?\\w+;", re.IGNORECASE)
+
+
+@lru_cache(maxsize=512)
+def _rendered(text: str) -> str:
+    if len(text) > MAX_MARKDOWN:
+        return f'<div class="plain">{escape(text)}</div>'
+    reader = _reader()
+    try:
+        tokens = reader.parse(text)
+        # What is nested deeper the reader leaves out, and nothing that was said may be left out.
+        if all(token.level < MAX_NESTING - 1 for token in tokens):
+            return str(reader.renderer.render(tokens, reader.options, {}))
+    except RecursionError:
+        pass
+    return f'<div class="plain">{escape(text)}</div>'
+
+
+@lru_cache(maxsize=1)
+def _reader() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING, "breaks": True})
+    reader.enable(["table", "strikethrough"])
+    # Without definitions of links, which are not shown.
+    reader.disable(["html_block", "html_inline", "reference"])
+    reader.validateLink = _is_web  # type: ignore[method-assign]
+    reader.inline.ruler.before("escape", "maths", _inline_maths)
+    reader.block.ruler.before("fence", "maths", _block_maths, {"alt": ["paragraph"]})
+    for rule, write in (
+        ("fence", _write_code),
+        ("code_block", _write_code),
+        ("image", _write_image),
+        ("link_open", _write_link),
+        ("maths", _write_maths),
+        ("heading_open", _write_heading),
+        ("heading_close", _write_heading),
+        ("ordered_list_open", _write_list),
+        ("th_open", _write_cell),
+        ("td_open", _write_cell),
+    ):
+        reader.add_render_rule(rule, write)
+    return reader
+
+
+def _is_web(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://"))
+
+
+# --- rules of our own: each gets (renderer, tokens, index, options, environment) ---------------------------------
+
+
+def _write_code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    token = tokens[index]
+    language = token.info.split()[0] if token.info.split() else ""
+    language = language if _LANGUAGE.fullmatch(language) else ""
+    label = f'<span class="language">{escape(language)}</span>' if language else ""
+    return f'<div class="code">{label}<pre><code>{coloured(token.content, language)}</code></pre></div>\n'
+
+
+def _write_image(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    source = str(tokens[index].attrs.get("src", ""))
+    return f'<span class="picture">image: {escape(tokens[index].content)} ({escape(source)})</span>'
+
+
+def _write_link(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    target = escape(str(tokens[index].attrs.get("href", "")))
+    return f'<a href="{target}" rel="noopener noreferrer nofollow" target="_blank" class="outside" title="{target}">'
+
+
+def _write_maths(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    return as_maths(tokens[index].content, block=tokens[index].block)
+
+
+def _write_heading(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """Headings of a message are parts of a page that has its own: they are shown, and do not structure it."""
+    token = tokens[index]
+    return "</p>\n" if token.nesting < 0 else f'<p class="heading {token.tag}">'
+
+
+def _write_list(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    start = tokens[index].attrs.get("start", 1)
+    return f'<ol start="{start}">\n' if isinstance(start, int) and start != 1 else "<ol>\n"
+
+
+def _write_cell(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
+    """Alignment as a class: the policy of the page allows no styles."""
+    side = re.search(r"left|right|center", str(tokens[index].attrs.get("style", "")))
+    return f'<{tokens[index].tag} class="{side[0]}">' if side else f"<{tokens[index].tag}>"
+
+
+# --- code --------------------------------------------------------------------------------------------------------
+
+
+def coloured(code: str, language: str) -> str:
+    """Code as HTML, in colours where its language is known."""
+    if not language or len(code) > MAX_CODE:
+        return escape(code)
+    lexers: Any = import_module("pygments.lexers")
+    try:
+        lexer = lexers.get_lexer_by_name(language, stripnl=False)
+    except ValueError:  # there is none of that name
+        return escape(code)
+    formatter = import_module("pygments.formatters").HtmlFormatter(nowrap=True)
+    return str(import_module("pygments").highlight(code, lexer, formatter))
+
+
+# --- maths -------------------------------------------------------------------------------------------------------
+
+
+def as_maths(formula: str, *, block: bool = False) -> str:
+    """A formula of LaTeX as MathML, which browsers draw by themselves; as text where it cannot be read."""
+    shown = f'<code class="formula">{escape(formula)}</code>'
+    # Macros could unfold to anything, so those that define some are not read.
+    if len(formula) > MAX_MATHS or _MACROS.search(formula):
+        return shown
+    from latex2mathml.converter import Converter
+
+    try:
+        tree = Converter(display="block" if block else "inline").convert_to_element(formula)
+        return "".join(_mathml(tree))
+    except Exception:  # the package raises what it likes: a formula that it cannot read is text
+        return shown
+
+
+def _mathml(element: Element) -> Iterable[str]:
+    """Only what is on the lists, each text escaped: the package itself writes `\\text{<script>}` as a script."""
+    known = element.tag in _MATHML
+    if known:
+        attributes = "".join(
+            f' {name}="{escape(value)}"'
+            for name, value in element.attrib.items()
+            if name in _MATHML_ATTRIBUTES and _MATHML_VALUE.fullmatch(value)
+        )
+        yield f"<{element.tag}{attributes}>"
+    yield escape(unescape(element.text or ""))
+    for child in element:
+        yield from _mathml(child)
+        yield escape(unescape(child.tail or ""))
+    if known:
+        yield f"</{element.tag}>"
+
+
+_OPEN = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$"}
+
+
+def _inline_maths(state: StateInline, silent: bool) -> bool:
+    """`$…$`, `$$…$$`, `\\(…\\)`, `\\[…\\]` within a paragraph."""
+    text, start = state.src, state.pos
+    if text[start] not in "$\\":
+        return False
+    opening = text[start : start + 2] if text[start : start + 2] in _OPEN else text[start]
+    if opening not in _OPEN:
+        return False
+    begin = start + len(opening)
+    end = text.find(_OPEN[opening], begin, begin + MAX_MATHS)
+    if end < 0 or end > state.posMax or not (formula := text[begin:end].strip()):
+        return False
+    after = end + len(_OPEN[opening])
+    # Prices are no formulas: a dollar sign hugs what it encloses, and no digit follows.
+    if opening == "$" and (
+        text[begin].isspace()
+        or text[end - 1].isspace()
+        or text[after : after + 1].isdigit()
+        or "\n" in formula
+    ):
+        return False
+    if not silent:
+        token = state.push("maths", "math", 0)
+        token.content, token.block = formula, opening in ("$$", "\\[")
+    state.pos = after
+    return True
+
+
+def _block_maths(state: StateBlock, start: int, last: int, silent: bool) -> bool:
+    """A formula on lines of its own, before Markdown takes its signs for lists and headings."""
+    first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].strip()
+    opening = first[:2]
+    if opening not in ("$$", "\\["):
+        return False
+    closing = _OPEN[opening]
+    lines = [first[2:]]
+    line = start
+    while closing not in lines[-1]:
+        line += 1
+        if line >= last or line - start > 60 or state.isEmpty(line):
+            return False
+        lines.append(state.src[state.bMarks[line] : state.eMarks[line]])
+    formula, _, rest = "\n".join(lines).rpartition(closing)
+    if rest.strip(" .,;") or not formula.strip():
+        return False
+    if silent:
+        return True
+    token = state.push("maths", "math", 0)
+    token.content, token.block, token.map = formula.strip(), True, [start, line + 1]
+    state.line = line + 1
+    return True

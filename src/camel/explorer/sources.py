@@ -1,0 +1,444 @@
+"""Where a catalogue's rows come from: runs on a disk or in an object store, and files of the original's formats.
+
+The one decision to know: everything becomes a run with an index. Shards without one get it here, in a folder that goes
+with this process; files of other formats are imported into such a folder first. So there is one way to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from camel._version import __version__
+from camel.core.errors import CamelError, InputError, shown
+from camel.core.transcript import Transcript
+from camel.explorer.text_index import FOLDER as TEXT
+from camel.models.catalogue import cost
+from camel.storage.compact import compactions
+from camel.storage.cube import Cubes, digest_of, read_cubes
+from camel.storage.importers import IMPORTERS
+from camel.storage.index import (
+    FOLDER,
+    Header,
+    build,
+    files_of,
+    is_for,
+    is_of,
+    name_of,
+    read_header,
+    schema,
+    write_indexed,
+)
+from camel.storage.reader import LAST_STAGES
+from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
+from camel.storage.store import BucketStore, DiskStore, is_remote
+from camel.storage.table import arrow, rows
+
+_ROWS_PER_SHARD = 512
+_READ_ROWS = 64
+_FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
+MANY_PARTS = 200
+"""Index files of a run beyond which asking them all takes noticeably longer."""
+
+
+class Part:
+    """An index file: of one shard or of many."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path, self.header = path, header
+        self.first, self.last = header.shards[0].shard, header.shards[-1].shard
+        self._shards = [one.shard for one in header.shards]
+        self._starts = [0, *accumulate(one.rows for one in header.shards)]
+        self.rows = self._starts[-1]
+        self._extremes: dict[str, list[tuple[float, float]]] = {}
+
+    @property
+    def sound(self) -> bool:
+        """Whether all of it can be read."""
+        try:
+            with arrow("pyarrow.parquet").ParquetFile(self.path) as file:
+                return sum(batch.num_rows for batch in file.iter_batches()) == self.rows
+        except (OSError, arrow().ArrowException):
+            return False
+
+    @cached_property
+    def labels(self) -> Counter[str]:
+        """Rows by set of labels."""
+        counts = self.header.counts
+        if counts is None:
+            column = arrow("pyarrow.parquet").read_table(self.path, columns=["labels"]).column("labels")
+            return Counter(column.to_pylist())
+        return Counter({labels: sum(by["stop"].values()) for labels, by in counts.items()})
+
+    def position(self, shard: int, row: int) -> int:
+        """Of a row in the file."""
+        at = bisect_right(self._shards, shard) - 1
+        return self._starts[at] + row
+
+    def after(self, shard: int, row: int) -> int:
+        """Where the rows after a place begin; the shard itself may be another file's."""
+        at = bisect_right(self._shards, shard) - 1
+        if at < 0:
+            return 0
+        if self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row + 1, self._starts[at + 1])
+
+    def before(self, shard: int, row: int) -> int:
+        """Where the rows before a place end."""
+        at = bisect_right(self._shards, shard) - 1
+        if at < 0:
+            return 0
+        if self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row, self._starts[at + 1])
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The shard and the row in it at a position."""
+        at = bisect_right(self._starts, position) - 1
+        return self._shards[at], position - self._starts[at]
+
+    @cached_property
+    def _metadata(self) -> Any:
+        return arrow("pyarrow.parquet").read_metadata(self.path)
+
+    @cached_property
+    def _groups(self) -> list[int]:
+        """Where the row groups begin, and where the last one ends."""
+        sizes = (self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups))
+        return [0, *accumulate(sizes)]
+
+    def extremes(self, number: str) -> list[tuple[float, float]]:
+        """The least and the greatest value of a number in each row group that has any, from the footer."""
+        if number not in self._extremes:
+            column = schema().get_field_index(number)
+            groups = range(self._metadata.num_row_groups)
+            known = (self._metadata.row_group(n).column(column).statistics for n in groups)
+            self._extremes[number] = [
+                (one.min, one.max) for one in known if one is not None and one.has_min_max
+            ]
+        return self._extremes[number]
+
+    def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Rows by their positions, read from the row groups that hold them."""
+        wanted: dict[int, list[int]] = {}
+        for position in sorted(set(positions)):
+            wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
+        found: dict[int, dict[str, Any]] = {}
+        pq = arrow("pyarrow.parquet")
+        with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
+            for group, some in wanted.items():
+                start = self._groups[group]
+                table = file.read_row_group(group, use_threads=False)
+                found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
+        return found
+
+
+class Counted(NamedTuple):
+    """A file of cubes, and the parts that it counts."""
+
+    path: Path
+    cubes: Cubes
+    parts: frozenset[Part]
+
+
+class Source:
+    """One run of a catalogue, as it is now."""
+
+    def __init__(
+        self, name: str, folder: RunFolder, stage: str, parts: list[Part], counted: Counted | None = None
+    ) -> None:
+        self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
+        self._first = [part.first for part in parts]
+
+    @property
+    def address(self) -> str:
+        """Where it is, as people write it."""
+        return self.folder.address
+
+    def part_of(self, shard: int) -> Part:
+        """The index file that covers a shard."""
+        return self.parts[bisect_right(self._first, shard) - 1]
+
+    def read(self, shard: int, row: int) -> Transcript:
+        """One conversation, from one row group of one file."""
+        try:
+            with self._opened(shard) as (file, start):
+                return _one(file, start + row)
+        except FileNotFoundError:
+            raise InputError(f"a data file of {self.address} is gone: camel verify {self.address}") from None
+
+    def shard(self, shard: int, count: int) -> Iterator[Transcript]:
+        """The conversations of one shard."""
+        with self._opened(shard) as (file, start):
+            before = 0
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                first, last = max(0, start - before), min(size, start + count - before)
+                before += size
+                if first < last:
+                    yield from rows(file.read_row_group(group).slice(first, last - first))
+
+    @contextlib.contextmanager
+    def _opened(self, shard: int) -> Iterator[tuple[Any, int]]:
+        """The data file that holds a shard, and where it begins in it."""
+        name, start = self.data_of(shard)
+        pq = arrow("pyarrow.parquet")
+        if isinstance(self.folder.store, BucketStore):
+            with pq.ParquetFile(self.folder.store.reader(name)) as file:
+                yield file, start
+        else:
+            with pq.ParquetFile(self.folder.root / name) as file:
+                yield file, start
+
+    def data_of(self, shard: int) -> tuple[str, int]:
+        """The data file that holds a shard, and the row at which it begins."""
+        for one in self._compactions:
+            if shard in one.shards:
+                return one.file, sum(one.rows[: shard - one.first])
+        name = self.folder.marker(self.stage, shard).file
+        if self.folder.on_disk and not (self.folder.root / name).exists():
+            # Compacted since, and the small file removed.
+            del self._compactions
+            if any(shard in one.shards for one in self._compactions):
+                return self.data_of(shard)
+        return name, 0
+
+    @cached_property
+    def _compactions(self) -> list[Any]:
+        return compactions(self.folder, self.stage)
+
+
+def _one(file: Any, position: int) -> Transcript:
+    """One row. Of its row group, what stands before it must be read, and what stands after it need not be."""
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if position < count:
+            for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
+                if position < batch.num_rows:
+                    return next(iter(rows(arrow().Table.from_batches([batch.slice(position, 1)]))))
+                position -= batch.num_rows
+        position -= count
+    raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
+
+
+class _Watched:
+    """A run that may grow."""
+
+    def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
+        self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
+        self._parts: dict[int, Part] = {}
+        """Of single shards."""
+        self._merged: dict[str, Part | None] = {}
+        """None where a file is damaged, or of another run."""
+        self._built = 0
+        """Shards that had no index."""
+        self._seen: Any = None
+        self._doubted = False
+        """Whether something could not be read: then what is believed is read in full first."""
+        self.source = Source(name, folder, LAST_STAGES[0], [])
+
+    def look(self) -> bool:
+        """See what has been committed or indexed since; whether there is anything new."""
+        stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
+        committed = self.folder.committed(stage)
+        files = files_of(self.folder, stage)
+        texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
+        seen = (stage, committed, files.merged, files.cubes, texts)
+        if seen == self._seen:
+            return False
+        fingerprint = self.folder.settings().fingerprint
+        merged: dict[str, Part] = {}
+        reached = -1
+        for first, last, name in files.merged:
+            part = self._read_merged(name, fingerprint, stage, first, last) if first > reached else None
+            if part is not None and committed.issuperset(range(first, last + 1)):
+                merged[name] = part
+                reached = last
+        covered = {one.shard for part in merged.values() for one in part.header.shards}
+        left = sorted(committed - covered)
+        for marker in self.folder.markers(stage, [shard for shard in left if shard not in self._parts]):
+            self._parts[marker.shard] = self._single(marker, files.single)
+        parts = [*merged.values(), *(self._parts[shard] for shard in left)]
+        parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
+        cubes = self._read_cubes(merged, stage, files.cubes)
+        self.source = Source(self.name, self.folder, stage, parts, cubes)
+        self._seen = seen
+        return True
+
+    def doubt(self) -> None:
+        """Look at every index file anew: one has gone or cannot be read."""
+        self._parts = {shard: part for shard, part in self._parts.items() if part.sound}
+        self._merged = {
+            name: part for name, part in self._merged.items() if part is None or part.path.exists()
+        }
+        for name, part in self._merged.items():
+            self._merged[name] = part if part is not None and part.sound else None
+        self._seen, self._doubted = None, True
+
+    @property
+    def notes(self) -> list[str]:
+        """What is amiss with it."""
+        how = f"camel index {self.folder.address}"
+        said: list[str] = []
+        if self._built:
+            said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
+        elif len(self.source.parts) > MANY_PARTS:
+            said.append(
+                f"{self.name}: its index is in {len(self.source.parts):,} files; {how} puts them together"
+            )
+        return said
+
+    def _read_merged(self, name: str, fingerprint: str, stage: str, first: int, last: int) -> Part | None:
+        if name not in self._merged:
+            self._merged[name] = None
+            with contextlib.suppress(CamelError, OSError):
+                path = self._local(name)
+                header = read_header(path)
+                if is_of(header, stage, fingerprint, first, last):
+                    self._merged[name] = Part(path, header)
+        return self._merged[name]
+
+    def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
+        digest = digest_of(list(merged))
+        name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
+        if merged and name in listed:
+            with contextlib.suppress(CamelError, OSError, arrow().ArrowException):
+                path = self._local(name)
+                cubes = read_cubes(path)
+                readable = arrow("pyarrow.parquet").read_table(path).num_rows if self._doubted else 0
+                if cubes.digest == digest and readable >= 0:
+                    return Counted(path, cubes, frozenset(merged.values()))
+        return None
+
+    def _single(self, marker: Marker, listed: dict[str, str]) -> Part:
+        """The index of a shard: its own, or one made here from the data."""
+        stem = Path(marker.file).stem
+        if stem in listed:
+            with contextlib.suppress(CamelError, OSError):
+                path = self._local(name_of(marker))
+                header = read_header(path)
+                if is_for(header, marker):
+                    return Part(path, header)
+        self._built += 1
+        path = self._scratch / f"{stem}.parquet"
+        source = Source(self.name, self.folder, marker.stage, [])
+        file, start = source.data_of(marker.shard)
+        between = (start, start + marker.rows)
+        with self.folder.opened([file]) as opened:
+            header = build(
+                path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
+            )
+        return Part(path, header)
+
+    def _local(self, name: str) -> Path:
+        """An index file where the database can read it."""
+        if not isinstance(self.folder.store, BucketStore):
+            return self.folder.root / name
+        path = self._scratch / Path(name).name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            writing = path.with_suffix(".partial")
+            self.folder.store.fetch(name, writing)
+            writing.replace(path)
+        return path
+
+
+class Sources:
+    """The runs of a catalogue."""
+
+    def __init__(self, runs: Sequence[str]) -> None:
+        if not runs:
+            raise InputError("name at least one run")
+        self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
+        try:
+            taken: set[str] = set()
+            self._watched = [
+                _Watched(_name(run, taken), _folder(run, self._scratch), self._scratch) for run in runs
+            ]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def all(self) -> list[Source]:
+        """As they are now."""
+        return [one.source for one in self._watched]
+
+    def doubt(self) -> None:
+        """Look at every index file anew."""
+        for one in self._watched:
+            one.doubt()
+
+    def look(self) -> bool:
+        """See what has come; whether there is anything new."""
+        looks = [one.look() for one in self._watched]
+        return any(looks)
+
+    def notes(self) -> tuple[str, ...]:
+        """What is amiss with them."""
+        return tuple(note for one in self._watched for note in one.notes)
+
+    def close(self) -> None:
+        """Remove what was made for this process."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _name(run: str, taken: set[str]) -> str:
+    """A short name that fits into a URL, and that no other run of the catalogue has."""
+    last = [part for part in re.split(r"[/\\]", run) if part not in ("", ".", "..")][-1:] or ["run"]
+    base = re.sub(r"[^\w.-]+", "-", last[0]).strip(".-") or "run"
+    name = next(
+        one for n in range(1, len(taken) + 2) if (one := base if n == 1 else f"{base}-{n}") not in taken
+    )
+    taken.add(name)
+    return name
+
+
+def _folder(run: str, scratch: Path) -> RunFolder:
+    folder = open_folder(run)
+    if is_remote(run) or folder.exists:
+        folder.settings()
+        return folder
+    path = Path(run)
+    if not path.exists():
+        raise InputError(f"there is no run {shown(run)}")
+    return _imported(path, scratch / f"import-{new_attempt()}")
+
+
+def _imported(path: Path, into: Path) -> RunFolder:
+    """Files of the original's formats as a run, in a folder of this process."""
+    errors: list[str] = []
+    for name, read in IMPORTERS.items():
+        folder = open_folder(into / name)
+        try:
+            _store(folder, read(path), name)
+        except InputError as error:
+            errors.append(str(error))
+            shutil.rmtree(into / name, ignore_errors=True)
+        else:
+            return folder
+    raise InputError(f"{path} is not a run, and cannot be read as other data: {errors[0]}")
+
+
+def _store(folder: RunFolder, transcripts: Iterator[Transcript], format: str) -> None:
+    number = 0
+    stage = LAST_STAGES[0]
+    while some := list(islice(transcripts, _ROWS_PER_SHARD)):
+        path = folder.data_path(stage, number, new_attempt(), ".parquet")
+        written = write_indexed(folder, stage, path, some, "imported", cost)
+        file, size = folder.keep(path)
+        folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
+        number += 1
+    if not number:
+        raise InputError("there are no conversations in it")
+    folder.create(Settings("imported", {"scenario": "imported", "imported": format}, __version__))

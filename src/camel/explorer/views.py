@@ -1,0 +1,351 @@
+"""What the pages show, made from the catalogue's answers: rows, facets, charts, a conversation.
+
+The one decision to know: a page's whole state is its URL. Everything a reader can choose is a link that another query,
+pin or view would have, so that pages can be bookmarked, sent to a colleague, and read without JavaScript.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup, escape
+from msgspec.structs import replace
+
+from camel.core.transcript import Transcript
+from camel.explorer.catalogue import Catalogue, Histogram, Hit, Row
+from camel.explorer.charts import Bar, bars, histogram
+from camel.explorer.query import Query
+from camel.explorer.reading import bubbles, findings, hues, hues_of
+
+SHOWN = 7
+"""Values of a facet that are shown before "more"."""
+MOST = 150
+"""Values of a facet that are shown at all; the search finds the others."""
+TITLES = {
+    "run": "Run",
+    "stop": "How it ended",
+    "finding": "Findings",
+    "scenario": "Scenario",
+    "assistant": "Assistant",
+    "user": "User",
+    "other": "Other roles",
+    "length": "Messages",
+    "size": "Tokens",
+    "cost": "Cost in dollars",
+    "model": "Model",
+    "label": "Labels",
+}
+NUMBER_TITLES = {"messages": "Messages", "tokens": "Tokens", "calls": "Calls", "cost": "Dollars"}
+SORTS = (
+    ("", "In order"),
+    ("messages", "By length"),
+    ("tokens", "By tokens"),
+    ("calls", "By calls"),
+    ("cost", "By cost"),
+)
+
+BOOST = Markup('hx-boost="true"')
+"""On links that stay on the page: only what is in it is replaced. Without JavaScript they are links like others."""
+
+Params = list[tuple[str, str]]
+
+
+class State(NamedTuple):
+    """What travels from page to page: the query, what is pinned for comparing, and how messages are shown."""
+
+    query: Query
+    pin: str = ""
+    raw: bool = False
+
+    def params(self, **changed: Any) -> Params:
+        """As parameters of a URL."""
+        state = self._replace(**changed)
+        params = state.query.to_params()
+        params += [("pin", state.pin)] if state.pin else []
+        return params + ([("view", "raw")] if state.raw else [])
+
+    def url(self, path: str, extra: Iterable[tuple[str, str]] = (), **changed: Any) -> str:
+        """A link to another page in this state, or in one that differs in what is given."""
+        return url(path, [*extra, *self.params(**changed)])
+
+    def conversation(self, run: str, id: str, **changed: Any) -> str:
+        """The link to a conversation."""
+        return self.url(f"/conversation/{quote(run, safe='')}", [("id", id)], **changed)
+
+
+def url(path: str, params: Iterable[tuple[str, str]]) -> str:
+    """A path with parameters."""
+    # A lone half of a surrogate pair cannot be written in a URL; it cannot be in a run either.
+    written = urlencode([(name, value.encode("utf-8", "replace")) for name, value in params])
+    return f"{path}?{written}" if written else path
+
+
+def short(number: float) -> str:
+    """A number for people: 950, 12.3k, 4.56M."""
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            scaled = number / unit
+            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f}{name}"
+    return f"{number:,.0f}"
+
+
+def money(dollars: float | None) -> str:
+    """Dollars with as many digits as matter; empty where they are not known."""
+    if dollars is None:
+        return ""
+    return f"${dollars:,.{4 if 0 < dollars < 0.01 else 2}f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 message, 2 messages."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def words(name: str) -> str:
+    """A name of ours as people write it: `max_messages` is "max messages"."""
+    return name.replace("_", " ")
+
+
+def facet_name(facet: str, value: str) -> str:
+    """A value of a facet as it is shown."""
+    if facet in ("length", "size"):
+        return re.sub(r"\d+", lambda number: f"{int(number[0]):,}", value).replace("-", "–")
+    return (words(value) if facet in ("stop", "finding", "scenario") else value) or "none"
+
+
+# --- the list ----------------------------------------------------------------------------------------------------
+
+
+def toggled(query: Query, facet: str, value: str) -> Query:
+    """The query with a value of a facet added, or taken away."""
+    chosen = query.runs if facet == "run" else query.facets.get(facet, ())
+    chosen = tuple(one for one in chosen if one != value) if value in chosen else (*chosen, value)
+    if facet == "run":
+        return replace(query, runs=chosen)
+    facets = {name: values for name, values in query.facets.items() if name != facet}
+    return replace(query, facets=facets | ({facet: chosen} if chosen else {}))
+
+
+def facet_lists(state: State, counts: Mapping[str, Sequence[tuple[str, int]]]) -> list[dict[str, Any]]:
+    """The facets with their values, each a link that adds or removes it."""
+    lists: list[dict[str, Any]] = []
+    for name, title in TITLES.items():
+        chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
+        counted_values = {value: count for value, count in counts.get(name, ()) if count}
+        values = [*chosen, *(value for value in counted_values if value not in chosen)]
+        if len(values) < 2 and not chosen:
+            continue
+        if name in ("length", "size", "cost"):
+            values = [*counted_values, *(value for value in chosen if value not in counted_values)]
+        shown = [
+            {
+                "name": facet_name(name, value),
+                "count": f"{counted_values.get(value, 0):,}",
+                "on": value in chosen,
+                "link": state.url("/list", query=toggled(state.query, name, value)),
+            }
+            for value in values[:MOST]
+        ]
+        lists.append({"title": title, "shown": shown[:SHOWN], "more": shown[SHOWN:]})
+    return lists
+
+
+def chips(state: State, path: str) -> list[dict[str, str]]:
+    """What is chosen, each a link to the same without it."""
+    query = state.query
+    made: list[dict[str, str]] = []
+
+    def add(name: str, without: Query) -> None:
+        made.append({"name": name, "link": state.url(path, query=without)})
+
+    if query.text:
+        add(f"“{query.text}”", replace(query, text=""))
+    for run in query.runs:
+        add(f"Run: {run}", toggled(query, "run", run))
+    for facet, values in query.facets.items():
+        for value in values:
+            add(f"{TITLES[facet]}: {facet_name(facet, value)}", toggled(query, facet, value))
+    for number, (least, most) in query.ranges.items():
+        limits = f"{'' if least is None else f'{least:g}'}–{'' if most is None else f'{most:g}'}"
+        left = {name: limits for name, limits in query.ranges.items() if name != number}
+        add(f"{NUMBER_TITLES[number]}: {limits}", replace(query, ranges=left))
+    return made
+
+
+def ranges(query: Query) -> list[dict[str, str]]:
+    """The numbers between which a conversation can be looked for, as a form shows them."""
+    made: list[dict[str, str]] = []
+    for name in ("messages", "tokens", "cost"):
+        least, most = query.ranges.get(name, (None, None))
+        made.append(
+            {
+                "name": name,
+                "title": NUMBER_TITLES[name],
+                "least_name": f"{name}-from",
+                "most_name": f"{name}-to",
+                "least": "" if least is None else f"{least:g}",
+                "most": "" if most is None else f"{most:g}",
+            }
+        )
+    return made
+
+
+def stop_class(reason: str) -> str:
+    """The colour of a way to end."""
+    return {"done": "good", "error": "warn"}.get(reason, "")
+
+
+def list_row(row: Row, at: int | None, state: State, here: Params) -> dict[str, Any]:
+    """A row of the list; `here` says which page of it, for links that stay there."""
+    roles = [role for role in (row.user, row.assistant, *row.others) if role]
+    colours = hues_of(roles)
+    address = f"{row.run}/{row.id}"
+    parts = [counted(row.messages, "message"), f"{short(row.tokens)} tokens", money(row.cost)]
+    if state.pin == address:
+        pin, text = state.url("/list", here, pin=""), "pinned"
+    elif state.pin:
+        pin, text = (
+            state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)]),
+            "compare with pinned",
+        )
+    else:
+        pin, text = state.url("/list", here, pin=address), "compare"
+    return {
+        "at": "" if at is None else f"{at + 1:,}",
+        "run": row.run,
+        "roles": [{"name": role, "hue": colours[role]} for role in roles],
+        "task": row.task,
+        "labels": row.labels,
+        "findings": [name.replace("_", " ") for name in row.findings],
+        "stop": row.stop,
+        "stop_class": stop_class(row.stop),
+        "length": " · ".join(part for part in parts if part),
+        "link": state.conversation(row.run, row.id)
+        + (f"#m{row.hit.message + 1}" if row.hit and row.hit.message >= 0 else ""),
+        "hits": [hit_html(row.hit)] if row.hit else [],
+        "pinned": state.pin == address,
+        "pin": pin,
+        "pin_text": text,
+    }
+
+
+def hit_html(hit: Hit) -> Markup:
+    """What was found, with the words marked."""
+    pieces = [
+        Markup("<mark>{}</mark>").format(text) if is_word else escape(text) for text, is_word in hit.pieces
+    ]
+    return Markup("").join(pieces)
+
+
+# --- a conversation ----------------------------------------------------------------------------------------------
+
+
+def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[str, Any]:
+    """A conversation, ready for its page."""
+    colours = hues(transcript)
+    shown = bubbles(transcript)
+    models = list(dict.fromkeys(message.model for message in transcript.messages if message.model))
+    usage = transcript.usage
+    about = [
+        ("run", run),
+        ("id", transcript.id),
+        ("scenario", transcript.scenario),
+        *((name.replace("_", " "), value) for name, value in transcript.facts.items()),
+        ("model", ", ".join(models)),
+        ("prompt", f"{usage.prompt:,} tokens, {usage.cached:,} cached" if usage.calls else ""),
+        ("completion", f"{usage.completion:,} tokens" if usage.calls else ""),
+        ("calls", f"{usage.calls:,}" if usage.calls else ""),
+        ("time", f"{sum(message.latency for message in transcript.messages):.1f} s of calls"),
+        ("cost", money(cost)),
+        ("fingerprint", transcript.fingerprint),
+    ]
+    speakers = [
+        {
+            "role": speaker.role,
+            "name": speaker.name,
+            "system": speaker.system,
+            "opening": speaker.opening,
+            "hue": colours[speaker.role],
+        }
+        for speaker in transcript.speakers
+    ]
+    return {
+        "title": " and ".join(speaker.role for speaker in transcript.speakers) or transcript.id,
+        "run": run,
+        "id": transcript.id,
+        "task": transcript.task.text,
+        "original": transcript.task.original,
+        "speakers": speakers,
+        "prompted": [speaker for speaker in speakers if speaker["system"] or speaker["opening"]],
+        "labels": transcript.labels,
+        "messages": transcript.messages,
+        "bubbles": shown,
+        "tokens": f"{usage.total:,}",
+        "cost": money(cost),
+        "stop": transcript.stop,
+        "stop_class": stop_class(transcript.stop.reason if transcript.stop else ""),
+        "whole": findings(transcript).get(-1, []),
+        "found": sum(len(bubble.found) for bubble in shown),
+        "about": [(name, value) for name, value in about if value],
+    }
+
+
+# --- statistics --------------------------------------------------------------------------------------------------
+
+
+def statistics(catalogue: Catalogue, state: State) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:
+    """The figures above the charts, and the charts."""
+    query = state.query
+    total = catalogue.count(query)
+    figures = [("conversations", f"{total:,}")]
+    if not total:
+        return figures, []
+    facets = catalogue.facets(query)
+    charts: list[dict[str, Any]] = []
+    for name in ("stop", "finding", "run", "scenario", "label"):
+        values = [one for one in facets.get(name, []) if one[1]]
+        if len(values) > 1 or (name in ("stop", "finding") and values):
+            charts.append({"title": TITLES[name], "drawing": facet_bars(state, name, values[:14])})
+    for number in ("messages", "tokens", "cost"):
+        made = catalogue.histogram(query, number, bins=24)
+        if made.series:
+            charts.append(
+                {"title": f"{NUMBER_TITLES[number]} of a conversation", "drawing": number_bars(state, made)}
+            )
+    for name in ("assistant", "user", "model"):
+        values = facets.get(name, [])
+        if len(values) > 1:
+            title = f"{TITLES[name]}, the most frequent" if len(values) > 14 else TITLES[name]
+            charts.append({"title": title, "drawing": facet_bars(state, name, values[:14])})
+    return figures, charts
+
+
+def facet_bars(state: State, facet: str, values: Sequence[tuple[str, int]]) -> Markup:
+    """The values of a facet as bars; each leads to its conversations."""
+    drawn: list[Bar] = []
+    for value, count in values:
+        chosen = state.query.runs if facet == "run" else state.query.facets.get(facet, ())
+        query = state.query if value in chosen else toggled(state.query, facet, value)
+        drawn.append(Bar(facet_name(facet, value), count, state.url("/list", query=query)))
+    return bars(TITLES[facet], drawn)
+
+
+def number_bars(state: State, made: Histogram) -> Markup:
+    """The distribution of a number; each bar leads to its conversations."""
+    drawn: list[Bar] = []
+    whole = made.number != "cost"
+    for low, high, count in zip(made.edges, made.edges[1:], made.series.get("", []), strict=False):
+        last = high - 1 if whole else high
+        name = (
+            f"{low:,.0f}"
+            if whole and last <= low
+            else f"{short(low)}–{short(last)}"
+            if whole
+            else f"{low:.4f}–{high:.4f}"
+        )
+        limits = state.query.ranges | {made.number: (low, last)}
+        drawn.append(Bar(name, count, state.url("/list", query=replace(state.query, ranges=limits))))
+    return histogram(NUMBER_TITLES[made.number], drawn)

@@ -1,0 +1,410 @@
+"""Watching a run while it goes on: who talks now, what was said last, what it used.
+
+The one decision to know: it reads the run's folder and nothing else, as anybody could who has a copy of it. Replies come
+from the tails of the journals (each is there before the conversation goes on), totals from markers and journals
+together, rates and errors from the log. So it works beside a run, after it, and for one that another machine works on.
+A journal that was seen stays open until it is read to its end, though its shard was committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncGenerator, Collection
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError
+from camel.core.grammar import parse
+from camel.core.message import Usage
+from camel.explorer.home import hidden_labels
+from camel.explorer.reading import hue_of
+from camel.explorer.sources import Source
+from camel.explorer.views import money, short
+from camel.generation.campaign import CONVERSATIONS, LISTS_PER_SHARD, usage_of
+from camel.generation.status import Snapshot, read_status
+from camel.generation.translate import STAGE as TRANSLATED
+from camel.scenarios import RolePlay, Scenario, load
+from camel.scenarios.lists import read_lists
+from camel.storage.journal import Tail
+
+EVERY = 0.4
+"""Seconds between two looks at the journals."""
+STATUS_EVERY = 2.0
+"""Seconds between two looks at markers and log; more where a look takes long."""
+WINDOW = 15.0
+"""Seconds over which rates are averaged."""
+LANES = 24
+"""Conversations that are shown; the others are counted."""
+TEXT = 360
+"""Characters of a reply that are shown."""
+KEPT = 2_000
+"""Events that can be sent again to whoever was cut off."""
+GRACE = 30.0
+"""Seconds for which a run is kept open that nobody watches any more."""
+MOST_OPEN = 256
+"""Journals that are read at the same time."""
+
+
+class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A journaled step."""
+
+    item: int
+    step: int
+    check: bytes
+    result: bytes
+
+
+class _Said(msgspec.Struct, gc=False):
+    """One choice of a reply."""
+
+    content: str = ""
+
+
+class _Reply(msgspec.Struct, gc=False):
+    """As much of a journaled reply as is shown."""
+
+    choices: tuple[_Said, ...] = ()
+    usage: Usage = Usage(calls=1, unknown=1)
+    latency: float = 0.0
+
+
+_entry = msgspec.msgpack.Decoder(_Entry).decode
+_reply = msgspec.msgpack.Decoder(_Reply).decode
+
+
+class Lane(msgspec.Struct):
+    """A conversation that is going on."""
+
+    key: str
+    id: str
+    stage: str
+    title: str
+    hue: int
+    """Of the role that spoke last."""
+    who: str
+    text: str
+    replies: int
+    tokens: int
+    done: bool = False
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something to tell a browser."""
+
+    number: int
+    kind: str
+    data: dict[str, Any]
+
+
+class RunWatch:
+    """One run, looked at again and again. All who watch it share this."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.epoch = secrets.token_hex(4)
+        """Tells numbers of this process from those of another."""
+        self.events: deque[Event] = deque(maxlen=KEPT)
+        self.number = 0
+        self.lanes: OrderedDict[str, Lane] = OrderedDict()
+        self.snapshot: Snapshot | None = None
+        self._tails: dict[Path, Tail] = {}
+        self._open: dict[tuple[str, int], Usage] = {}
+        """What the replies of each shard used whose marker has not been read yet."""
+        self._marked: dict[str, set[int]] = {}
+        self._committed = Usage()
+        """Of the shards whose markers have been read."""
+        self._seen: deque[tuple[float, int, int]] = deque()
+        self._status_at = 0.0
+        self._scenario = _scenario(source)
+        self._facts = lru_cache(maxsize=4_096)(self._read_facts)
+        self._last: dict[str, Any] = {}
+        self._viewers = 0
+        self.closed = False
+        self._looking, self._reading = asyncio.Lock(), threading.Lock()
+        self._looked = 0.0
+
+    @property
+    def shows_text(self) -> bool:
+        """Whether what is said may be shown: not where nobody knows yet which labels it will have."""
+        return self._scenario is not None or bool(self.source.parts)
+
+    def hidden(self, allowed: Collection[str]) -> frozenset[str]:
+        """Labels for which a reader would have to give consent first."""
+        return hidden_labels(self.source, allowed)
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """See what is new, once for all who ask at the same time."""
+        async with self._looking:
+            if time.monotonic() - self._looked >= EVERY / 2:
+                await asyncio.to_thread(self.look_now)
+                self._looked = time.monotonic()
+
+    def look_now(self) -> None:
+        """Read what is new in the folder, and make events of it."""
+        with self._reading:
+            self._look()
+
+    def _look(self) -> None:
+        changed, ended = self._read_journals()
+        clock = time.monotonic()
+        if clock >= self._status_at:
+            with contextlib.suppress(CamelError, OSError):
+                self._read_markers()
+                self.snapshot = read_status(self.source.address)
+            # A large run takes long to look at: then it is done less often.
+            self._status_at = time.monotonic() + STATUS_EVERY + 20 * (time.monotonic() - clock)
+        for lane in list(changed.values())[-LANES:]:
+            self._tell("said", msgspec.to_builtins(lane))
+        for path in ended:  # after what was said last, which would bring them back
+            self._end(path)
+        totals = self.totals()
+        if totals != self._last:
+            self._last = totals
+            self._tell("totals", totals)
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        self.number += 1
+        self.events.append(Event(self.number, kind, data))
+
+    def _read_journals(self) -> tuple[dict[str, Lane], list[Path]]:
+        """The lanes in which something new was said, and the journals that have gone."""
+        changed: dict[str, Lane] = {}
+        ended: list[Path] = []
+        there: set[Path] = set()
+        folder = self.source.folder.root / "journal"
+        for path in sorted(folder.glob("*/*-*")):
+            there.add(path)
+            if path not in self._tails and len(self._tails) < MOST_OPEN:
+                with contextlib.suppress(OSError):
+                    self._tails[path] = Tail(path)
+        for path, tail in list(self._tails.items()):
+            for payload in tail.new():
+                with contextlib.suppress(msgspec.MsgspecError, IndexError):
+                    lane = self._said(path, _entry(payload))
+                    changed[lane.key] = lane
+            if path not in there:  # its shard is committed: what it used is in the marker now
+                tail.close()
+                del self._tails[path]
+                ended.append(path)
+        return changed, ended
+
+    def _read_markers(self) -> None:
+        """Count what was committed since, in place of what its journals said."""
+        folder = self.source.folder
+        for stage in folder.stages():
+            if stage.startswith(TRANSLATED):  # another model's, perhaps
+                continue
+            marked = self._marked.setdefault(stage, set())
+            new = folder.committed(stage) - marked
+            for marker in folder.markers(stage, sorted(new)):
+                self._committed += usage_of(marker.totals)
+                self._open.pop((stage, marker.shard), None)
+                marked.add(marker.shard)
+
+    def _said(self, path: Path, entry: _Entry) -> Lane:
+        reply = _reply(entry.result)
+        stage, number = path.parent.name, path.name.partition("-")[0]
+        shard = stage, int(number) if number.isdecimal() else -1
+        if shard[1] not in self._marked.get(stage, ()):
+            self._open[shard] = self._open.get(shard, Usage()) + reply.usage
+        key = f"{stage}-{number}-{entry.item}"
+        lane = self.lanes.pop(key, None)
+        if lane is None:
+            title, roles = self._facts(stage, entry.item)
+            lane = Lane(key, self._id(stage, entry.item), stage, title, hue_of(title), "", "", 0, 0)
+        text = reply.choices[0].content
+        move = parse(text[:20_000])
+        _, roles = self._facts(stage, entry.item)
+        lane.who = (
+            roles[0] if move.solution is not None else roles[1] if move.instruction or move.done else ""
+        )
+        lane.hue = hue_of(lane.who or lane.title)
+        lane.text = (text if len(text) <= TEXT else text[: TEXT - 1] + "…") if self.shows_text else ""
+        lane.replies += 1
+        lane.tokens += reply.usage.total
+        lane.done = move.done
+        self.lanes[key] = lane
+        while len(self.lanes) > 4 * LANES:
+            self.lanes.popitem(last=False)
+        return lane
+
+    def _end(self, path: Path) -> None:
+        """A shard is committed, or its journal was moved: nobody talks there any more."""
+        prefix = f"{path.parent.name}-{path.name.partition('-')[0]}-"
+        for key in [key for key in self.lanes if key.startswith(prefix)]:
+            del self.lanes[key]
+        self._tell("ended", {"prefix": prefix})
+
+    # --- what a lane is about ----------------------------------------------------------------------------------
+
+    def _id(self, stage: str, item: int) -> str:
+        if self._scenario is None or stage in {level.name for level in self._scenario.asked}:
+            return f"{stage} {item + 1}"
+        with contextlib.suppress(CamelError, ValueError, IndexError):
+            return self._scenario.id(item)
+        return str(item)
+
+    def _read_facts(self, stage: str, item: int) -> tuple[str, tuple[str, str]]:
+        """The roles or the topic of an item, in words: the title of its lane, and the names of both seats."""
+        scenario = self._scenario
+        if scenario is None or stage in {level.name for level in scenario.asked}:
+            return f"List of {stage.replace('_', ' ')}", ("", "")
+        try:
+            facts = scenario.facts(item, self._list)
+        except (CamelError, OSError, LookupError, ValueError):
+            return "", ("assistant", "user")
+        if stage == CONVERSATIONS and isinstance(scenario.end, RolePlay):
+            cast = scenario.end.cast(facts)
+            return f"{cast.user} and {cast.assistant}", (cast.assistant, cast.user)
+        return " · ".join(facts.values())[:200], ("assistant", "user")
+
+    def _list(self, level: str, index: int) -> list[str]:
+        assert self._scenario is not None
+        folder = self.source.folder
+        marker = folder.marker(level, index // LISTS_PER_SHARD)
+        count = self._scenario.level(level).count
+        text = folder.read(marker.file).decode("utf-8", "replace")
+        return list(read_lists(text, source=marker.file, count=count)[index % LISTS_PER_SHARD].items)
+
+    # --- totals ------------------------------------------------------------------------------------------------
+
+    def usage(self) -> Usage:
+        """Everything that was used: what markers and log say, or those of committed shards and the open journals."""
+        logged = self.snapshot.usage if self.snapshot else Usage()
+        live = sum(self._open.values(), self._committed)
+        return live if live.calls >= logged.calls else logged
+
+    def totals(self) -> dict[str, Any]:
+        """The figures of the page, in words."""
+        now = self.snapshot
+        used = self.usage()
+        clock = time.monotonic()
+        if not self._seen or self._seen[-1][1:] != (used.calls, used.total) or clock - self._seen[-1][0] > 1:
+            self._seen.append((clock, used.calls, used.total))
+        while len(self._seen) > 2 and clock - self._seen[0][0] > WINDOW:
+            self._seen.popleft()
+        then, calls, tokens = self._seen[0]
+        passed = clock - then
+        working = now is not None and now.state == "working"
+        known = working and passed > 1  # two looks right after each other say nothing about a second
+        price = now.money / max(1, now.usage.total) if now and now.money else 0
+        stages = [
+            {
+                "name": stage.name,
+                "planned": stage.planned,
+                "finished": stage.finished,
+                "committed": stage.committed,
+                "failed": stage.failed,
+            }
+            for stage in (now.stages if now else ())
+        ]
+        return {
+            "state": now.state if now else "new",
+            "why": now.why if now else "",
+            "working": working,
+            "figures": [
+                ["tokens", short(used.total)],
+                ["tokens/s", short((used.total - tokens) / passed) if known else "–"],
+                ["calls", f"{used.calls:,}"],
+                ["calls/s", f"{(used.calls - calls) / passed:.1f}" if known else "–"],
+                ["spent", money(used.total * price) if price else "–"],
+                ["from the cache", f"{used.cached / used.prompt:.0%}" if used.prompt else "–"],
+                [
+                    "talking now",
+                    f"{sum(not lane.done for lane in self.lanes.values()):,}" if working else "0",
+                ],
+                ["retries", f"{now.retries:,}" if now else "0"],
+                ["rate limits", f"{now.rate_limited:,}" if now else "0"],
+            ],
+            "stages": stages,
+            "stops": [[name, count] for name, count in (now.stops if now else {}).items()],
+            "errors": [[name, count] for name, count in Counter(now.errors if now else {}).most_common()],
+            "resume": now.resume if now and now.state in ("stopped", "new") else "",
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Everything a browser needs to begin with."""
+        shown = list(self.lanes.values())[-LANES:]
+        return {"totals": self.totals(), "lanes": [msgspec.to_builtins(lane) for lane in reversed(shown)]}
+
+    def close(self) -> None:
+        """Let go of the journals; whoever comes after this begins anew."""
+        self.closed = True
+        for tail in self._tails.values():
+            tail.close()
+        self._tails.clear()
+
+    # --- telling -----------------------------------------------------------------------------------------------
+
+    async def stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
+        """Server-sent events: the state, then what happens; what a browser missed while it was away first."""
+        self._viewers += 1
+        try:
+            async for part in self._stream(last_id, allowed):
+                yield part
+        finally:
+            self._viewers -= 1
+            # Not at once: a browser that was cut off comes back. But open journals keep their place on the disk.
+            asyncio.get_running_loop().call_later(GRACE, self._close_if_alone)
+
+    def _close_if_alone(self) -> None:
+        if not self._viewers:
+            self.close()
+
+    async def _stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
+        await self.look()
+        sent = self.number
+        epoch, _, number = last_id.partition("-")
+        known = int(number) if number.isdecimal() and len(number) < 15 else -1
+        missed = (
+            [event for event in self.events if event.number > known]
+            if epoch == self.epoch and known >= 0
+            else []
+        )
+        yield b"retry: 1000\n\n"
+        if missed and missed[0].number == known + 1:
+            for event in missed:
+                yield self._encoded(event.kind, event.data, event.number)
+            sent = missed[-1].number
+        elif not (epoch == self.epoch and known == self.number):
+            yield self._encoded("state", self.state(), sent)
+        quiet = time.monotonic()
+        while True:
+            await asyncio.sleep(EVERY)
+            await self.look()
+            if self.hidden(allowed):
+                yield self._encoded("closed", {}, self.number)
+                return
+            for event in [event for event in self.events if event.number > sent]:
+                yield self._encoded(event.kind, event.data, event.number)
+                sent, quiet = event.number, time.monotonic()
+            if time.monotonic() - quiet > 10:
+                quiet = time.monotonic()
+                yield b": still here\n\n"
+
+    def _encoded(self, kind: str, data: dict[str, Any], number: int) -> bytes:
+        # JSON has no line ends in it, so that no text can begin a line, and with it an event, of its own.
+        return b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
+            self.epoch.encode(),
+            number,
+            kind.encode(),
+            msgspec.json.encode(data),
+        )
+
+
+def _scenario(source: Source) -> Scenario | None:
+    config = source.folder.settings().config
+    try:
+        return load(str(config.get("scenario", ""))).resized(config.get("counts", {}))
+    except (CamelError, OSError):
+        return None

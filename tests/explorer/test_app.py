@@ -1,0 +1,512 @@
+"""The web app, route by route: what it shows, whom it lets in, and what it does with hostile text and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+from payloads import PAYLOADS
+from societies import SECRET, commit, society
+from starlette.testclient import TestClient
+from web_page import Page
+
+from camel.core.message import Deliberation, Message, Proposal, Usage
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.explorer import reading, views
+from camel.explorer.access import HEADERS, is_loopback, is_ours
+from camel.explorer.app import create_app, local
+from camel.explorer.catalogue import Catalogue
+from camel.explorer.reading import Found
+from camel.storage.run import Settings, open_folder
+
+RESTRICTED = {3, 10, 11, 59}
+BASE = "http://127.0.0.1:8090"
+
+
+def client(catalogue: Catalogue, **settings: Any) -> TestClient:
+    return TestClient(create_app(catalogue, **settings), base_url=BASE, follow_redirects=False)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, list[Transcript]]]:
+    where = tmp_path_factory.mktemp("runs") / "caravan"
+    made = society(where, restricted=RESTRICTED)
+    with Catalogue([where]) as catalogue:
+        yield catalogue, made
+
+
+@pytest.fixture
+def app(rows: tuple[Catalogue, list[Transcript]]) -> TestClient:
+    return client(rows[0])
+
+
+def consent(app: TestClient, **changed: str) -> Any:
+    page = app.get("/consent").text
+    token = re.search(r'name="token" value="([0-9a-f]+)"', page)
+    assert token
+    return app.post("/consent", data={"token": token[1], "answer": "show", "next": "/list", **changed})
+
+
+def open_paths(id: str) -> list[str]:
+    """Every route that is asked by GET, with a conversation where it takes one."""
+    asked = urlencode({"id": id})
+    return [
+        "/",
+        "/list",
+        "/list?q=oasis",
+        "/list?sample=60&seed=1",
+        "/list?at=1",
+        "/statistics",
+        "/random",
+        "/consent",
+        f"/conversation/caravan?{asked}",
+        f"/conversation/caravan/json?{asked}",
+        f"/conversation/caravan/json?{asked}&download=1",
+        f"/conversation/caravan/markdown?{asked}",
+        "/compare?" + urlencode({"left": f"caravan/{id}", "right": f"caravan/{id}"}),
+        "/watch/caravan",
+        "/watch/caravan/events",
+    ]
+
+
+def test_every_route_is_in_these_tests(app: TestClient):
+    asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
+    there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
+    assert there == asked
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def test_the_list_shows_each_row_once_page_by_page(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
+    seen: list[str] = []
+    path: str | None = "/list"
+    while path:
+        page = Page(app.get(path).text)
+        assert not page.wrong
+        seen += [m[1] for link in page.links if (m := re.match(r"/conversation/caravan\?id=([^&#]+)", link))]
+        path = next((link for link in page.links if "after=" in link and "pin=" not in link), None)
+    assert seen == [t.id for n, t in enumerate(rows[1]) if n not in RESTRICTED]
+
+
+def test_a_conversation_shows_all_that_was_said(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
+    wanted = next(t for n, t in enumerate(rows[1]) if n not in RESTRICTED and len(t.messages) == 12)
+    page = Page(app.get(f"/conversation/caravan?id={wanted.id}").text)
+    assert not page.wrong
+    for message in wanted.messages:
+        content = message.content.removeprefix("Instruction: ").removeprefix("Solution: ")
+        assert content.removesuffix("\n\nNext request.") in page.said
+    copied = app.get(f"/conversation/caravan/json?id={wanted.id}").content
+    assert Transcript.from_json(copied) == wanted
+    assert app.get(f"/conversation/caravan/markdown?id={wanted.id}").text == wanted.to_markdown()
+    raw = Page(app.get(f"/conversation/caravan?id={wanted.id}&view=raw").text)
+    assert all(message.content in raw.said for message in wanted.messages)
+
+
+def test_next_and_previous_lead_through_a_search(app: TestClient):
+    first = Page(app.get("/list?stop=done").text)
+    link = next(link for link in first.links if link.startswith("/conversation/"))
+    seen: list[str] = []
+    while link:
+        page = app.get(link).text
+        seen.append(link)
+        found = re.search(r'rel="next" data-key="n" href="([^"]+)"', page)
+        link = found[1].replace("&amp;", "&") if found else ""
+    assert len(seen) == len(set(seen)) > 3
+    assert all("stop=done" in one for one in seen)
+
+
+def test_found_words_are_marked(app: TestClient):
+    page = app.get("/list?q=oasis").text
+    assert "<mark>oasis</mark>" in page
+    link = next(link for link in Page(page).links if link.startswith("/conversation/"))
+    assert "<mark>oasis</mark>" in app.get(link).text
+
+
+def test_ranges_of_a_form_become_one_link(app: TestClient):
+    answer = app.get("/list?messages-from=2&messages-to=12&stop=done")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/list?stop=done&messages-range=2..12"
+    assert "Messages: 2–12" in app.get(answer.headers["location"]).text
+
+
+def test_comparing_takes_two_steps(app: TestClient):
+    page = Page(app.get("/list").text)
+    pin = next(link for link in page.links if "pin=" in link)
+    page = Page(app.get(pin).text)
+    compare = [link for link in page.links if link.startswith("/compare")]
+    answer = app.get(compare[0])
+    assert answer.status_code == 200
+    assert answer.text.count('class="card talk-head"') == 2
+
+
+def test_statistics_lead_to_the_rows_they_count(app: TestClient):
+    page = Page(app.get("/statistics").text)
+    assert not page.wrong
+    bars = [link for link in page.links if link.startswith("/list?stop=")]
+    assert bars
+    for bar in bars:
+        assert app.get(bar).status_code == 200
+
+
+def test_a_sample_is_the_same_for_its_seed(app: TestClient):
+    def links(seed: int) -> list[str]:
+        return [
+            one for one in Page(app.get(f"/list?sample=5&seed={seed}").text).links if one.startswith("/conv")
+        ]
+
+    assert links(4) == links(4) != links(5)
+    assert len(links(4)) == 5
+
+
+def test_deliberation_is_shown(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], monkeypatch: pytest.MonkeyPatch
+):
+    chosen = Deliberation(
+        "Critic", (Proposal("One way"), Proposal("Another way", score=2.5, reason="Better")), 1, "It fits"
+    )
+    talk = Transcript(
+        rows[1][0].id, Task("t"), [], [Message(0, "user", "Poet", "Another way", deliberation=chosen)]
+    )
+    monkeypatch.setattr(Catalogue, "conversation", lambda *_: talk)
+    said = Page(app.get(f"/conversation/caravan?id={rows[1][0].id}").text).said
+    for words in ("2 proposals, chosen by Critic", "One way", "2 · chosen · 2.5", "Better", "It fits"):
+        assert words in said
+
+
+def test_findings_stand_at_their_message(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], monkeypatch: pytest.MonkeyPatch
+):
+    found = [
+        Found("flake_reply", "Flake reply", "it only promises", "I will"),
+        Found("x", "Loop", "of all", ""),
+    ]
+    monkeypatch.setattr(reading, "findings", lambda talk: {1: found[:1], -1: found[1:]})
+    monkeypatch.setattr(views, "findings", lambda talk: {-1: found[1:]})
+    talk = next(t for n, t in enumerate(rows[1]) if n not in RESTRICTED and len(t.messages) > 2)
+    text = app.get(f"/conversation/caravan?id={talk.id}").text
+    second = text[text.index('id="m2"') : text.index('id="m3"')]
+    assert "it only promises" in second
+    assert "“I will”" in second
+    assert "of all" in text[: text.index('id="m1"')]
+    assert "1 finding<" in text
+
+
+# --- the door ----------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_has_the_headers(app: TestClient):
+    for path in (
+        "/",
+        "/list",
+        "/nothing",
+        "/conversation/caravan?id=nobody",
+        "/static/style.css",
+        "/list?sort=evil",
+    ):
+        answer = app.get(path)
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value, path
+    policy = HEADERS["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_foreign_hosts_are_turned_away(app: TestClient):
+    for host in (
+        "evil.invalid",
+        "evil.invalid:8090",
+        "127.0.0.1.evil.invalid",
+        "localhost.evil.invalid",
+        "",
+        "x@127.0.0.1",
+        "[::1].evil",
+    ):
+        assert app.get("/", headers={"host": host}).status_code == 421, host
+    for host in ("localhost", "LOCALHOST:8090", "127.0.0.1:1", "[::1]:8090"):
+        assert app.get("/", headers={"host": host}).status_code == 200, host
+    assert is_ours("box:1", {"box"})
+    assert not is_ours("box.evil:1", {"box"})
+
+
+def test_without_the_token_nothing_is_answered(rows: tuple[Catalogue, list[Transcript]]):
+    app = client(rows[0], token="right")
+    id = rows[1][0].id
+    for path in open_paths(id):
+        joined = "&" if "?" in path else "?"
+        for asked in (
+            path,
+            f"{path}{joined}token=",
+            f"{path}{joined}token=wrong",
+            f"{path}{joined}token=%ff",
+        ):
+            answer = app.get(asked)
+            assert answer.status_code == 401, asked
+            assert "oasis" not in answer.text
+            assert "set-cookie" not in answer.headers
+    assert app.post("/consent", data={"answer": "show"}).status_code == 401
+    assert app.get("/", headers={"cookie": 'camel-token-x="right"; a=b;;=;\x01'}).status_code == 401
+    assert app.get("/static/style.css").status_code == 200
+
+
+def test_the_token_of_the_link_is_remembered(rows: tuple[Catalogue, list[Transcript]]):
+    app = client(rows[0], token="right")
+    answer = app.get("/list?token=right&stop=done")
+    assert answer.status_code == 200
+    assert "/list?stop=done" in answer.text
+    assert "right" not in answer.text
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert app.get("/list").status_code == 200
+    assert app.get("/%22%3E%3Cscript%3E?token=right").text.count("<script") == 0
+    assert 'href="/evil' in app.get("/%2fevil?token=right").text
+
+
+def test_only_loopback_needs_no_token():
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "nowhere.invalid")))
+
+
+def test_static_files_are_ours_only(app: TestClient):
+    for path in (
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd",
+        "/static/..%5capp.py",
+        "/static/",
+        "/static/nothing.js",
+    ):
+        assert app.get(path).status_code == 404, path
+
+
+# --- the gate ----------------------------------------------------------------------------------------------------
+
+
+def read(app: TestClient, path: str) -> tuple[int, str]:
+    """An answer, of a stream its beginning; a redirect is followed within the app."""
+    answer = app.get(path)
+    if answer.status_code == 303:
+        return read(app, answer.headers["location"])
+    return answer.status_code, answer.text
+
+
+def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
+    hidden = [rows[1][n] for n in RESTRICTED]
+    for talk in hidden:
+        for path in open_paths(talk.id):
+            status, text = read(app, path)
+            assert SECRET not in text, path
+            assert (status == 403) == any(part in path for part in ("conversation", "compare", "watch")), path
+            if status == 200:
+                assert f"id={talk.id}" not in text, path
+    for _ in range(40):
+        assert SECRET not in read(app, "/random")[1]
+    assert (
+        "misalignment" not in Page(app.get("/list?label=misalignment").text).said.partition("Nothing fits")[2]
+    )
+    assert "56 conversations" in app.get("/list").text
+    assert "0 conversations" in app.get(f"/list?q={SECRET}").text
+
+
+def test_after_consent_it_is_shown_until_it_is_withdrawn(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]]
+):
+    talk = next(rows[1][n] for n in RESTRICTED if rows[1][n].messages)
+    answer = consent(app)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/list")
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert "SameSite=strict" in answer.headers["set-cookie"]
+    assert "60 conversations" in app.get("/list").text
+    assert SECRET in app.get(f"/conversation/caravan?id={talk.id}").text
+    assert '"misalignment"' in app.get(f"/conversation/caravan/json?id={talk.id}").text
+    consent(app, answer="hide")
+    assert app.get(f"/conversation/caravan?id={talk.id}").status_code == 403
+
+
+def test_consent_cannot_be_forged(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
+    talk = next(rows[1][n] for n in RESTRICTED)
+    path = f"/conversation/caravan?id={talk.id}"
+    assert app.post("/consent", data={"answer": "show"}).status_code == 403
+    assert app.post("/consent", data={"answer": "show", "token": "0" * 64}).status_code == 403
+    assert app.post("/consent", content=b"&" * 9_999).status_code == 403
+    assert app.post("/consent", content=b"token=" + b"x" * 100_000).status_code == 403
+    page = app.get("/consent").text
+    token = re.search(r'name="token" value="([0-9a-f]+)"', page)
+    assert token
+    good = {"token": token[1], "answer": "show"}
+    for headers in (
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "http://evil.invalid"},
+    ):
+        assert app.post("/consent", data=good, headers=headers).status_code == 403
+    name = next(n for n in [consent(client(rows[0])).headers["set-cookie"].partition("=")])[0]
+    for cookie in (
+        f"{name}=1",
+        f"{name}={'0' * 64}",
+        f"{name}=misalignment",
+        consent(client(rows[0])).headers["set-cookie"],
+    ):
+        assert app.get(path, headers={"cookie": cookie}).status_code == 403
+    assert app.get("/consent?answer=show&token=" + token[1]).status_code == 200
+    assert app.get(path).status_code == 403
+
+
+def test_the_gate_goes_by_the_row_not_by_the_name(tmp_path: Path):
+    society(tmp_path / "holiday_photos", rows=12, shard=5, restricted=range(12))
+    with Catalogue([tmp_path / "holiday_photos"]) as catalogue:
+        app = client(catalogue)
+        for path in ("/", "/list", "/statistics", "/list?sample=9"):
+            assert SECRET not in app.get(path).text
+        assert "0 conversations" in app.get("/list").text
+        assert app.get("/watch/holiday_photos").status_code == 403
+        assert app.get("/watch/holiday_photos/events").status_code == 403
+
+
+def test_after_the_answer_only_to_our_own_pages():
+    for evil in (
+        "//evil.invalid",
+        "/\\evil.invalid",
+        "http://evil.invalid",
+        "javascript:1",
+        "",
+        "x",
+        "/a\nb",
+        "/" + "x" * 9_999,
+    ):
+        assert local(evil) == "/"
+    assert local("/list?q=a%0ab") == "/list?q=a%0ab"
+
+
+# --- hostile parameters and text -----------------------------------------------------------------------------------
+
+HOSTILE = [
+    "", " ", "\x00", "'", '"', "'; drop table x; --", "-1", "0", "9" * 40, "1e9", "nan", "../../etc/passwd", "<script>",
+    "%", "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "🐪" * 300, "a" * 3_000, "*", "\\", "🐪..", "..5", "a..b",
+]  # fmt: skip
+QUERY = ["q", "run", "stop", "label", "length", "cost", "messages-range", "sort", "order", "pin"]
+ASKED = {
+    "/list": [*QUERY, "messages-from", "after", "before", "at", "sample", "seed", "view"],
+    "/statistics": ["q", "run", "messages-range"],
+    "/random": ["q", "run"],
+    "/conversation/caravan": ["id", "q", "pin", "sort"],
+    "/conversation/caravan/json": ["id", "download"],
+    "/compare": ["left", "right"],
+    "/consent": ["next"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ASKED)
+def test_hostile_parameters_are_answered_with_a_page(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], path: str
+):
+    for name in ASKED[path]:
+        for value in HOSTILE:
+            keeps = {"id": rows[1][0].id} if "caravan" in path and name != "id" else {}
+            answer = app.get(f"{path}?{urlencode({**keeps, name: value})}")
+            assert answer.status_code in (200, 303, 400, 403, 404), (name, value)
+            if answer.headers.get("content-type", "").startswith("text/html"):
+                assert not Page(answer.text).wrong, (name, value)
+
+
+def test_hostile_paths_are_not_there(app: TestClient):
+    for value in HOSTILE:
+        for start in ("/conversation/", "/watch/", "/"):
+            if start == "/" and not value.strip():
+                continue
+            answer = app.get(start + quote(value, safe=""))
+            assert answer.status_code in (400, 404, 405), (start, value)
+            assert not Page(answer.text).wrong
+    assert app.get("/list?" + "&".join(f"stop={n}" for n in range(900))).status_code == 400
+    assert app.put("/list").status_code == 405
+
+
+def hostile(number: int, text: str) -> Transcript:
+    """A conversation in which everything that is shown is this text."""
+    chosen = Deliberation(text, (Proposal(text, text, reason=text), Proposal(text, parent=0)), 0, text, text)
+    messages = [
+        Message(0, "user", text, text, model=text, usage=Usage(1, 1, 0, 1), guided=text, deliberation=chosen),
+        Message(1, text, text, f"Instruction: {text}\nInput: {text}", model=text),
+        Message(2, "assistant", text, f"Solution: {text}\n\nNext request.", model=text),
+    ]
+    return Transcript(
+        f"{number}{text}",
+        Task(text, text, text),
+        [Speaker("user", text, text, text), Speaker("assistant", text, text), Speaker(text, text)],
+        messages,
+        Stop("error", text, text),
+        text,
+        {text: text, "task": text},
+        [text[:200]],
+        text,
+    )
+
+
+@pytest.fixture(scope="module")
+def hostiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, list[Transcript]]]:
+    where = tmp_path_factory.mktemp("hostile") / "caravan"
+    folder = open_folder(where)
+    folder.create(Settings("f", {"scenario": PAYLOADS[0]}, "0"))
+    made = [hostile(number, text) for number, text in enumerate(PAYLOADS)]
+    commit(folder, 0, made)
+    with Catalogue([where]) as catalogue:
+        yield client(catalogue), made
+
+
+def test_there_are_enough_payloads():
+    assert len(PAYLOADS) >= 150
+
+
+@pytest.mark.slow
+def test_hostile_text_is_only_ever_text(
+    hostiles: tuple[TestClient, list[Transcript]], monkeypatch: pytest.MonkeyPatch
+):
+    app, made = hostiles
+    by_id = {talk.id: talk for talk in made}
+    # With what a table may not keep yet: the proposals.
+    monkeypatch.setattr(Catalogue, "conversation", lambda self, run, id: by_id[id])
+    for talk in made:
+        asked = urlencode({"id": talk.id, "q": talk.task.original[:900], "pin": talk.id[:400]})
+        for path in (f"/conversation/caravan?{asked}", f"/conversation/caravan?{asked}&view=raw"):
+            answer = app.get(path)
+            assert answer.status_code == 200
+            assert Page(answer.text).wrong == [], talk.task.original
+        beside = urlencode({"left": f"caravan/{talk.id}", "right": f"caravan/{made[0].id}"})
+        assert Page(app.get(f"/compare?{beside}").text).wrong == []
+        copied = app.get(f"/conversation/caravan/json?{asked}&download=1")
+        assert copied.headers["content-type"] == "application/json"
+        assert re.fullmatch(r'attachment; filename="[\w-]+\.json"', copied.headers["content-disposition"])
+        assert (
+            app.get(f"/conversation/caravan/markdown?{asked}")
+            .headers["content-type"]
+            .startswith("text/markdown")
+        )
+
+
+@pytest.mark.slow
+def test_hostile_text_in_lists_facets_and_charts(hostiles: tuple[TestClient, list[Transcript]]):
+    app, made = hostiles
+    path: str | None = "/list"
+    rows = 0
+    while path:
+        page = Page(app.get(path).text)
+        assert page.wrong == []
+        rows += sum(link.startswith("/conversation/") for link in page.links)
+        path = next((link for link in page.links if "after=" in link and "pin=" not in link), None)
+    assert rows == len(made)
+    for path in ("/", "/statistics", "/watch/caravan", "/list?q=script", "/list?q=pwned&sort=tokens"):
+        assert Page(app.get(path).text).wrong == [], path
+    for talk in made[::5]:
+        text = talk.task.original[:900]
+        for name in ("assistant", "q", "label", "pin"):
+            assert Page(app.get(f"/list?{urlencode({name: text})}").text).wrong == []

@@ -1,0 +1,395 @@
+"""The explorer in a real browser: every page, every key, and nothing runs or loads that is not ours.
+
+Debian's chromium, driven by Playwright; `.ci/run` installs it where it is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from payloads import PAYLOADS
+from societies import SECRET, commit, society, transcript
+from test_app import hostile
+
+import camel.scenarios
+from camel import Run
+from camel.core.message import Usage
+from camel.core.model import Choice, Reply
+from camel.models.simulator import SimulatorSettings, spawn
+from camel.storage.run import Settings, open_folder
+
+pytestmark = [
+    pytest.mark.slow,
+    # Playwright leaves its own event loop's transports to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+class Server:
+    """`camel explore` as a user starts it."""
+
+    def __init__(self, *runs: Path, port: int = 0, options: tuple[str, ...] = ()) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "camel",
+            "explore",
+            *map(str, runs),
+            "--no-open",
+            "--port",
+            str(port),
+            *options,
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        found = re.search(r"at (http://\S+)", line)
+        if not found:
+            self.stop()
+            raise AssertionError(line + (self.process.stderr.read() if self.process.stderr else ""))
+        self.link = found[1]
+        self.url = self.link.partition("?")[0].rstrip("/")
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            for stream in (self.process.stdout, self.process.stderr):
+                if stream:
+                    stream.close()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    root = tmp_path_factory.mktemp("browser")
+    society(root / "caravan", rows=120, shard=30, restricted=range(100, 120))
+    bad = open_folder(root / "hostile")
+    bad.create(Settings("f", {"scenario": "x"}, "0"))
+    commit(bad, 0, [hostile(n, text) for n, text in enumerate(PAYLOADS)])
+    live = open_folder(root / "live")
+    counts = {"assistant_role": 2, "user_role": 2, "task": 2}
+    live.create(Settings("f", {"scenario": "ai_society", "counts": counts, "shard_size": 4}, "0"))
+    return root / "caravan", root / "hostile", root / "live"
+
+
+@pytest.fixture(scope="module")
+def server(runs: tuple[Path, Path, Path]) -> Iterator[Server]:
+    made = Server(*runs)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    path = shutil.which("chromium")
+    if path is None and not os.environ.get("CI"):
+        pytest.skip("needs chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Reader:
+    """A page of the browser that takes note of all that must not happen."""
+
+    def __init__(self, browser: Any, server: Server, **options: Any) -> None:
+        self.context = browser.new_context(
+            base_url=server.url, viewport={"width": 1280, "height": 900}, **options
+        )
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on(
+            "console", lambda m: self.wrong.append(m.text) if m.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
+        self.page.on(
+            "request",
+            lambda r: None if r.url.startswith(server.url) else self.wrong.append(f"request {r.url}"),
+        )
+
+    def go(self, path: str) -> Any:
+        answer = self.page.goto(path, wait_until="load")
+        assert answer is not None
+        return answer
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.wrong == []
+
+
+@pytest.fixture
+def reader(chromium: Any, server: Server) -> Iterator[Reader]:
+    made = Reader(chromium, server, permissions=["clipboard-read", "clipboard-write"])
+    yield made
+    made.close()
+
+
+def test_every_page_opens_cleanly(reader: Reader):
+    for path in (
+        "/",
+        "/list",
+        "/list?q=oasis",
+        "/list?sample=20&seed=2",
+        "/statistics",
+        "/consent",
+        "/watch/live",
+    ):
+        assert reader.go(path).status == 200, path
+    reader.go("/list")
+    reader.page.click(".row >> nth=0 >> [data-open]")
+    assert "/conversation/caravan" in reader.page.url
+    for width in (390, 1280):
+        reader.page.set_viewport_size({"width": width, "height": 800})
+        for path in ("/", "/list", "/statistics", reader.page.url):
+            reader.go(path)
+            assert reader.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+
+
+def test_every_key(reader: Reader):
+    page = reader.page
+    reader.go("/list?run=caravan")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    assert page.locator(".row.current").count() == 1
+    assert page.locator(".row").first.evaluate("row => row.classList.contains('current')")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#help").is_visible()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+    page.keyboard.type("jjj")
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    page.wait_for_url("**after=*")
+    assert page.locator(".row .at").first.inner_text() == "41"
+    page.keyboard.press("p")
+    page.wait_for_url("**before=*")
+    assert page.locator(".row .at").first.inner_text() == "1"
+    theme = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("t")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != theme
+    page.keyboard.press("j")
+    page.keyboard.press("c")
+    page.wait_for_url("**pin=*")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("c")
+    page.wait_for_url("**/compare?*")
+    assert page.locator(".talk-head").count() == 2
+    page.keyboard.press("u")
+    page.wait_for_url("**/list*")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/conversation/*")
+    first = page.url
+    page.keyboard.press("n")
+    page.wait_for_function("url => location.href.split('#')[0] !== url.split('#')[0]", arg=first)
+    page.wait_for_load_state("load")
+    page.keyboard.press("p")
+    page.wait_for_function("url => location.href.split('#')[0] === url.split('#')[0]", arg=first)
+    page.wait_for_load_state("load")
+    page.keyboard.press("y")
+    page.wait_for_selector(".toast.on")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("# ")
+    page.keyboard.press("r")
+    page.wait_for_load_state("load")
+    assert "/conversation/" in page.url
+
+
+def test_the_back_button_and_links_without_a_reload(reader: Reader):
+    page = reader.page
+    reader.go("/list?run=caravan")
+    page.evaluate("window.same = true")
+    page.click(".facets a:has-text('done')")
+    page.wait_for_url("**stop=done*")
+    assert page.evaluate("window.same") is True, "only what is in the page was replaced"
+    page.go_back()
+    page.wait_for_url(lambda url: "stop=done" not in url)
+    page.wait_for_function("!document.querySelector('.chip')?.textContent.includes('done')")
+
+
+def test_without_javascript(chromium: Any, server: Server):
+    reader = Reader(chromium, server, java_script_enabled=False)
+    reader.go("/list?run=caravan")
+    reader.page.click("text=Next →")
+    assert reader.page.locator(".row .at").first.inner_text() == "41"
+    reader.page.fill("#find", "oasis")
+    reader.page.press("#find", "Enter")
+    assert reader.page.locator("mark").count() > 0
+    reader.page.click(".row >> nth=0 >> [data-open]")
+    assert reader.page.locator(".message mark").count() > 0
+    reader.close()
+
+
+def test_the_gate_in_the_browser(reader: Reader):
+    page = reader.page
+    reader.go(f"/list?q={SECRET}")
+    assert "0 conversations" in page.inner_text(".tools")
+    page.click("text=read what they are")
+    page.click("text=I agree, show them")
+    page.wait_for_url("**/list**")
+    reader.go(f"/list?q={SECRET}")
+    assert "20 conversations" in page.inner_text(".tools")
+    page.click(".badge.label >> nth=0")
+    page.click("text=Hide them again")
+    reader.go(f"/list?q={SECRET}")
+    assert "0 conversations" in page.inner_text(".tools")
+
+
+def test_hostile_text_runs_nothing_and_loads_nothing(reader: Reader):
+    page = reader.page
+    for path in ("/", "/list?run=hostile", "/list?run=hostile&q=script", "/statistics?run=hostile"):
+        reader.go(path)
+        assert page.evaluate("window.pwned") is None, path
+    reader.go("/list?run=hostile")
+    links = page.eval_on_selector_all("[data-open]", "all => all.map(a => a.getAttribute('href'))")
+    while page.locator("a[rel=next]").count():
+        page.goto(page.locator("a[rel=next]").get_attribute("href"))
+        links += page.eval_on_selector_all("[data-open]", "all => all.map(a => a.getAttribute('href'))")
+    assert len(links) == len(PAYLOADS)
+    for link in links:
+        assert reader.go(link).status == 200
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        page.keyboard.press("j")
+        assert page.evaluate("window.pwned") is None, link
+
+
+def test_the_live_view(chromium: Any, runs: tuple[Path, Path, Path]):
+    """What is said is seen within a second, and after a restart of the server nothing is missing."""
+    live = open_folder(runs[2])
+
+    def say(item: int, text: str) -> None:
+        async def write() -> None:
+            journal = live.open_journal("conversations", 0, f"a{time.monotonic_ns()}")
+            reply = msgspec.msgpack.encode(Reply((Choice(text),), Usage(10, 5, 0, 1), "m"))
+            await journal.append(msgspec.msgpack.encode((item, 0, b"check", reply)))
+            await journal.close()
+
+        asyncio.run_coroutine_threadsafe(write(), loop).result(5)
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    server = Server(runs[2], port=port)
+    reader = Reader(chromium, server)
+    try:
+        reader.go("/watch/live")
+        reader.page.wait_for_timeout(500)
+        say(0, "Instruction: Greet <b>the</b> caravan\nInput: None")
+        reader.page.wait_for_selector(".lane:has-text('Greet <b>the</b> caravan')", timeout=1_000)
+        server.stop()
+        say(1, "Instruction: Said while nobody listened")
+        server = Server(runs[2], port=port)
+        reader.page.wait_for_selector(".lane:has-text('while nobody listened')", timeout=10_000)
+        say(2, "Instruction: And after")
+        reader.page.wait_for_selector(".lane:has-text('And after')", timeout=1_500)
+        assert reader.page.locator(".lane").count() == 3
+        commit(live, 0, [transcript(n) for n in range(4)])
+        live.drop_journals("conversations", 0)
+        reader.page.wait_for_selector("#quiet:visible", timeout=5_000)
+        # A connection that was refused while the server was away is the browser's to report, and no fault.
+        reader.wrong[:] = [
+            one for one in reader.wrong if "ERR_CONNECTION" not in one and "ERR_INCOMPLETE" not in one
+        ]
+        reader.close()
+    finally:
+        server.stop()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.parametrize("kind", ["simulated", pytest.param("real", marks=pytest.mark.real_model)])
+def test_what_was_generated_can_be_explored(kind: str, chromium: Any, tmp_path: Path):
+    """Every page over a run as `camel generate` leaves it, with the simulated endpoint and with the real small model."""
+    short = tmp_path / "short"
+    shutil.copytree(Path(camel.scenarios.__file__).parent / "ai_society", short)
+    declared = (short / "scenario.toml").read_text()
+    (short / "scenario.toml").write_text(declared.replace("[role_play]", "[role_play]\nmax_messages = 4"))
+    config = tmp_path / "run.toml"
+    config.write_text(
+        f'scenario = "{short}"\nout = "{tmp_path / "run"}"\n'
+        "[counts]\nassistant_role = 1\nuser_role = 2\ntask = 1\n[model]\nname = 'simulated'\n"
+    )
+    command = [sys.executable, "-m", "camel", "generate", str(config)]
+    with spawn(SimulatorSettings()) as endpoint:
+        # A child inherits no endpoint from the tests: it is given one, or the model on this machine.
+        told = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"} if kind == "simulated" else {}
+        command += [] if told else ["--local"]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **told}, timeout=280)
+    [run] = [path.parent for path in tmp_path.glob("*/run.json")]
+    server = Server(run)
+    reader = Reader(chromium, server)
+    try:
+        for path in ("/", "/list", "/list?q=the", "/list?sample=2", "/statistics", f"/watch/{run.name}"):
+            assert reader.go(path).status == 200
+        reader.go("/list")
+        assert reader.page.locator(".row").count() == 2
+        reader.page.keyboard.press("j")
+        reader.page.keyboard.press("c")
+        reader.page.wait_for_url("**pin=*")
+        reader.page.keyboard.press("j")
+        reader.page.keyboard.press("j")
+        reader.page.keyboard.press("c")
+        reader.page.wait_for_url("**/compare?*")
+        reader.page.click(".talk-head a >> nth=0")
+        reader.page.wait_for_url("**/conversation/*")
+        said = [message.content for message in next(iter(Run(run))).messages]
+        assert reader.page.locator(".message").count() == len(said)
+        reader.page.click("text=As written")
+        reader.page.wait_for_url("**view=raw*")
+        assert [text.strip() for text in reader.page.locator(".raw").all_text_contents()] == [
+            one.strip() for one in said
+        ]
+        reader.close()
+    finally:
+        server.stop()
+
+
+def test_elsewhere_a_token_is_needed(chromium: Any, runs: tuple[Path, Path, Path]):
+    server = Server(runs[0], options=("--host", "0.0.0.0"))
+    try:
+        assert "?token=" in server.link
+        reader = Reader(chromium, server)
+        assert reader.go("/list").status == 401
+        reader.page.goto(server.link)
+        reader.page.wait_for_selector("text=Runs")
+        assert "token" not in reader.page.url
+        assert reader.go("/list").status == 200
+        reader.wrong[:] = [one for one in reader.wrong if "401" not in one]
+        reader.close()
+    finally:
+        server.stop()

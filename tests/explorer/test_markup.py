@@ -1,0 +1,131 @@
+"""What a model wrote, as HTML: always safe, and nothing left out."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from payloads import PAYLOADS
+from web_page import Page
+
+from camel.core.message import Message
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.explorer.markup import MAX_MARKDOWN, as_html, as_maths, as_plain
+from camel.explorer.reading import HUES, bubbles, hues, parts_of, terms_of
+
+PIECES = st.sampled_from(
+    ["<", ">", "&", '"', "'", "`", "```", "$", "$$", "\\(", "\\)", "[", "](", ")", "![", "*", "_", "#", "|", "-", "\n",
+     "\n\n", " ", "    ", "\\frac{", "}", "script", "http://x.y", "javascript:x", "Instruction:", "Input: None",
+     "Solution:", "Next request.", "<CAMEL_TASK_DONE>", "word", "1", "é", "🐪", "&lt;", "&#60;"]
+)  # fmt: skip
+TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.text(max_size=200)
+
+
+@given(TEXTS, st.lists(st.sampled_from(["a", "script", "lt", "<", "amp", "word", "$", "("]), max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_any_text_becomes_safe_html(text: str, terms: list[str]):
+    assert Page(str(as_html(text, terms))).wrong == []
+    assert Page(str(as_plain(text, terms))).wrong == []
+    assert Page(str(as_plain(text, terms))).said == text
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_payloads_are_text(payload: str):
+    for text in (payload, f"Instruction: {payload}\nInput: {payload}", f"`{payload}`", f"$${payload}$$"):
+        assert Page(str(as_html(text, ["script", "x"]))).wrong == []
+        for part in parts_of(text):
+            assert Page(str(as_html(part.text))).wrong == []
+
+
+WORD = re.compile(r"[a-zA-Zé]{3,}")
+
+
+@given(TEXTS)
+@settings(max_examples=150, deadline=None)
+def test_no_word_is_left_out_of_the_parts(text: str):
+    shown = (
+        " ".join(f"{part.label} {part.text}" for part in parts_of(text)).lower()
+        + " next request instruction input solution"
+    )
+    for word in WORD.findall(text.lower()):
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["a plain one", "# a heading", "- a list\n- of two", "> quoted", "| a | b |\n|---|---|\n| c | d |"],
+)
+def test_markdown_keeps_its_words(words: str):
+    assert WORD.findall(words) == WORD.findall(Page(str(as_html(words))).said)
+
+
+def test_maths_is_drawn_by_the_browser_itself():
+    assert "<mfrac>" in as_html(r"so $\frac{a}{b}$ it is")
+    assert 'display="block"' in as_html("\\[ x^2 \\]")
+    assert "<math" not in as_html("it costs $5, or $6 with tax")
+    assert "\\newcommand" in as_maths("\\newcommand{\\a}{b}")
+    assert as_maths("\\frac{") == '<code class="formula">\\frac{</code>'
+
+
+def test_code_has_its_colours_and_its_language():
+    html = as_html("```python\nprint('<b>')\n```")
+    assert '<span class="language">python</span>' in html
+    assert "&lt;b&gt;" in html
+    assert "<span" in html
+
+
+def test_links_lead_to_the_web_only_and_pictures_are_words():
+    assert 'rel="noopener noreferrer nofollow"' in as_html("[a](https://x.y)")
+    assert "<a" not in as_html("[a](javascript:x) [b](file:///x) [c](/list) [d](//x.y)")
+    assert "<img" not in as_html("![a](https://x.y/z.png)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 40_000, "![" * 20_000, "*a" * 20_000, "$a" * 20_000, "_" * 40_000, "`a" * 20_000, " " * 40_000 + "x",
+     "|a" * 20_000 + "\n" + "|-" * 20_000, "$" + "{" * 400 + "}" * 400 + "$", "Instruction: " + " " * 39_000 + "x",
+     "\\(" * 20_000, "- " * 20_000 + "x", ">" * 40_000, "&" * 40_000],
+)  # fmt: skip
+def test_no_text_takes_long(text: str):
+    began = time.process_time()
+    for part in parts_of(text):
+        as_html(part.text)
+    assert time.process_time() - began < 5
+
+
+def test_long_and_deep_texts_are_shown_as_they_stand():
+    long = "**word** " * MAX_MARKDOWN
+    assert Page(str(as_html(long))).said == long
+    assert "secret" in as_html(">" * 40 + "secret")
+
+
+def test_terms_of_a_search():
+    assert terms_of('tea "two words" AND -not (x)') == ["two words", "tea"]
+
+
+def test_parts_of_a_message():
+    def kinds(text: str) -> list[tuple[str, str]]:
+        return [(part.kind, part.text) for part in parts_of(text)]
+
+    assert kinds("Instruction: Do it\nInput: None") == [("instruction", "Do it"), ("empty", "None")]
+    assert kinds("Sure!\n\n**Instruction:** a b\n**Input:** 1") == [
+        ("prose", "Sure!"),
+        ("instruction", "a b"),
+        ("input", "1"),
+    ]
+    assert kinds("Solution: yes\n\nNext request.") == [("solution", "yes")]
+    assert kinds("Hello") == [("prose", "Hello")]
+
+
+def test_roles_have_their_colours_and_sides():
+    names = [f"Role {n}" for n in range(HUES)]
+    talk = Transcript("x", Task("t"), [Speaker("user", names[0]), Speaker("assistant", names[1])])
+    talk.messages = [Message(n, ("user", "assistant")[n % 2], names[n % 2], "hi") for n in range(4)]
+    assert len(set(hues(talk).values())) == 2
+    assert [bubble.side for bubble in bubbles(talk)] == ["left", "right"] * 2
+    crowd = Transcript("x", Task("t"), [Speaker(name, name) for name in names])
+    assert sorted(hues(crowd).values()) == list(range(HUES))

@@ -1,0 +1,189 @@
+"""The live view: what is in a run's folder, told as it comes, and nothing twice or never."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from societies import commit, society, transcript
+
+from camel.core.message import Usage
+from camel.core.model import Choice, Reply
+from camel.explorer import watch
+from camel.explorer.catalogue import Catalogue
+from camel.explorer.watch import RunWatch
+from camel.storage.journal import Journal, Tail
+from camel.storage.run import RunFolder, Settings, open_folder
+
+STAGE = "conversations"
+
+
+async def say(journal: Journal, item: int, step: int, text: str) -> None:
+    reply = msgspec.msgpack.encode(Reply((Choice(text),), Usage(10, 5, 2, 1), "m"))
+    await journal.append(msgspec.msgpack.encode((item, step, b"check", reply)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    made = open_folder(tmp_path / "run")
+    config = {
+        "scenario": "ai_society",
+        "counts": {"assistant_role": 2, "user_role": 2, "task": 2},
+        "shard_size": 4,
+    }
+    made.create(Settings("f", config, "0"))
+    return made
+
+
+@pytest.fixture
+def now(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(watch, "STATUS_EVERY", 0.0)
+    monkeypatch.setattr(watch, "EVERY", 0.02)
+    with Catalogue([folder.root]) as catalogue:
+        one = RunWatch(catalogue.runs[0])
+        yield one
+        one.close()
+
+
+async def test_replies_appear_and_are_counted_once(folder: RunFolder, now: RunWatch):
+    journal = folder.open_journal(STAGE, 0, "a1")
+    await say(journal, 0, 0, "Instruction: Fetch water\nInput: None")
+    now.look_now()
+    assert [lane.text for lane in now.lanes.values()] == ["Instruction: Fetch water\nInput: None"]
+    assert now.usage().calls == 1
+    await say(journal, 0, 1, "Solution: Here it is.\nNext request.")
+    await say(journal, 1, 0, "Instruction: Sing")
+    now.look_now()
+    now.look_now()
+    assert {lane.id: lane.replies for lane in now.lanes.values()} == {"001_001_001": 2, "001_001_002": 1}
+    assert now.usage() == Usage(30, 15, 6, 3)
+    # Said, committed and dropped between two looks: still heard, and counted by the marker from then on.
+    await say(journal, 1, 1, "<CAMEL_TASK_DONE>")
+    commit(folder, 0, [transcript(n) for n in range(4)])
+    await journal.close()
+    folder.drop_journals(STAGE, 0)
+    before = now.number
+    now.look_now()
+    told = [event for event in now.events if event.number > before]
+    assert [event.kind for event in told if event.kind != "totals"] == ["said", "ended"]
+    assert any(event.kind == "said" and event.data["done"] for event in told)
+    assert not now.lanes
+
+
+async def test_half_a_reply_waits_for_its_other_half(tmp_path: Path):
+    whole = Journal(tmp_path / "whole")
+    for n in range(3):
+        await whole.append(b"payload %d" % n)
+    await whole.close()
+    data = (tmp_path / "whole").read_bytes()
+    grown = tmp_path / "grown"
+    grown.write_bytes(b"")
+    tail, seen = Tail(grown), []
+    with grown.open("ab", buffering=0) as file:
+        for byte in data:
+            file.write(bytes([byte]))
+            seen += tail.new()
+    assert seen == [b"payload 0", b"payload 1", b"payload 2"]
+    tail.close()
+
+
+async def first(stream: Any, count: int) -> list[dict[str, Any]]:
+    """Events of a stream, decoded."""
+    found: list[dict[str, Any]] = []
+    async with contextlib.aclosing(stream):
+        async for part in stream:
+            fields = dict(line.split(": ", 1) for line in part.decode().splitlines() if ": " in line)
+            if "event" in fields:
+                found.append(
+                    {
+                        "id": fields["id"],
+                        "event": fields["event"],
+                        "data": msgspec.json.decode(fields["data"]),
+                    }
+                )
+            if len(found) >= count:
+                break
+    return found
+
+
+async def test_whoever_was_cut_off_gets_what_was_missed(folder: RunFolder, now: RunWatch):
+    journal = folder.open_journal(STAGE, 0, "a1")
+    await say(journal, 0, 0, "Instruction: One")
+    begun = await first(now.stream("", ()), 1)
+    assert begun[0]["event"] == "state"
+    assert begun[0]["data"]["lanes"][0]["text"] == "Instruction: One"
+    for n in range(3):
+        await say(journal, n, 1, f"Solution: {n} event: said\ndata: forged\n\n")
+    missed = await first(now.stream(begun[0]["id"], ()), 3)
+    assert [event["data"]["text"][:11] for event in missed if event["event"] == "said"] == [
+        f"Solution: {n}" for n in range(3)
+    ]
+    # Of another start of the server: everything, once.
+    again = await first(now.stream("00000000-7", ()), 1)
+    assert again[0]["event"] == "state"
+    assert len(again[0]["data"]["lanes"]) == 3
+    for odd in ("", "x", f"{now.epoch}-", f"{now.epoch}-{'9' * 40}", f"{now.epoch}--1", "é-1"):
+        assert (await first(now.stream(odd, ()), 1))[0]["event"] == "state"
+    await journal.close()
+
+
+async def test_an_event_is_told_within_a_second(
+    folder: RunFolder, now: RunWatch, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(watch, "EVERY", 0.4)
+    journal = folder.open_journal(STAGE, 0, "a1")
+    await say(journal, 0, 0, "Instruction: One")
+    stream = now.stream("", ())
+    seen: list[bytes] = []
+
+    async def listen() -> None:
+        async with asyncio.timeout(1.0):
+            async for part in stream:
+                seen.append(part)
+                if b"Instruction: Two" in part:
+                    return
+
+    await anext(stream)
+    await anext(stream)
+    await say(journal, 1, 0, "Instruction: Two")
+    await listen()
+    await stream.aclose()
+    await journal.close()
+
+
+async def test_what_becomes_restricted_is_closed_to_whoever_watches(folder: RunFolder, now: RunWatch):
+    stream = now.stream("", ())
+    await anext(stream)
+    await anext(stream)
+    commit(folder, 0, [transcript(0, labels=["misalignment"])])
+    with Catalogue([folder.root]) as catalogue:
+        now.source = catalogue.runs[0]
+        rest = [part async for part in stream]
+    assert b"event: closed" in rest[-1]
+
+
+def test_text_waits_until_its_labels_are_known(tmp_path: Path):
+    made = open_folder(tmp_path / "run")
+    made.create(Settings("f", {"scenario": str(tmp_path / "gone")}, "0"))
+    with Catalogue([made.root]) as catalogue:
+        one = RunWatch(catalogue.runs[0])
+        assert not one.shows_text
+        journal = made.open_journal(STAGE, 0, "a1")
+        asyncio.run(say(journal, 0, 0, "Instruction: a secret"))
+        one.look_now()
+        assert [lane.text for lane in one.lanes.values()] == [""]
+        assert one.usage().calls == 1
+        one.close()
+
+
+def test_a_finished_run_is_watched_too(tmp_path: Path):
+    society(tmp_path / "run", rows=20)
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        one = RunWatch(catalogue.runs[0])
+        one.look_now()
+        assert not one.state()["lanes"]
+        assert one.state()["totals"]["figures"]

@@ -1,0 +1,182 @@
+"""Indexes of runs on a disk and in an object store: made with the data, put together, and never in the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from records import STAGE, a_run, commit, transcript
+
+from camel.core.errors import InputError
+from camel.core.message import Usage
+from camel.explorer.catalogue import Catalogue
+from camel.explorer.query import Query
+from camel.explorer.text_index import make_text_index
+from camel.storage import index
+from camel.storage.cube import read_cubes, write_cubes
+from camel.storage.gc import collect_garbage
+from camel.storage.index import FACETS, bucket, bucket_names, elements, files_of, joined, merge, read_header
+from camel.storage.run import RunFolder, Settings, open_folder
+from camel.storage.table import read_shard, to_table
+from camel.storage.verify import verify
+
+
+def price(model: str, usage: Usage) -> float | None:
+    return usage.total / 1e6
+
+
+def test_an_index_is_the_same_from_a_file_and_from_a_part_of_a_larger_one(tmp_path: Path):
+    folder = a_run(open_folder(tmp_path / "run"), 2)
+    data = tmp_path / "run" / folder.marker(STAGE, 1).file
+    whole = index.table_of(to_table(map(transcript, range(6))).slice(3, 3), 1, price)
+    index.build(tmp_path / "i.parquet", data, "x/000001-a.parquet", STAGE, 1, "f", price)
+    assert read_shard(tmp_path / "i.parquet").to_pylist() == whole.to_pylist()
+    header = read_header(tmp_path / "i.parquet")
+    assert (header.rows, header.shards[0].file) == (3, "000001-a")
+
+
+def test_an_empty_shard_has_an_index(tmp_path: Path):
+    folder = open_folder(tmp_path / "run")
+    folder.create(Settings("f", {}, "0"))
+    commit(folder, 0, 0)
+    assert merge(folder, STAGE).built == 1
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        assert catalogue.count() == 0
+        assert catalogue.page().rows == []
+        assert catalogue.facets()["stop"] == []
+
+
+def test_sets_and_buckets():
+    assert elements(joined(["b", "a", "b", ""])) == ["a", "b"]
+    assert elements(joined(["a\x1fmisalignment"])) == ["a misalignment"]
+    assert joined([]) == ""
+    for facet in FACETS.values():
+        if facet.edges:
+            names = bucket_names(facet)
+            assert len(set(names)) == len(names) == len(facet.edges)
+            assert [bucket(facet, edge) for edge in facet.edges] == names
+            assert bucket(facet, None) == "unknown"
+
+
+def test_indexes_are_put_together_counted_and_cleared_away_wherever_a_run_is(place):
+    folder: RunFolder = a_run(place("run"), 11)
+    assert merge(folder, STAGE, cost=price, target=12) == (11, 3, 4, 33)  # 4 + 4 + 2 shards, and one alone
+    assert merge(folder, STAGE, cost=price, target=12) == (0, 0, 4, 33)
+    for shard in range(11, 16):
+        commit(folder, shard)
+    # Smaller ones become part of larger ones.
+    assert merge(folder, STAGE, cost=price, target=24) == (5, 2, 2, 48)
+    found = files_of(folder, STAGE)
+    assert (len(found.merged), len(found.cubes), len(found.single)) == (5, 2, 16)
+    with Catalogue([folder.address]) as catalogue:
+        assert [row.id for row in catalogue.page(limit=100).rows] == [f"{n:06d}" for n in range(48)]
+        assert dict(catalogue.facets(Query(facets={"stop": ("done",)}))["length"]) == {
+            "0-1": 24,
+            "2": 12,
+            "3-10": 12,
+        }
+        assert catalogue.runs[0].counted is not None
+        assert catalogue.conversation("run", "000031") == transcript(31)
+    gone = collect_garbage(folder)
+    assert len(gone.indexes) == 4  # three small ones, and the cube of those
+    assert len(collect_garbage(folder, compacted=True).indexes) == 16
+    assert not verify(folder).problems
+    with Catalogue([folder.address]) as catalogue:
+        assert catalogue.notes() == ()
+        assert catalogue.count() == 48
+    assert merge(folder, STAGE, cost=price, target=24) == (0, 0, 2, 48)
+
+
+def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
+    pytest.importorskip("tantivy")
+    folder: RunFolder = a_run(place("run"), 5)
+    assert make_text_index(folder, STAGE) == (2, 2, 15)
+    assert make_text_index(folder, STAGE) == (0, 2, 15)
+    commit(folder, 5)
+    with Catalogue([folder.address]) as catalogue:
+        found = catalogue.search(
+            Query(text="said 16")
+        )  # in the shard that is not indexed yet: message 0 and 1 of 16? none
+        assert found.total == 0
+        assert catalogue.search(Query(text='"said 7"')).rows[0].id == "000007"
+        assert catalogue.search(Query(text='"said 17"')).rows[0].id == "000017"
+    assert make_text_index(folder, STAGE).made == 1
+    with Catalogue([folder.address]) as catalogue:
+        assert catalogue.search(Query(text='"said 17"')).rows[0].id == "000017"
+
+
+def test_an_index_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = open_folder(tmp_path / "run")
+    path = folder.data_path(STAGE, 0, "a", ".parquet")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(index, "write", full)
+    assert index.write_indexed(folder, STAGE, path, map(transcript, range(3)), "f").rows == 3
+    assert path.exists()
+    assert not list((tmp_path / "run").rglob("index/*/*"))
+
+
+def test_what_is_indexed_while_it_is_written_is_what_would_be_made_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("camel.storage.table.ROW_GROUP", 4)
+    folder = open_folder(tmp_path / "run")
+    path = folder.data_path(STAGE, 3, "a", ".parquet")
+    index.write_indexed(folder, STAGE, path, map(transcript, range(10)), "f", price)
+    made = tmp_path / "run" / "index" / STAGE / f"{path.stem}.parquet"
+    header = index.build(tmp_path / "i.parquet", path, path.name, STAGE, 3, "f", price)
+    assert read_header(made) == header
+    assert read_shard(made).to_pylist() == read_shard(tmp_path / "i.parquet").to_pylist()
+
+
+def test_a_cube_with_too_many_cells_is_left_out(tmp_path: Path):
+    folder = a_run(open_folder(tmp_path / "run"), 4)
+    merge(folder, STAGE)
+    [(_, _, name)] = files_of(folder, STAGE).merged
+    few = write_cubes(tmp_path / "c.parquet", [tmp_path / "run" / name], "d", most=2)
+    assert few == read_cubes(tmp_path / "c.parquet")
+    assert all(cube.cells <= 2 for cube in few.cubes)
+    assert few.best({"stop"}) is not None
+    assert few.best(set(FACETS)) is None
+
+
+def test_the_command(tmp_path: Path):
+    a_run(open_folder(tmp_path / "run"), 3)
+    command = [sys.executable, "-m", "camel", "index", str(tmp_path / "run"), "--text"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "9 conversations in 2 index files" in done.stdout
+    assert "9 conversations in 2 text indexes" in done.stdout
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == {
+        "built": 0,
+        "made": 0,
+        "files": 2,
+        "rows": 9,
+        "text": {"made": 0, "indexes": 2, "rows": 9},
+    }
+
+
+def test_what_a_killed_writer_left_goes_when_it_is_old(tmp_path: Path):
+    folder = a_run(open_folder(tmp_path / "run"), 1)
+    merge(folder, STAGE)
+    left = [tmp_path / "run" / "index" / STAGE / name for name in (".young", ".old")]
+    for path in left:
+        path.write_bytes(b"half")
+    os.utime(left[1], (0, 0))
+    assert collect_garbage(folder).indexes == [f"index/{STAGE}/.old"]
+    assert left[0].exists()
+
+
+def test_a_newer_index_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = a_run(open_folder(tmp_path / "run"), 1)
+    merge(folder, STAGE)
+    name = next(iter(files_of(folder, STAGE).single.values()))
+    monkeypatch.setattr(index, "VERSION", 99)
+    with pytest.raises(InputError, match="another version"):
+        read_header(tmp_path / "run" / name)
