@@ -78,7 +78,8 @@ class Screen:
         if self._speaking != event.speaker:
             if self._speaking and self._together:
                 return  # two at the same time cannot be read; `said` shows the other's words when they are whole
-            self.end_message()
+            if self._speaking:
+                self.end_message()
             self._speaking = event.speaker
             self._heading(event.speaker)
             self._wrapping = Wrapping(self.console.width) if self.console.is_terminal else None
