@@ -93,7 +93,8 @@ def _look_up(
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
-    narrow = {name: values for name, values in facets.items() if name in KEPT and values}
+    # An empty value is no word of an index; such a filter is applied to what was found.
+    narrow = {name: values for name, values in facets.items() if name in KEPT and values and "" not in values}
     pattern = pattern_of(phrases)
     hits: list[TextHit] = []
     total = 0
