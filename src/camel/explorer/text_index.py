@@ -245,12 +245,11 @@ class TextIndex:
             )
         terms += [(never, query.term_query(schema, "label", label)) for label in sorted(hidden)]
         found = self._searcher.search(query.boolean_query(terms), limit=most, count=True)
-        addresses = [address for _, address in found.hits]
-        places = self._searcher.fast_field_values("place", addresses) if addresses else []
-        scored = [
-            Scored(place, score, address) for (score, address), place in zip(found.hits, places, strict=True)
-        ]
-        return scored, found.count
+        hits: list[tuple[float, Any]] = found.hits
+        places: list[int] = []
+        if hits:
+            places = self._searcher.fast_field_values("place", [address for _, address in hits])
+        return [Scored(place, *hit) for place, hit in zip(places, hits, strict=True)], found.count
 
     def texts(self, address: Any) -> list[str]:
         """The task and the messages of a conversation that was found."""
