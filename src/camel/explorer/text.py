@@ -17,7 +17,7 @@ from camel.explorer.text_index import KEPT, TextIndex, opened, texts_of, words_o
 if TYPE_CHECKING:
     from camel.explorer.sources import Source
 
-MOST = 10_000
+MOST = 2_000
 """Conversations that one search gives."""
 SCANNED = 5_000
 """Conversations that are read at most where there is no text index."""
@@ -99,17 +99,20 @@ def _look_up(
     # An empty value is no word of an index; such a filter is applied to what was found.
     narrow = {name: values for name, values in facets.items() if name in KEPT and values and "" not in values}
     pattern = pattern_of(phrases)
-    scored: list[tuple[float, int, Any, TextIndex]] = []
+    scored: list[tuple[float, int, Any]] = []
     total = 0
-    for index in indexes:
-        some, count = index.search(phrases, narrow, hidden, MOST)
+    for number, index in enumerate(indexes):
+        found, count = index.search(phrases, narrow, hidden, MOST)
         total += count
-        scored += [(one.score, one.place, one.address, index) for one in some]
+        scored += [(score, number, address) for score, address in found]
     scored.sort(key=lambda one: -one[0])
-    hits = [
-        TextHit(place >> 32, place & 0xFFFFFFFF, score, partial(_read, index, address, pattern))
-        for score, place, address, index in scored[:MOST]
-    ]
+    hits: list[TextHit] = []
+    for number, index in enumerate(indexes):
+        mine = [(score, address) for score, which, address in scored[:MOST] if which == number]
+        places = index.places([address for _, address in mine])
+        for place, (score, address) in zip(places, mine, strict=True):
+            show = partial(_read, index, address, pattern)
+            hits.append(TextHit(place >> 32, place & 0xFFFFFFFF, score, show))
     said = f"{source.name}: {total:,} conversations match; the best {MOST:,} are listed and counted"
     return TextFound(hits, [said] if total > MOST else [], narrow.keys() == facets.keys())
 
