@@ -282,7 +282,8 @@ class _Reader:
                 continue
             # An id that stands twice is an imported one; the first is meant.
             sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
-            for shard, row, labels in self.database.ask(sql, [paths(segment.parts), id]):
+            parts = [part for part in segment.parts if part.may_have(id)]
+            for shard, row, labels in self.database.ask(sql, [paths(parts), id]) if parts else ():
                 if hidden := self.hidden.intersection(elements(labels)):
                     raise NeedsConsent(hidden)
                 return Key(source, shard, row, None)
