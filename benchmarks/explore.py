@@ -329,8 +329,8 @@ def questions(folder: Path, rows: int) -> int:
     table.time(
         "facets, with consent", LIMITS["facets"], lambda: catalogue.allowing("misalignment").facets(some)
     )
-    table.time("sample of 20, stop=error", 1.0, lambda: catalogue.sample(some))
-    table.time("histogram of tokens by stop", 5.0, lambda: catalogue.histogram(everything, "tokens", "stop"))
+    table.time("sample of 20, stop=error", None, lambda: catalogue.sample(some))
+    table.time("histogram of tokens by stop", None, lambda: catalogue.histogram(everything, "tokens", "stop"))
     table.time("opening a conversation", LIMITS["opening"], lambda: catalogue.conversation("run", id))
     table.time("its neighbours", 0.5, lambda: catalogue.neighbours("run", id))
     return table.end(catalogue)

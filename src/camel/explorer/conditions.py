@@ -151,8 +151,18 @@ def sortable(value: float | None) -> float:
 
 def from_headers(parts: Sequence[Part], query: Query, hidden: frozenset[str]) -> int | None:
     """The number of rows, where the files' own counts tell: of all, or of a facet's values that exclude each other."""
-    if query.ranges or len(query.facets) > 1 or any(part.header.counts is None for part in parts):
+    if len(query.ranges) + len(query.facets) > 1 or any(part.header.counts is None for part in parts):
         return None
+    if query.ranges:
+        low, high = query.ranges.get("messages", (None, None))
+        counts = header_facet(parts, "messages", hidden) if "messages" in query.ranges else None
+        if counts is None:
+            return None
+        return sum(
+            number
+            for value, number in counts.items()
+            if (low is None or int(value) >= low) and (high is None or int(value) <= high)
+        )
     if not query.facets:
         return sum(
             number

@@ -119,7 +119,8 @@ class Lists:
         number = source.counted.cubes.best({*query.facets, *facets})
         if number is None:
             return None
-        conditions, parameters = ["cube = ?"], [number]
+        conditions = ["cube = ?"]
+        parameters: list[Any] = [number]
         for label in sorted(self.hidden):
             conditions.append("not contains(label, ?)")
             parameters.append(element(label))
@@ -259,12 +260,15 @@ class Lists:
         """A short range of values that the `n`th row is in, and how many rows are before that range."""
         down = query.order == "desc"
         table, parameters = self._values(query)
-        found = self.database.remember(
-            self.state,
-            ("limits", query.digest, self.hidden),
-            lambda: self.database.ask(f"select min(value), max(value) from ({table})", parameters),
-        )
-        low, high = map(float, found[0])
+        # The footers say between which values all rows are; that there are fewer here does no harm.
+        bounds = [
+            bound
+            for source in self.chosen(query)
+            for part in source.parts
+            for bound in part.extremes(query.sorted_by)
+        ]
+        low = -1.0 if query.sorted_by == "cost" else float(min((bound[0] for bound in bounds), default=0))
+        high = float(max((bound[1] for bound in bounds), default=low))
         before = 0
         while low < high:
             width = max((high - low) / _STEPS, 0.0 if query.sorted_by == "cost" else 1.0)
@@ -279,11 +283,14 @@ class Lists:
                     [low, width, _STEPS, *parameters, low, high],
                 ),
             )
+            count = 0
             for _, first, last, count in reversed(counts) if down else counts:
                 if before + count > n:
                     low, high = float(first), float(last)
                     break
                 before += count
+            else:
+                raise AssertionError("there are fewer rows than were counted")
             if count <= _SORTED_AT_ONCE:
                 break
         return low, high, before

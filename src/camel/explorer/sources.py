@@ -12,7 +12,8 @@ import shutil
 import tempfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path
@@ -34,6 +35,7 @@ from camel.storage.index import (
     is_for,
     is_of,
     name_of,
+    read_footer,
     read_header,
     schema,
     write_indexed,
@@ -45,6 +47,9 @@ from camel.storage.table import arrow, rows
 
 _ROWS_PER_SHARD = 512
 _READ_ROWS = 64
+_FEW_ROWS = 10_000
+_AT_ONCE = ThreadPoolExecutor(4, "camel-index")
+"""Read row groups of an index, of which a page may need as many as it has rows."""
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
 MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
@@ -53,13 +58,15 @@ MANY_PARTS = 200
 class Part:
     """An index file: of one shard or of many."""
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, metadata: Any = None) -> None:
         self.path, self.header = path, header
+        if metadata is not None:
+            self._metadata = metadata
         self.first, self.last = header.shards[0].shard, header.shards[-1].shard
         self._shards = [one.shard for one in header.shards]
         self._starts = [0, *accumulate(one.rows for one in header.shards)]
         self.rows = self._starts[-1]
-        self._extremes: dict[str, list[tuple[float, float]]] = {}
+        self._extremes: dict[str, list[tuple[Any, Any]]] = {}
 
     @property
     def sound(self) -> bool:
@@ -117,29 +124,36 @@ class Part:
         sizes = (self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups))
         return [0, *accumulate(sizes)]
 
-    def extremes(self, number: str) -> list[tuple[float, float]]:
-        """The least and the greatest value of a number in each row group that has any, from the footer."""
-        if number not in self._extremes:
-            column = schema().get_field_index(number)
+    def may_have(self, id: str) -> bool:
+        """Whether a conversation of this id may be in it. Where ids are in the order of the rows, few files may have one."""
+        return self.rows <= _FEW_ROWS or any(low <= id <= high for low, high in self.extremes("id"))
+
+    def extremes(self, name: str) -> list[tuple[Any, Any]]:
+        """The least and the greatest value of a column in each row group that has any, from the footer."""
+        if name not in self._extremes:
+            column = schema().get_field_index(name)
             groups = range(self._metadata.num_row_groups)
             known = (self._metadata.row_group(n).column(column).statistics for n in groups)
-            self._extremes[number] = [
+            self._extremes[name] = [
                 (one.min, one.max) for one in known if one is not None and one.has_min_max
             ]
-        return self._extremes[number]
+        return self._extremes[name]
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Rows by their positions, read from the row groups that hold them."""
         wanted: dict[int, list[int]] = {}
         for position in sorted(set(positions)):
             wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
-        found: dict[int, dict[str, Any]] = {}
-        pq = arrow("pyarrow.parquet")
-        with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
-            for group, some in wanted.items():
-                start = self._groups[group]
+        groups, metadata, pq = self._groups, self._metadata, arrow("pyarrow.parquet")
+
+        def read(group: int, some: list[int]) -> list[dict[str, Any]]:
+            with pq.ParquetFile(self.path, metadata=metadata, read_dictionary=_FEW_VALUES) as file:
                 table = file.read_row_group(group, use_threads=False)
-                found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
+                return table.take([at - groups[group] for at in some]).to_pylist()
+
+        found: dict[int, dict[str, Any]] = {}
+        for some, read_rows in zip(wanted.values(), _AT_ONCE.map(read, wanted, wanted.values()), strict=True):
+            found.update(zip(some, read_rows, strict=True))
         return found
 
 
@@ -189,7 +203,7 @@ class Source:
                     yield from rows(file.read_row_group(group).slice(first, last - first))
 
     @contextlib.contextmanager
-    def _opened(self, shard: int) -> Iterator[tuple[Any, int]]:
+    def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
         """The data file that holds a shard, and where it begins in it."""
         name, start = self.data_of(shard)
         pq = arrow("pyarrow.parquet")
@@ -303,9 +317,9 @@ class _Watched:
             self._merged[name] = None
             with contextlib.suppress(CamelError, OSError):
                 path = self._local(name)
-                header = read_header(path)
+                header, metadata = read_footer(path)
                 if is_of(header, stage, fingerprint, first, last):
-                    self._merged[name] = Part(path, header)
+                    self._merged[name] = Part(path, header, metadata)
         return self._merged[name]
 
     def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:

@@ -77,6 +77,8 @@ FACETS: dict[str, Facet] = {
     "cost": Facet("cost", edges=(0, 0.001, 0.01, 0.1, 1)),
 }
 """By the names that queries use."""
+COUNTED = {**FACETS, "messages": Facet("messages")}
+"""What a file counts its rows by: the facets, and the number of messages as it is, for ranges of it."""
 NUMBERS = ("messages", "tokens", "calls", "cost")
 """Columns by whose value can be sorted and filtered."""
 
@@ -266,7 +268,7 @@ def _others(names: Sequence[str], roles: Sequence[str]) -> str:
 def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
     """The rows of an index by labels, facet and value; None where they are too many different ones."""
     counted: dict[str, dict[str, dict[str, int]]] = {}
-    for name, its in FACETS.items():
+    for name, its in COUNTED.items():
         names = bucket_names(its) if its.edges else []
         for label, value, number in _pairs(table, its.column):
             if label not in counted and len(counted) > MOST_VALUES:
@@ -293,7 +295,7 @@ def _values(facet: Facet, value: Any, names: list[str]) -> list[str]:
         return elements(value)
     if facet.edges:
         return [UNKNOWN if value is None else names[max(0, bisect_right(facet.edges, value) - 1)]]
-    return [value]
+    return [str(value)]
 
 
 def _bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, dict[str, int]]] | None:
@@ -310,7 +312,7 @@ def _bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[st
 def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int]]] | None:
     """The counts of several files together."""
     total: dict[str, dict[str, dict[str, int]]] = {}
-    known: set[str] = set(FACETS)
+    known: set[str] = set(COUNTED)
     for header in headers:
         if header.counts is None:
             return None
@@ -377,16 +379,27 @@ class Writer:
                 os.fsync(file.fileno())
 
 
+def said_in(metadata: Any, key: bytes) -> bytes:
+    """What stands under a key in the footer of a Parquet file."""
+    pairs: dict[bytes, bytes] | None = metadata.metadata
+    return (pairs or {}).get(key, b"")
+
+
 def read_header(path: Path) -> Header:
     """What an index file says about itself; an `InputError` where it is damaged, or of another version."""
+    return read_footer(path)[0]
+
+
+def read_footer(path: Path) -> tuple[Header, Any]:
+    """The same, and all of its footer besides."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
-        header = msgspec.json.decode((metadata.metadata or {}).get(_KEY, b""), type=Header)
+        header = msgspec.json.decode(said_in(metadata, _KEY), type=Header)
     except (OSError, ValueError, arrow().ArrowException) as error:
         raise InputError(f"{path} is not an index: {' '.join(str(error).split())}") from None
     if header.version != VERSION or metadata.num_rows != header.rows:
         raise InputError(f"{path} is an index of another version")
-    return header
+    return header, metadata
 
 
 def build(
