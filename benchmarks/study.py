@@ -98,11 +98,16 @@ async def real(folder: Path, minutes: float) -> Outcome:
         out=str(folder / "run"),
         sampling=Sampling(temperature=0.8, max_tokens=48),
         seed=1,
-        run=RunSection(concurrency=4),
+        run=RunSection(concurrency=8),
         budget=Budget(hours=minutes / 60),
     )
-    with running(LocalServer(parallel=4)) as server:
-        shared = {"base_url": server.base_url, "api_key": "", "context_tokens": server.context_tokens}
+    # Two servers of one thread each: the threads of one wait for each other when the machine is busy (models/local.py).
+    with (
+        running(LocalServer(parallel=4, threads=1)) as one,
+        running(LocalServer(parallel=4, threads=1)) as two,
+    ):
+        urls = [one.base_url, two.base_url]
+        shared = {"base_url": urls, "api_key": "", "context_tokens": one.context_tokens}
         async with ChatModel(ALIAS, **shared) as free, ChatModel(ALIAS, guided="llama.cpp", **shared) as held:
             return await Campaign(config, Mixed(free, held)).run()
 
