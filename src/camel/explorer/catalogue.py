@@ -32,6 +32,7 @@ from camel.explorer.database import MEMORY, Database, Key, State, paths
 from camel.explorer.lists import Lists
 from camel.explorer.query import Place, Query, from_cursor, to_cursor
 from camel.explorer.sources import Part, Source
+from camel.explorer.text import TextFound, TextHit, indexes_of, search
 from camel.storage.index import FACETS, NUMBERS, elements
 from camel.storage.release import RESTRICTED
 
@@ -308,8 +309,8 @@ class _Reader:
         rows: list[Row] = []
         for key, (part, position) in zip(keys, where, strict=True):
             values = read[part][position]
-            show = hits.get(key.name)
-            rows.append(_row(key.source.name, values, show() if show else None))
+            hit = hits.get(key.name)
+            rows.append(_row(key.source.name, values, Hit(*hit.show(), hit.score) if hit else None))
         if any(self.hidden.intersection(row.labels) for row in rows):
             raise AssertionError("a restricted row has passed the gate")
         return rows
@@ -357,32 +358,20 @@ class _Reader:
         return self._remember(key, lambda: self._search(query), large=True)
 
     def _search(self, query: Query) -> _Found:
-        from camel.explorer.text import indexes_of, search
-
-        wanted = msgspec.structs.replace(query, text="", sort="", order="asc")
-        hits: dict[tuple[str, int, int], Callable[[], Hit]] = {}
+        hits: dict[tuple[str, int, int], TextHit] = {}
         notes: list[str] = []
         keys: list[Key] = []
         for source in dict.fromkeys(one.source for one in self.lists.segments(query)):
             indexes = self._remember(("text", source.name), lambda source=source: indexes_of(source))
             found = search(source, indexes, query.text, query.facets, self.hidden)
             notes += found.notes
-            column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "null"
-            where, parameters = self.lists.where(wanted, source.parts)
-            asked = [hit.shard << 32 | hit.row for hit in found.hits]
-            conditions = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
-            sql = f"select shard, row, {column} from read_parquet(?) where {conditions} order by shard, row"
-            if not asked:
-                continue
-            rows = {
-                (shard, row): value
-                for shard, row, value in self.database.ask(sql, [paths(source.parts), *parameters, asked])
-            }
+            values = self._values_of(source, query, found)
             for hit in found.hits:
-                if (hit.shard, hit.row) in rows:
-                    score = -hit.score if query.sorted_by == "relevance" else rows[hit.shard, hit.row]
+                if values is None or (hit.shard, hit.row) in values:
+                    value = -hit.score if values is None else values[hit.shard, hit.row]
+                    score = -hit.score if query.sorted_by == "relevance" else value
                     keys.append(Key(source, hit.shard, hit.row, score))
-                    hits[source.name, hit.shard, hit.row] = lambda hit=hit: Hit(*hit.show(), hit.score)
+                    hits[source.name, hit.shard, hit.row] = hit
         order = {source.name: number for number, source in enumerate(self.state.sources)}
         keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
         if query.sorted_by == "relevance":
@@ -393,12 +382,28 @@ class _Reader:
             keys.reverse()
         return _Found(keys, hits, tuple(notes))
 
+    def _values_of(
+        self, source: Source, query: Query, found: TextFound
+    ) -> dict[tuple[int, int], float] | None:
+        """Of what was found, the rows that fit the query, with what they are sorted by; None where all of them do."""
+        if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
+            return None
+        if not found.hits:
+            return {}
+        column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "0"
+        where, parameters = self.lists.where(msgspec.structs.replace(query, text=""), source.parts)
+        where = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
+        places = [hit.shard << 32 | hit.row for hit in found.hits]
+        sql = f"select shard, row, {column} from read_parquet(?) where {where}"
+        rows = self.database.ask(sql, [paths(source.parts), *parameters, places])
+        return {(shard, row): value for shard, row, value in rows}
+
 
 class _Found(NamedTuple):
     """What a search gave."""
 
     keys: list[Key]
-    hits: dict[tuple[str, int, int], Callable[[], Hit]]
+    hits: dict[tuple[str, int, int], TextHit]
     notes: tuple[str, ...]
 
     def beside(self, place: Place, limit: int, back: bool) -> list[Key]:
@@ -426,5 +431,5 @@ def _check_number(name: str, value: int, low: int, high: int) -> None:
 
 
 def _row(run: str, values: dict[str, Any], hit: Hit | None) -> Row:
-    sets = {name: tuple(elements(values[name])) for name in ("others", "labels", "findings")}
+    sets: dict[str, Any] = {name: tuple(elements(values[name])) for name in ("others", "labels", "findings")}
     return Row(run=run, hit=hit, **{**values, **sets})

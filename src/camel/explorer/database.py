@@ -160,7 +160,7 @@ def _connect(memory: str) -> tuple[Any, type[Exception]]:
         "autoload_known_extensions": False,
     }
     database = duckdb.connect(config=settings)
-    for setting in ("enable_progress_bar = false", "parquet_metadata_cache = true"):
+    for setting in ("enable_progress_bar = false", "global parquet_metadata_cache = true"):
         database.execute(f"set {setting}")
     return database, duckdb.Error
 

@@ -119,7 +119,8 @@ class Lists:
         number = source.counted.cubes.best({*query.facets, *facets})
         if number is None:
             return None
-        conditions, parameters = ["cube = ?"], [number]
+        conditions = ["cube = ?"]
+        parameters: list[Any] = [number]
         for label in sorted(self.hidden):
             conditions.append("not contains(label, ?)")
             parameters.append(element(label))
@@ -279,6 +280,7 @@ class Lists:
                     [low, width, _STEPS, *parameters, low, high],
                 ),
             )
+            count = 0
             for _, first, last, count in reversed(counts) if down else counts:
                 if before + count > n:
                     low, high = float(first), float(last)

@@ -7,6 +7,7 @@ compares with only ever reaches the database as a parameter.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
@@ -94,7 +95,10 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_params(cls, params: Mapping[str, Any] | Iterable[tuple[str, str]]) -> Query:
         """From the parameters of a URL: pairs, or a mapping to values or lists of values. Others are left alone."""
-        given = params.items() if isinstance(params, Mapping) else params
+        given = cast(
+            "Iterable[tuple[str, Any]]",
+            cast("Mapping[str, Any]", params).items() if isinstance(params, Mapping) else params,
+        )
         pairs = [
             (str(name), str(value))
             for name, values in given
@@ -141,13 +145,12 @@ def _written(limit: float | None) -> str:
 
 def _read(name: str, text: str) -> Range:
     low, dots, high = text.partition("..")
-    try:
-        limits = tuple(float(one) if one.strip() else None for one in (low, high))
-    except ValueError:
-        limits = ()
-    if not dots or len(limits) != 2:
+    limits: Range | None = None
+    with contextlib.suppress(ValueError):
+        limits = (float(low) if low.strip() else None, float(high) if high.strip() else None)
+    if not dots or limits is None:
         raise InputError(f"{name}-range is written as 10..20, 10.. or ..20, not {shown(text)}")
-    return cast("Range", limits)
+    return limits
 
 
 class Place(NamedTuple):
@@ -172,12 +175,14 @@ def from_cursor(query: Query, cursor: str) -> Place:
     """The place that a cursor of this query stands for."""
     try:
         data = base64.urlsafe_b64decode(cursor[:2_000].encode() + b"=" * (-len(cursor) % 4))
-        digest, *place = msgspec.json.decode(data, type=tuple[str, int, float | None, str, int, int])
+        digest, at, value, run, shard, row = msgspec.json.decode(
+            data, type=tuple[str, int, float | None, str, int, int]
+        )
     except (ValueError, UnicodeError):
         raise InputError("this is not a page of the list: begin with the first") from None
     if digest != query.digest:
         raise InputError("this page is of another search: begin with the first")
-    found = Place(*place)
+    found = Place(at, value, run, shard, row)
     if not (abs(found.at) < 2**62 and 0 <= found.shard < 2**31 and 0 <= found.row < 2**31):
         raise InputError("this is not a page of the list: begin with the first")
     return found

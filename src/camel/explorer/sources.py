@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path
@@ -189,7 +189,7 @@ class Source:
                     yield from rows(file.read_row_group(group).slice(first, last - first))
 
     @contextlib.contextmanager
-    def _opened(self, shard: int) -> Iterator[tuple[Any, int]]:
+    def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
         """The data file that holds a shard, and where it begins in it."""
         name, start = self.data_of(shard)
         pq = arrow("pyarrow.parquet")

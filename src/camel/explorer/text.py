@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.explorer.text_index import KEPT, TextIndex, opened, texts_of, words_of
 
 if TYPE_CHECKING:
     from camel.explorer.sources import Source
 
-MOST = 10_000
+MOST = 2_000
 """Conversations that one search gives."""
 SCANNED = 5_000
 """Conversations that are read at most where there is no text index."""
@@ -47,6 +48,8 @@ class TextFound(NamedTuple):
 
     hits: list[TextHit]
     notes: list[str]
+    narrowed: bool = False
+    """Whether all filters by facet have been applied to them already."""
 
 
 def phrases_of(text: str, words: Callable[[str], list[str]]) -> list[list[str]]:
@@ -93,25 +96,33 @@ def _look_up(
     facets: dict[str, tuple[str, ...]],
     hidden: frozenset[str],
 ) -> TextFound:
-    narrow = {name: values for name, values in facets.items() if name in KEPT and values}
+    # An empty value is no word of an index; such a filter is applied to what was found.
+    narrow = {name: values for name, values in facets.items() if name in KEPT and values and "" not in values}
     pattern = pattern_of(phrases)
-    hits: list[TextHit] = []
+    scored: list[tuple[float, int, Any]] = []
     total = 0
-    for index in indexes:
-        scored, count = index.search(phrases, narrow, hidden, MOST)
+    for number, index in enumerate(indexes):
+        found, count = index.search(phrases, narrow, hidden, MOST)
         total += count
-        hits += [
-            TextHit(
-                one.place >> 32,
-                one.place & 0xFFFFFFFF,
-                one.score,
-                lambda index=index, one=one: snippet(index.texts(one.address), pattern),
-            )
-            for one in scored
-        ]
-    hits.sort(key=lambda hit: -hit.score)
+        scored += [(score, number, address) for score, address in found]
+    scored.sort(key=lambda one: -one[0])
+    hits: list[TextHit] = []
+    for number, index in enumerate(indexes):
+        mine = [(score, address) for score, which, address in scored[:MOST] if which == number]
+        places = index.places([address for _, address in mine])
+        for place, (score, address) in zip(places, mine, strict=True):
+            show = partial(_read, index, address, pattern)
+            hits.append(TextHit(place >> 32, place & 0xFFFFFFFF, score, show))
     said = f"{source.name}: {total:,} conversations match; the best {MOST:,} are listed and counted"
-    return TextFound(hits[:MOST], [said] if total > MOST else [])
+    return TextFound(hits, [said] if total > MOST else [], narrow.keys() == facets.keys())
+
+
+def _read(index: TextIndex, address: Any, pattern: re.Pattern[str]) -> Shown:
+    return snippet(index.texts(address), pattern)
+
+
+def _given(shown: Shown) -> Shown:
+    return shown
 
 
 def _scan(
@@ -139,8 +150,8 @@ def _scan(
             texts = texts_of(transcript)
             counts = [sum(len(each.findall(text)) for text in texts) for each in single]
             if all(counts):
-                shown = snippet(texts, pattern)
-                hits.append(TextHit(shard, row, float(sum(counts)), lambda shown=shown: shown))
+                show = partial(_given, snippet(texts, pattern))
+                hits.append(TextHit(shard, row, float(sum(counts)), show))
     hits.sort(key=lambda hit: -hit.score)
     return TextFound(hits[:MOST], notes)
 

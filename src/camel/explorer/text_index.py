@@ -200,14 +200,6 @@ def _document(engine: Any, shard: int, row: int, transcript: Transcript) -> Any:
     return document
 
 
-class Scored(NamedTuple):
-    """A conversation in which words were found."""
-
-    place: int
-    score: float
-    address: Any
-
-
 class TextIndex:
     """One index, open for searching."""
 
@@ -225,8 +217,8 @@ class TextIndex:
         facets: dict[str, tuple[str, ...]],
         hidden: frozenset[str],
         most: int,
-    ) -> tuple[list[Scored], int]:
-        """The best conversations in which all phrases are said, and how many there are."""
+    ) -> tuple[list[tuple[float, Any]], int]:
+        """The scores and addresses of the best conversations in which all phrases are said, and how many there are."""
         engine = tantivy()
         schema, query = self._index.schema, engine.Query
         must, never = engine.Occur.Must, engine.Occur.MustNot
@@ -245,12 +237,11 @@ class TextIndex:
             )
         terms += [(never, query.term_query(schema, "label", label)) for label in sorted(hidden)]
         found = self._searcher.search(query.boolean_query(terms), limit=most, count=True)
-        addresses = [address for _, address in found.hits]
-        places = self._searcher.fast_field_values("place", addresses) if addresses else []
-        scored = [
-            Scored(place, score, address) for (score, address), place in zip(found.hits, places, strict=True)
-        ]
-        return scored, found.count
+        return found.hits, found.count
+
+    def places(self, addresses: Sequence[Any]) -> list[int]:
+        """Where conversations that were found stand: shard and row, in one number."""
+        return self._searcher.fast_field_values("place", list(addresses)) if addresses else []
 
     def texts(self, address: Any) -> list[str]:
         """The task and the messages of a conversation that was found."""

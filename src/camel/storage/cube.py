@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError, MissingExtra
-from camel.storage.index import FACETS, VERSION, Facet
+from camel.storage.index import FACETS, VERSION, Facet, said_in
 from camel.storage.journal import sync, sync_folder
 from camel.storage.run import new_attempt
 from camel.storage.table import arrow
@@ -69,7 +69,7 @@ def read_cubes(path: Path) -> Cubes:
     """What a file of cubes says about itself; an `InputError` where it is damaged, or of another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
-        found = msgspec.json.decode((metadata.metadata or {}).get(_KEY.encode(), b""), type=Cubes)
+        found = msgspec.json.decode(said_in(metadata, _KEY.encode()), type=Cubes)
     except (OSError, ValueError, arrow().ArrowException) as error:
         raise InputError(f"{path} is not a cube: {' '.join(str(error).split())}") from None
     if found.version != VERSION or metadata.num_rows != sum(one.cells for one in found.cubes):

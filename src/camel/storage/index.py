@@ -377,11 +377,17 @@ class Writer:
                 os.fsync(file.fileno())
 
 
+def said_in(metadata: Any, key: bytes) -> bytes:
+    """What stands under a key in the footer of a Parquet file."""
+    pairs: dict[bytes, bytes] | None = metadata.metadata
+    return (pairs or {}).get(key, b"")
+
+
 def read_header(path: Path) -> Header:
     """What an index file says about itself; an `InputError` where it is damaged, or of another version."""
     try:
         metadata = arrow("pyarrow.parquet").read_metadata(path)
-        header = msgspec.json.decode((metadata.metadata or {}).get(_KEY, b""), type=Header)
+        header = msgspec.json.decode(said_in(metadata, _KEY), type=Header)
     except (OSError, ValueError, arrow().ArrowException) as error:
         raise InputError(f"{path} is not an index: {' '.join(str(error).split())}") from None
     if header.version != VERSION or metadata.num_rows != header.rows:
