@@ -1,24 +1,14 @@
 """`camel society`: a society from its file, streamed to the terminal."""
 
-# What a conversation on a screen needs besides (endpoints, files) is `camel play`'s.
-# pyright: reportPrivateUsage=false
-
 from __future__ import annotations
 
-import asyncio
-import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from camel.cli.play import _checked_file, _local_model, _temperature, _write
-
-if TYPE_CHECKING:
-    from camel.cli.screen import Screen
-    from camel.core.society import SocietyPlay
-    from camel.models.chat import ChatModel
+from camel.cli.showing import checked_file, checked_temperature, local_chat, show
 
 
 def society(
@@ -81,12 +71,12 @@ def society(
     from camel.scenarios import load_society
 
     declared = load_society(file)
-    files = [_checked_file(path) for path in save or []]
+    files = [checked_file(path) for path in save or []]
     sampling = LOCAL_SAMPLING if local else None
     if temperature is not None or max_tokens is not None:
         sampling = sampling or declared.usual_sampling
         if temperature is not None:
-            sampling = replace(sampling, temperature=_temperature(temperature))
+            sampling = replace(sampling, temperature=checked_temperature(temperature))
         if max_tokens is not None:
             sampling = replace(sampling, max_tokens=max_tokens)
     if max_messages is not None:
@@ -94,49 +84,24 @@ def society(
     screen = Screen(Console(), {})
     with ExitStack() as stack:
         chat = (
-            _local_model(stack, screen, "")
+            local_chat(stack, screen, "")
             if local
             else connect(model, base_url=base_url, context_tokens=context, max_attempts=4)
         )
         play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
-        try:
-            code = _watch(play, chat, screen, show_prompts)
-        finally:
-            # Whatever happens to the screen (a closed pipe, say), what was paid for is kept.
-            for path in files:
-                _write(path, play.transcript)
-    for path in files:
-        screen.note(f"  saved {path}")
-    if code:
-        raise typer.Exit(code)
 
-
-def _watch(play: SocietyPlay, chat: ChatModel, screen: Screen, show_prompts: bool) -> int:
-    """Run the conversation on the screen; returns the exit code."""
-    from camel.cli.screen import visible
-    from camel.core.errors import ModelError
-
-    async def talk() -> None:
-        async with chat:
-            conversation = await play.prepare()
-            screen.end_message()
+        def begun() -> None:
             together = play.society.turns.together(len(play.society.members)) > 1
             screen.introduce(play.transcript.speakers, together=together)
-            if show_prompts:
-                screen.prompts(play.transcript)
-            async for message in conversation:
-                screen.said(message)
 
-    started, code = time.monotonic(), 0
-    try:
-        asyncio.run(talk())
-    except KeyboardInterrupt:
-        play.end("you stopped it")
-        code = 130
-    except ModelError as error:
-        play.end(f"{type(error).__name__}: {error}", "error")
-        typer.echo(f"camel: {visible(str(error))}", err=True)
-        code = 1
-    screen.end_message()
-    screen.summary(play.transcript, time.monotonic() - started)
-    return code
+        code = show(
+            play,
+            chat,
+            screen,
+            files=files,
+            show_prompts=show_prompts,
+            begun=begun,
+            said=screen.said,
+        )
+    if code:
+        raise typer.Exit(code)
