@@ -89,7 +89,9 @@ def test_a_critic_decides(kind: str, model: ChatModel):
         assert found
         assert found.proposals[found.choice].content == message.content
         # Held to JSON, even this model answers so that it can be read.
-        assert found.critic == model.name
+        # Now and then all proposals are the same, and nobody is asked.
+        alike = len({one.content for one in found.proposals}) == 1
+        assert found.critic == ("critic" if alike and kind == "choose" else model.name)
         assert not found.fallback or "budget" in found.fallback
         assert message.guided == "llama.cpp:solution"
         assert message.usage.calls <= {"beam": 5, "best_first": 5}.get(kind, 8)

@@ -324,7 +324,8 @@ class Sitting:
         self.spent(verdict.calls)
         self.usage += verdict.usage
         self.latency += verdict.latency
-        self.critic = verdict.critic or self.critic
+        if verdict.calls or not self.critic:  # who was asked, rather than who had nothing to decide
+            self.critic = verdict.critic or self.critic
         reasons = [*verdict.reasons, *[""] * len(paths)]
         for path, score, reason in zip(paths, verdict.scores, reasons, strict=False):
             last = path[-1]
