@@ -38,7 +38,7 @@ def page(study: Study, pictures: Sequence[tuple[Plot, str]]) -> str:
         ("Method", "method", _method(study)),
     ]
     return document(
-        f"Behaviour study of {study.run}",
+        f"Behaviour study of {_name(study.run)}",
         _head(study, found),
         [(title, name, body) for title, name, body in parts if body],
     )
@@ -124,7 +124,7 @@ def _head(study: Study, found: Sequence[Behaviour]) -> str:
         for name, value, note in tiles
     )
     return (
-        f'<h1>Behaviour study</h1><p class="muted"><span class="mono">{text(study.run)}</span> · {about}</p>'
+        f'<h1>Behaviour study</h1><p class="muted"><span class="mono">{text(_name(study.run))}</span> · {about}</p>'
         f'<dl class="tiles">{cards}</dl>'
     )
 
@@ -296,3 +296,8 @@ def _method(study: Study) -> str:
         f'<span class="mono">{text(study.fingerprint)}</span>. All figures are in <span class="mono">study.json</span>, '
         'the plots in <span class="mono">plots/</span>.</small></p>'
     )
+
+
+def _name(run: str) -> str:
+    """A run's name without where it lies: pages are passed on, and folders tell of their owners."""
+    return run.rstrip("/").rpartition("/")[2]
