@@ -321,7 +321,7 @@ def questions(folder: Path, rows: int) -> int:
         )
         table.time(
             f"deep jump, {name}",
-            None if query.sort else LIMITS["deep jump"],
+            LIMITS["deep jump"],
             lambda query=query, n=page.total * 2 // 3: catalogue.jump(query, n),
         )
         if name not in ("by tokens", "messages 10..12", "stop=error, by tokens"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
@@ -33,6 +33,7 @@ from camel.explorer.lists import Lists
 from camel.explorer.query import Place, Query, from_cursor, to_cursor
 from camel.explorer.sources import Part, Source
 from camel.explorer.text import TextFound, TextHit, indexes_of, search
+from camel.explorer.text_index import TextIndex
 from camel.storage.index import FACETS, NUMBERS, elements
 from camel.storage.release import RESTRICTED
 
@@ -51,6 +52,9 @@ __all__ = [
 
 LARGEST = 1_000
 """Rows of a page."""
+_SMALL = 20_000
+_FEW_GROUPS = 4
+"""An id is looked for in row groups of large files one by one, if it can only be in few of them; else by the database."""
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -82,6 +86,9 @@ class Catalogue:
     ) -> None:
         self._shared = Database([str(run) for run in runs], memory)
         self._hidden = _hidden(allow)
+        now = self._now()
+        for source in now.state.sources:
+            now.texts(source)  # opened now, and not while the first reader waits
 
     def allowing(self, *labels: str) -> Catalogue:
         """The same catalogue for a reader who has given consent for these labels, and no others."""
@@ -277,17 +284,25 @@ class _Reader:
         source = next((one for one in self.state.sources if one.name == run), None)
         if source is None:
             raise NotThere(f"there is no run {shown(run)}")
-        for segment in self.state.segments:
-            if segment.source is not source:
-                continue
-            # An id that stands twice is an imported one; the first is meant.
-            sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
-            parts = [part for part in segment.parts if part.may_have(id)]
-            for shard, row, labels in self.database.ask(sql, [paths(parts), id]) if parts else ():
-                if hidden := self.hidden.intersection(elements(labels)):
-                    raise NeedsConsent(hidden)
-                return Key(source, shard, row, None)
+        for shard, row, labels in self._named(source, id):
+            if hidden := self.hidden.intersection(elements(labels)):
+                raise NeedsConsent(hidden)
+            return Key(source, shard, row, None)
         raise NotThere(f"{run} has no conversation {shown(id)}")
+
+    def _named(self, source: Source, id: str) -> Iterator[tuple[int, int, str]]:
+        """Where conversations of an id stand, and their labels. One that stands twice is an imported one; the first is meant."""
+        many: list[Part] = []
+        for part in source.parts:
+            groups = part.groups_with(id)
+            if 0 < len(groups) <= _FEW_GROUPS and part.rows > _SMALL:
+                if found := part.find(id, groups):
+                    yield found
+            elif groups:
+                many.append(part)
+        if many:
+            sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
+            yield from self.database.ask(sql, [paths(many), id])
 
     def place(self, query: Query, key: Key) -> Place:
         """Where a row stands in the order of a query, as far as its neighbours need."""
@@ -358,13 +373,16 @@ class _Reader:
         key = ("found", query.digest)
         return self._remember(key, lambda: self._search(query), large=True)
 
+    def texts(self, source: Source) -> list[TextIndex]:
+        """The text indexes of a run."""
+        return self.database.remember(self.state, ("text", source.name), lambda: indexes_of(source))
+
     def _search(self, query: Query) -> _Found:
         hits: dict[tuple[str, int, int], TextHit] = {}
         notes: list[str] = []
         keys: list[Key] = []
-        for source in dict.fromkeys(one.source for one in self.lists.segments(query)):
-            indexes = self._remember(("text", source.name), lambda source=source: indexes_of(source))
-            found = search(source, indexes, query.text, query.facets, self.hidden)
+        for source in self.lists.chosen(query):
+            found = search(source, self.texts(source), query.text, query.facets, self.hidden)
             notes += found.notes
             values = self._values_of(source, query, found)
             for hit in found.hits:

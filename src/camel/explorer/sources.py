@@ -47,7 +47,6 @@ from camel.storage.table import arrow, rows
 
 _ROWS_PER_SHARD = 512
 _READ_ROWS = 64
-_FEW_ROWS = 10_000
 _AT_ONCE = ThreadPoolExecutor(4, "camel-index")
 """Read row groups of an index, of which a page may need as many as it has rows."""
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
@@ -124,9 +123,20 @@ class Part:
         sizes = (self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups))
         return [0, *accumulate(sizes)]
 
-    def may_have(self, id: str) -> bool:
-        """Whether a conversation of this id may be in it. Where ids are in the order of the rows, few files may have one."""
-        return self.rows <= _FEW_ROWS or any(low <= id <= high for low, high in self.extremes("id"))
+    def groups_with(self, id: str) -> list[int]:
+        """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
+        return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
+
+    def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
+        """The shard, the row and the labels of a conversation, if one of these row groups has it."""
+        pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+        with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+            for group in groups:
+                at = pc.index(file.read_row_group(group, columns=["id"]).column("id"), id).as_py()
+                if at >= 0:
+                    row = self.rows_at([self._groups[group] + at])[self._groups[group] + at]
+                    return row["shard"], row["row"], row["labels"]
+        return None
 
     def extremes(self, name: str) -> list[tuple[Any, Any]]:
         """The least and the greatest value of a column in each row group that has any, from the footer."""

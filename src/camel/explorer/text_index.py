@@ -258,11 +258,13 @@ def words_of(text: str) -> list[str]:
 def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:
     """The text indexes of a stage that can be used; none where the engine is not installed."""
     found: list[TextIndex] = []
+    there = text_indexes(folder, stage, fingerprint)
     try:
-        tantivy()
+        if there:
+            tantivy()
     except MissingExtra:
         return []
-    for path, header in text_indexes(folder, stage, fingerprint):
+    for path, header in there:
         with contextlib.suppress(CamelError):
             found.append(TextIndex(path, header))
     return found

@@ -14,6 +14,7 @@ says the operation, the name, and the status that the store gave, nothing else o
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
 import re
@@ -26,7 +27,7 @@ from datetime import timedelta
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 from camel.core.errors import CamelError, InputError, MissingExtra, shown
 from camel.storage.journal import make_folder, sync
@@ -36,6 +37,8 @@ PATIENCE = 180.0
 AT_ONCE = 64
 """Requests for small objects in flight."""
 _CHUNK = 8 * 2**20
+_AHEAD = 2**18
+"""Bytes that are fetched at least when a part of an object is read."""
 _SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 A = TypeVar("A")
@@ -301,10 +304,16 @@ class BucketStore:
 
         self._ask("reading", name, request)
 
-    def reader(self, name: str) -> Any:
+    def reader(self, name: str) -> IO[bytes]:
         """An object as a file that can be read anywhere, of which only what is read is fetched."""
-        obstore = import_module("obstore")
-        return self._ask("reading", name, lambda: obstore.open_reader(self._client, name))
+        size: int = self._ask("reading", name, lambda: self._client.head(name)["size"])
+
+        def part(start: int, end: int) -> bytes:
+            return self._ask(
+                "reading", name, lambda: bytes(self._client.get_range(name, start=start, end=end))
+            )
+
+        return io.BufferedReader(_Ranges(part, size), _AHEAD)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
         """The objects right in a folder, by a listing alone."""
@@ -343,6 +352,36 @@ class BucketStore:
         if names:
             with contextlib.suppress(FileNotFoundError):
                 self._ask("removing", names[0], lambda: self._client.delete(list(names)))
+
+
+class _Ranges(io.RawIOBase):
+    """A file whose parts are fetched when they are read."""
+
+    def __init__(self, part: Callable[[int, int], bytes], size: int) -> None:
+        self._part, self._size, self._at = part, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        end = min(self._size, self._at + len(buffer))
+        if self._at >= end:
+            return 0
+        data = self._part(self._at, end)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def ahead(work: Callable[[A], B], given: Iterable[A], at_once: int) -> Generator[B]:
