@@ -13,7 +13,6 @@ import tempfile
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import accumulate, islice
 from pathlib import Path
@@ -47,8 +46,6 @@ from camel.storage.table import arrow, rows
 
 _ROWS_PER_SHARD = 512
 _READ_ROWS = 64
-_AT_ONCE = ThreadPoolExecutor(4, "camel-index")
-"""Read row groups of an index, of which a page may need as many as it has rows."""
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
 MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
@@ -154,16 +151,13 @@ class Part:
         wanted: dict[int, list[int]] = {}
         for position in sorted(set(positions)):
             wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
-        groups, metadata, pq = self._groups, self._metadata, arrow("pyarrow.parquet")
-
-        def read(group: int, some: list[int]) -> list[dict[str, Any]]:
-            with pq.ParquetFile(self.path, metadata=metadata, read_dictionary=_FEW_VALUES) as file:
-                table = file.read_row_group(group, use_threads=False)
-                return table.take([at - groups[group] for at in some]).to_pylist()
-
         found: dict[int, dict[str, Any]] = {}
-        for some, read_rows in zip(wanted.values(), _AT_ONCE.map(read, wanted, wanted.values()), strict=True):
-            found.update(zip(some, read_rows, strict=True))
+        pq = arrow("pyarrow.parquet")
+        with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
+            for group, some in wanted.items():
+                start = self._groups[group]
+                table = file.read_row_group(group, use_threads=False)
+                found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
         return found
 
 

@@ -328,9 +328,10 @@ def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int
 
 # ---------------------------------------------------------------- files
 
-_ROWS = 16_384
+_ROWS = 8_192
 """Of a row group: what a page of a list loads at least."""
 _KEY = b"camel.index"
+_MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
 
 
 def write(path: Path, table: Any, header: Header) -> None:
@@ -362,7 +363,7 @@ class Writer:
             schema().with_metadata(metadata),
             **how,
             # Ids and tasks differ; a dictionary of them is built only to be given up.
-            use_dictionary=[name for name in schema().names if name not in ("id", "row", "tokens", "cost")],
+            use_dictionary=[name for name in schema().names if name not in _MANY_VALUES],
         )
 
     def add(self, table: Any) -> None:
