@@ -139,8 +139,8 @@ def schema() -> Any:
 
 
 def upgraded(table: Table) -> Table:
-    """A table of transcripts with the column that those of earlier versions lack."""
-    if DELIBERATIONS in table.schema.names:
+    """A table with the column that transcripts of earlier versions lack; any other stays as it is."""
+    if DELIBERATIONS in table.schema.names or not is_transcripts(table.schema):
         return table
     pa = arrow()
     return table.append_column(schema().field(DELIBERATIONS), pa.nulls(table.num_rows, pa.string()))
