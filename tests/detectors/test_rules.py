@@ -373,6 +373,14 @@ def test_another_language_is_drift_unless_it_was_asked_for(language: str):
     assert found("language_drift", reply.replace("a:", "U:"), reply, task=FOREIGN[language]) == []
 
 
+@pytest.mark.parametrize("language", FOREIGN)
+@pytest.mark.parametrize(
+    ("task", "asked"), [("Bake bread", "u: Describe the oven."), ("Sing", "u: Name a song, please.")]
+)
+def test_a_short_task_does_not_hide_drift(task: str, asked: str, language: str):
+    assert found("language_drift", asked, f"a: {FOREIGN[language]}", task=task) == [1]
+
+
 def test_code_quotations_and_gibberish_are_no_drift():
     for reply in (
         'It says "la función abre el archivo y lee todas las filas de la tabla" on the first line of the file.',

@@ -61,7 +61,7 @@ _ALL = [
     ),
     Detector(
         "language_drift",
-        1,
+        2,  # 1 took the language of a conversation with a short task from its first long message, whoever's it was
         "Language drift",
         "Is that message in another language than the rest, without having been asked for?",
         language_drift,

@@ -26,13 +26,14 @@ class _Block(NamedTuple):
 def unfinished_code(transcript: Transcript) -> Iterator[Hit]:
     """An assistant's code is not whole."""
     for index, message in said_by(ASSISTANT, transcript):
+        blocks = list(_blocks(message))
+        if not blocks:
+            continue
         asked = asked_before(transcript, index)
         wants_holes = asked is not None and _SKELETON.search(work(asked)) is not None
-        for block in _blocks(message):
-            hit = _judged(index, block, message, wants_holes)
-            if hit:
-                yield hit
-                break
+        hits = (_judged(index, block, message, wants_holes) for block in blocks)
+        if hit := next(filter(None, hits), None):
+            yield hit
 
 
 _SKELETON = re.compile(

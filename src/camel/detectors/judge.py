@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -50,8 +51,9 @@ async def confirm(
     A judge sees the message, the `before` messages that precede it and the task, and is asked `asks` times at most.
     """
     checked_model(model)
-    for name, value, least in (("asks", asks, 1), ("before", before, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:  # pyright: ignore[reportUnnecessaryIsInstance]
+    bounds: list[tuple[str, Any, int]] = [("asks", asks, 1), ("before", before, 0)]
+    for name, value, least in bounds:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{name} must be a whole number of at least {least}, not {shown(value)}")
     judged: list[Finding] = []
     for finding in findings:

@@ -16,7 +16,7 @@ from camel.detectors.finding import Hit
 from camel.detectors.reading import USER, prose, words, work
 
 _COMMON = {
-    "English": "a i no the of and to in is that for it with as was on are be this by you not or have from at an your will can which their if has but they we all when what there one its were each how do into than so because who more then our about would these must should his her she he had been out up them some",
+    "English": "write explain describe give list make tell name show suggest create plan design teach a i no the of and to in is that for it with as was on are be this by you not or have from at an your will can which their if has but they we all when what there one its were each how do into than so because who more then our about would these must should his her she he had been out up them some",
     "Spanish": "el la los las de que y en un una por con para es se del al lo como más pero sus le ya o este sí porque esta entre cuando muy sin sobre también me hasta hay donde quien desde todo nos durante todos uno les ni contra otros ese eso ante ellos e esto mí antes algunos qué unos yo otro otras otra él tanto esa estos mucho su no son está fue ser tiene puede",
     "French": "le la les de des et en un une du que qui dans pour pas sur au avec ce il est plus par ne se sont elle nous vous mais ou où on comme cette ces aux sa son ses leur leurs être avoir fait tout bien aussi très sans peut même après avant il y puis ensuite moi toi je tu quand alors rien faut cela",
     "German": "der die das und ist nicht ein eine einen einem einer zu den dem des mit sich auf für im von als auch es an werden aus er hat dass sie nach wird bei noch wie über so zum zur haben nur oder aber vor bis mehr durch man dann soll sind war wenn wir ihr ihre kann muss wo ohne unter am bitte dir euch was schon diese dieser",
@@ -62,9 +62,11 @@ _SCRIPTS = (
     ("Japanese", re.compile(r"[\u3040-\u30ff]")),
     ("Chinese", re.compile(r"[\u4e00-\u9fff]")),
 )
-_RELATIVES = dict.fromkeys(("Spanish", "Portuguese", "Italian"), ("Spanish", "Portuguese", "Italian"))
+_ROMANCE = ("Spanish", "Portuguese", "Italian")
+_RELATIVES: dict[str, tuple[str, ...]] = dict.fromkeys(_ROMANCE, _ROMANCE)
 _LEAST_LETTERS = 8
 _LEAST_WORDS = 7
+_FEW_WORDS = 4
 _MOST_WORDS = 150
 _LEAST_COMMON = 0.2
 """Share of common words below which a text is of no language that is known here."""
@@ -87,32 +89,36 @@ def language_drift(transcript: Transcript) -> Iterator[Hit]:
 
 
 def _expected(transcript: Transcript, task: str) -> str | None:
-    """The language of the task; of a short one the user's messages must help to tell it."""
-    if known := language_of(task):
+    """The language of the task; of a short one the user's messages must help to tell it.
+
+    Never an assistant's message: it would be measured against itself. And a few words will do, because nothing is found
+    unless a longer text is plainly in another language.
+    """
+    if known := language_of(task, _FEW_WORDS):
         return known
     for message in transcript.messages:
         if message.speaker == USER:
             task = f"{task} {work(message)}"
-            if known := language_of(task):
+            if known := language_of(task, _FEW_WORDS):
                 return known
-    return next(filter(None, (language_of(work(message)) for message in transcript.messages)), None)
+    return None
 
 
 @lru_cache(maxsize=256)
-def language_of(text: str) -> str | None:
+def language_of(text: str, least_words: int = _LEAST_WORDS) -> str | None:
     """The language of a text, or None when it is too short or of none that is known here."""
     said = prose(text)
     if not said.isascii() and (script := _script(said)):
         return script
     found = words(said)[:_MOST_WORDS]
-    if len(found) < _LEAST_WORDS:
+    if len(found) < least_words:
         return None
     counts = dict.fromkeys(_COMMON, 0)
     for word in found:
         for language in _LANGUAGES_OF.get(word, ()):
             counts[language] += 1
     (language, best), (_, second) = sorted(counts.items(), key=itemgetter(1), reverse=True)[:2]
-    if best < max(3, _LEAST_COMMON * len(found)) or best < 1.3 * second:
+    if best < max(least_words // 2, _LEAST_COMMON * len(found)) or best < 1.3 * second:
         return None
     return language
 

@@ -44,10 +44,10 @@ def repeated_instruction(transcript: Transcript) -> Iterator[Hit]:
                 )
         elif message.speaker == USER and (instruction := message.move.instruction) is not None:
             said, context = words(instruction), words(message.move.input or "")
-            if len(said) >= _LEAST_WORDS and not _MORE.search(instruction):
+            if len(said) >= _LEAST_WORDS:
                 for before, earlier, its_context in reversed(given):
                     if _same(said, earlier) and _same(context, its_context):
-                        if not _deserves_another(transcript, before):
+                        if not _MORE.search(instruction) and not _deserves_another(transcript, before):
                             yield Hit(
                                 index, "the user gives an instruction that it has given before", instruction
                             )

@@ -135,13 +135,12 @@ _CLAIM_WORDS = 25
 
 def _promise(index: int, said: str, asked: Message | None) -> Hit | None:
     spoken = prose(said)
-    shown = is_shown(asked)
-    if not shown and _has(spoken, _MAY_PROMISE):
+    if _has(spoken, _MAY_PROMISE) and not is_shown(asked):
         for pattern, reason in _PROMISES:
             if found := pattern.search(spoken):
                 return Hit(index, reason, found[0].strip())
-    may_claim = "ttach" in spoken or "nclosed" in spoken or "have" in spoken or "'ve" in spoken
-    if may_claim and (not shown or len(words(spoken)) <= _CLAIM_WORDS) and (found := _CLAIMS.search(spoken)):
+    found = _CLAIMS.search(spoken) if _has(spoken, _MAY_CLAIM) else None
+    if found and (len(words(spoken)) <= _CLAIM_WORDS or not is_shown(asked)):
         return Hit(index, "a delivery is claimed that is not in the message", found[0].strip())
     if said.endswith((":", "：")) and (found := _NOTHING_FOLLOWS.search(said)):
         return Hit(index, "something is announced as following, and nothing follows", found[0].strip())
@@ -173,8 +172,12 @@ _MAY_PROMISE = (
     "please wait",
     "please stand",
     "please bear",
+    "working on",
+    "i need",
+    "back to you",
+    "posted",
+    " me ",
 )
-_MAY_PROMISE += ("working on", "i need", "back to you", "posted", " me ")
 _PROMISES = (
     (
         re.compile(
@@ -201,6 +204,7 @@ _PROMISES = (
         "the user is asked to wait for work that happens nowhere",
     ),
 )
+_MAY_CLAIM = ("attach", "enclosed", "i have", "i've")
 _CLAIMS = re.compile(
     r"\b(?:find|see|found)\b[^.!?\n]{0,60}\b(?:attached|attachment|enclosed)\b|"
     r"\b(?:(?:is|are|have|it) attached|attached (?:it|the|my|file))\b(?! to (?:the|a|your)\b)|\bin the attached\b|"
@@ -253,8 +257,6 @@ _MAY_REFUSE = (
     "could",
     "declin",
     "refus",
-)
-_MAY_REFUSE += (
     "comfortable",
     "rather not",
     "against",
