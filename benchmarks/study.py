@@ -4,6 +4,7 @@
     python -m benchmarks.study real FOLDER --minutes 4  # a portion of them
     python -m benchmarks.study simulated FOLDER         # 25,000 of the simulated endpoint; ten minutes
     python -m benchmarks.study measure RUN              # study it, and say what that took
+    python -m benchmarks.study coverage                 # how many intervals hold the true share; a minute
 
 Half of the real conversations are held to the instruction format and half are free, so that behaviours occur.
 """
@@ -17,10 +18,14 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
+
+import numpy as np
 
 from camel import ChatModel, LocalServer, Sampling
 from camel.core.model import Reply, Request
+from camel.evaluation.intervals import Clusters
 from camel.generation.campaign import Campaign, Outcome
 from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
 from camel.models.local import ALIAS, running
@@ -146,6 +151,31 @@ def measure(run: Path, out: Path) -> int:
     return 0
 
 
+def coverage(studies: int = 1_500) -> int:
+    """Draw conversations whose own share varies, and count the intervals for the share of messages that hold the true one."""
+    chance = np.random.default_rng(3)
+    least = 1.0
+    print(
+        "| conversations | share | correlation within | intervals that hold it | mean width |\n|---|---|---|---|---|"
+    )
+    kinds = product((30, 120, 240, 1_000), (0.005, 0.02, 0.1, 0.5), (0.0, 0.1, 0.33, 0.6, 0.9))
+    for conversations, share, within in kinds:
+        shape = studies, conversations
+        sizes = chance.integers(2, 12, shape)
+        spread = 1 / within - 1 if within else 0.0
+        own = chance.beta(share * spread, (1 - share) * spread, shape) if within else np.full(shape, share)
+        counts = chance.binomial(sizes, own)
+        sums = [counts, sizes, counts**2, sizes**2, counts * sizes]
+        rows = np.stack([values.sum(axis=1) for values in sums], axis=1).tolist()
+        rates = [Clusters(conversations, *row).rate() for row in rows]
+        held = sum(rate.low <= share <= rate.high for rate in rates) / studies
+        width = sum(rate.high - rate.low for rate in rates) / studies
+        print(f"| {conversations:,} | {share} | {within} | {held:.3f} | {width:.3f} |")
+        least = min(least, held)
+    print(f"\nthe least: {least:.3f}")
+    return 1 if least < 0.93 else 0
+
+
 def _memory(pid: int) -> float:
     """Megabytes of a process and its children, what they share counted once."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
@@ -164,14 +194,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["real", "simulated", "measure"])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("what", choices=["real", "simulated", "measure", "coverage"])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/study"))
     parser.add_argument("--minutes", type=float, default=240)
     parser.add_argument("--short", action="store_true")
     parser.add_argument(
         "--out", type=Path, help="Of measure: a folder for the study; one beside the run unless given."
     )
     args = parser.parse_args()
+    if args.what == "coverage":
+        return coverage()
     if args.what == "real":
         print(asyncio.run(real(args.folder, args.minutes)))
         return 0
