@@ -4,12 +4,13 @@
 
 The index is written directly, in the layout that `camel index` leaves behind, with one real shard of conversations for the
 opening of one. What is timed is what a reader waits for: `Catalogue` from Python, the first time each question is asked.
-Exits with 1 where a limit is passed (the limits are for the full sizes; --short has the same ones).
+Exits with 1 where a limit is passed; with --short the limits are wider and the sizes small.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
 import shutil
@@ -59,6 +60,10 @@ PIECE = 524_288
 STOPS = ["done", "max_messages", "user_no_instruction", "assistant_instructs", "token_limit", "error"]
 FINDINGS = [joined(some) for some in ((), ("role flipping",), ("repeated instruction",), ("flake reply",))]
 LIMITS = {"first page": 0.5, "next page": 0.5, "deep jump": 0.5, "facets": 0.2, "opening": 0.3, "search": 0.3}
+
+
+SLACK = float(os.environ.get("CAMEL_BENCH_SLACK", "1"))
+"""With --short the limits are four times as wide: it looks for what is broken, on a machine that may be busy."""
 
 
 def role(kind: str, number: int) -> str:
@@ -174,6 +179,7 @@ class Table:
         if limit is None:
             print(f"| {what} | {1000 * took:,.0f} ms | | |", flush=True)
             return answer
+        limit *= SLACK
         over = took > limit
         self.failed |= over
         print(
@@ -239,6 +245,8 @@ def main() -> int:
     texts = given.texts or (20_000 if given.short else 1_000_000)
     folder = Path(tempfile.mkdtemp(prefix="camel-bench-explore-", dir=given.folder))
     failed = 0
+    if given.short:
+        os.environ["CAMEL_BENCH_SLACK"] = "4"
     try:
         if given.part != "text":
             _apart(f"(p / 'id').write_text(write_index(p / 'run', {rows}))", folder)
