@@ -71,6 +71,7 @@ def test_python_block(body: str, tmp_path: Path, environment: dict[str, str]):
 
 
 @pytest.mark.parametrize("body", [b for b in blocks("sh", real=False) if commands(b.values[0])])
+@pytest.mark.slow
 def test_shell_block(body: str, tmp_path: Path, environment: dict[str, str]):
     for folder in ("examples", "configs"):
         (tmp_path / folder).symlink_to(ROOT / folder)
