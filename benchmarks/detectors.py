@@ -24,6 +24,7 @@ from camel.core.message import FinishReason, Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.detectors import DETECTORS, detect
+from camel.evaluation.intervals import wilson
 
 CORPUS = Path(__file__).parent.parent / "tests" / "fixtures" / "behaviour" / "corpus.jsonl"
 GOAL_PRECISION, GOAL_RECALL = 0.95, 0.85
@@ -118,16 +119,6 @@ def scores(examples: Sequence[Example]) -> dict[str, Score]:
     return table
 
 
-def wilson(right: int, total: int) -> tuple[float, float]:
-    """The 95% interval of a share (Wilson), which also holds for small counts and shares near one."""
-    if not total:
-        return 0.0, 1.0
-    z, share = 1.959964, right / total
-    middle = share + z * z / (2 * total)
-    spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    return (middle - spread) / (1 + z * z / total), (middle + spread) / (1 + z * z / total)
-
-
 def rows(table: dict[str, Score]) -> Iterator[str]:
     yield "| detector | version | examples | messages | found | precision (95%) | recall (95%) | undecided |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -135,7 +126,8 @@ def rows(table: dict[str, Score]) -> Iterator[str]:
         positives, found = score.right + score.missed, score.right + score.wrong
         cells = [name, DETECTORS[name].version, score.examples, positives, found]
         for value, total in ((score.precision, found), (score.recall, positives)):
-            low, high = wilson(score.right, total)
+            interval = wilson(score.right, total)
+            low, high = interval.low, interval.high
             cells.append(f"{value:.3f} ({low:.2f}–{high:.2f})" if total else "–")
         yield "| " + " | ".join(map(str, [*cells, score.unclear])) + " |"
 

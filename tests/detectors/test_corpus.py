@@ -7,11 +7,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from benchmarks.detectors import GOAL_PRECISION, GOAL_RECALL, corpus, milliseconds, rows, scores, wilson
+from benchmarks.detectors import GOAL_PRECISION, GOAL_RECALL, corpus, milliseconds, rows, scores
 from camel.detectors import DETECTORS
 
 EXAMPLES = corpus()
@@ -56,11 +54,3 @@ def test_the_rules_are_as_good_as_they_were_on_the_tune_part():
 def test_a_conversation_of_forty_messages_takes_milliseconds():
     """Measured about 4 ms on a busy core; 25,000 conversations in two minutes."""
     assert min(milliseconds(corpus("tune")) for _ in range(3)) < 12
-
-
-@pytest.mark.parametrize(
-    ("right", "total", "low", "high"),
-    [(0, 0, 0, 1), (10, 10, 0.722, 1), (81, 263, 0.255, 0.366), (0, 5, 0, 0.435)],
-)
-def test_wilson(right: int, total: int, low: float, high: float):
-    assert wilson(right, total) == pytest.approx((low, high), abs=0.001)

@@ -115,18 +115,14 @@ async def _work(console: Console, ablation: Ablation, model: ChatModel) -> Compa
         )
 
     stopping = Stopping(ablation.halt, lambda: say(console, "stopping: the calls in flight end first"))
-    try:
+    with stopping.heard():
         async with model, shown(console, line):
             outcome = await ablation.run(model)
             if not outcome.complete:
                 ablation.halt.set(outcome.halted)
                 return None
             return await _compared(ablation)
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    except asyncio.CancelledError:
-        stopping.forgive()
-        return None
+    return None
 
 
 async def _compared(ablation: Ablation) -> Comparison | None:

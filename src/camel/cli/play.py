@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.options import BaseUrl, Context, Local, ModelName, Save, Seed
 from camel.cli.showing import checked_file, checked_temperature, guide, local_chat, show
 from camel.core.errors import InputError
 
@@ -35,29 +35,9 @@ def play(
             help="Take a seat yourself: user, assistant or critic; repeatable. There, type /help.",
         ),
     ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            envvar="CAMEL_MODEL",
-            metavar="NAME",
-            help="Model name. Left out: what the server serves, or gpt-4.1-mini.",
-        ),
-    ] = "",
-    base_url: Annotated[
-        str,
-        typer.Option(
-            envvar="OPENAI_BASE_URL",
-            metavar="URL",
-            help="Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.",
-        ),
-    ] = "",
-    local: Annotated[
-        bool,
-        typer.Option(
-            "--local",
-            help="Use the tiny real model on this machine, whatever --model and --base-url say; no key.",
-        ),
-    ] = False,
+    model: ModelName = "",
+    base_url: BaseUrl = "",
+    local: Local = False,
     temperature: Annotated[
         str | None,
         typer.Option(
@@ -65,11 +45,9 @@ def play(
         ),
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")] = None,
+    seed: Seed = None,
     max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
-    context: Annotated[
-        int | None, typer.Option(help="The model's window in tokens, if it is not known.")
-    ] = None,
+    context: Context = None,
     guided: Annotated[
         str,
         typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
@@ -82,10 +60,7 @@ def play(
     show_prompts: Annotated[
         bool, typer.Option("--show-prompts", help="Print the inception prompts.")
     ] = False,
-    save: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
-    ] = None,
+    save: Save = None,
     verbatim: Annotated[
         bool,
         typer.Option(

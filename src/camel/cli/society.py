@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import BaseUrl, Context, Local, ModelName, Save, Seed
 from camel.cli.showing import checked_file, checked_temperature, local_chat, show
 
 
@@ -18,29 +19,9 @@ def society(
     task: Annotated[
         str, typer.Option(metavar="TEXT", help="What they are to do, in place of the file's task.")
     ] = "",
-    model: Annotated[
-        str,
-        typer.Option(
-            envvar="CAMEL_MODEL",
-            metavar="NAME",
-            help="Model name. Left out: what the server serves, or gpt-4.1-mini.",
-        ),
-    ] = "",
-    base_url: Annotated[
-        str,
-        typer.Option(
-            envvar="OPENAI_BASE_URL",
-            metavar="URL",
-            help="Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.",
-        ),
-    ] = "",
-    local: Annotated[
-        bool,
-        typer.Option(
-            "--local",
-            help="Use the tiny real model on this machine, whatever --model and --base-url say; no key.",
-        ),
-    ] = False,
+    model: ModelName = "",
+    base_url: BaseUrl = "",
+    local: Local = False,
     temperature: Annotated[
         str | None,
         typer.Option(
@@ -48,18 +29,13 @@ def society(
         ),
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest message, in tokens.")] = None,
-    seed: Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")] = None,
+    seed: Seed = None,
     max_messages: Annotated[
         int | None, typer.Option(help="Stop after so many messages at the latest.")
     ] = None,
-    context: Annotated[
-        int | None, typer.Option(help="The model's window in tokens, if it is not known.")
-    ] = None,
+    context: Context = None,
     show_prompts: Annotated[bool, typer.Option("--show-prompts", help="Print the members' prompts.")] = False,
-    save: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
-    ] = None,
+    save: Save = None,
 ) -> None:
     """Let a society of any size work on a task, and watch its members talk."""
     from msgspec.structs import replace

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from camel.engine.worker import Halt
 
@@ -35,6 +36,19 @@ class Stopping:
             self._task.cancel()
         else:
             os._exit(INTERRUPTED)
+
+    @contextlib.contextmanager
+    def heard(self) -> Generator[None]:
+        """Wait for the work in the block; it is left in the middle where a person asked twice.
+
+        Several failures are one, the first: whoever waits for a group gets them all.
+        """
+        try:
+            yield
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        except asyncio.CancelledError:
+            self.forgive()
 
     def forgive(self) -> None:
         """Go on after the cancellation being handled, if a person asked for it; else raise it again."""

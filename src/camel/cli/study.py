@@ -113,14 +113,11 @@ async def _looked(console: Console, run: Run, kept: Path, halt: Halt, processes:
         return f"looked through {looker.done:,} of {looker.total:,} conversations · {duration(seconds)} gone"
 
     stopping = Stopping(halt, lambda: say(console, "stopping: shards being looked through end first"))
-    try:
+    looked = False
+    with stopping.heard():
         async with shown(console, line):
-            if not await looker.look():
-                return None
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    except asyncio.CancelledError:
-        stopping.forgive()
+            looked = await looker.look()
+    if not looked:
         return None
     settings = run.settings
     scenario = Path(str(settings.config.get("scenario", ""))).name
@@ -178,14 +175,11 @@ class _Judging:
             return f"judged {judging.finished:,} of {len(judging.sample):,} conversations · {meter.usage.calls:,} calls{cost}"
 
         stopping = Stopping(judging.halt, lambda: say(console, "stopping: the calls in flight end first"))
-        try:
+        judged = False
+        with stopping.heard():
             async with self._chat, shown(console, line):
-                if not await judging.judge(concurrency=concurrency):
-                    return None
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        except asyncio.CancelledError:
-            stopping.forgive()
+                judged = await judging.judge(concurrency=concurrency)
+        if not judged:
             return None
         deserved = judging.result(self._made.gathered.ended_done, meter.money)
         return self._made._replace(study=replace(self._made.study, deserved=deserved))

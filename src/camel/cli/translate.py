@@ -75,7 +75,7 @@ async def _work(console: Console, wanted: list[Translation], chat: ChatModel, co
         wanted[0].halt,
         lambda: say(console, "stopping: the calls in flight end first; again to leave at once"),
     )
-    try:
+    with stopping.heard():
         async with chat:
             for translation in wanted:
                 async with shown(console, partial(_line, translation)):
@@ -84,12 +84,8 @@ async def _work(console: Console, wanted: list[Translation], chat: ChatModel, co
                 damaged = translation.damaged
                 note = f", {damaged:,} with a message that could not be mended" if damaged else ""
                 say(console, f"{_line(translation)} · complete{note}")
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    except asyncio.CancelledError:
-        stopping.forgive()
-        return False
-    return True
+        return True
+    return False
 
 
 def _line(translation: Translation, seconds: float | None = None) -> str:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from camel.core import inception as prompts
 from camel.core.agent import Agent
 from camel.core.conversation import Conversation
-from camel.core.errors import InputError, RequestRejected, shown
+from camel.core.errors import InputError, RequestRejected, shown, whole
 from camel.core.inception import fill
 from camel.core.message import Deliberation, Proposal, Sampling, Usage, well_formed
 from camel.core.model import Choice, Reply, Request, Text
@@ -416,9 +416,3 @@ def measured(request: Request, reply: Reply) -> None:
     """Take the endpoint's count of the speaker's prompt; one that counts it for each choice is seen by the size."""
     if 0 < reply.usage.prompt <= request.history.tokens:
         request.history.measured(reply.usage.prompt)
-
-
-def whole(name: str, value: Any, low: int, high: int) -> None:
-    """Raise an `InputError` unless `value` is a whole number between the bounds."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{name} must be a whole number from {low:,} to {high:,}, not {shown(value)}")

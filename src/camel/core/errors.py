@@ -36,6 +36,12 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def whole(name: str, value: object, low: int, high: int) -> None:
+    """Raise an `InputError` unless `value` is a whole number between the bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
+
+
 def similar(name: str, known: Iterable[str]) -> str:
     """A suggestion to put behind a name that is not known."""
     import difflib

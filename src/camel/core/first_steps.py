@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from camel.core.errors import InputError, NotUnderstood, shown
+from camel.core.errors import NotUnderstood, whole
 from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.member import MAX_NAME_CHARS, Member, as_key
@@ -43,7 +43,7 @@ class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     sampling: Sampling = FIRST_SAMPLING
 
     def __post_init__(self) -> None:
-        _whole("count", self.count, 100)
+        whole("count", self.count, 1, 100)
 
     def asked(self, task: str) -> str:
         """The prompt, filled in."""
@@ -60,7 +60,7 @@ class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     sampling: Sampling = FIRST_SAMPLING
 
     def __post_init__(self) -> None:
-        _whole("steps", self.steps, 50)
+        whole("steps", self.steps, 1, 50)
 
     def asked(self, task: str) -> str:
         """The prompt, filled in."""
@@ -203,8 +203,3 @@ def _lines(text: str) -> list[str]:
     printable = ("".join(char if char.isprintable() else " " for char in line) for line in lines)
     items = (" ".join(line.split()) for line in printable)
     return [item for item in items if any(map(str.isalnum, item)) and len(item) <= MAX_STEP_CHARS]
-
-
-def _whole(name: str, value: object, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-        raise InputError(f"{name} must be a whole number from 1 to {high}, not {shown(value)}")

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from camel.core import inception as prompts
 from camel.core.answers import read_choice, read_ruling, read_scores
-from camel.core.critic import Case, Verdict, seeded, whole
-from camel.core.errors import ContextOverflow, InputError, shown
+from camel.core.critic import Case, Verdict, seeded
+from camel.core.errors import ContextOverflow, InputError, shown, whole
 from camel.core.history import History
 from camel.core.inception import fill
-from camel.core.message import Sampling, well_formed
+from camel.core.message import Sampling, in_one_line, well_formed
 from camel.core.model import Expects, Model, Request, checked_model
 from camel.core.task import as_sentence_part
 
@@ -111,9 +111,9 @@ class ModelJudge:
         speakers = case.conversation.transcript.speakers
         criteria = self.criteria or prompts.critic()["criteria"].splitlines()
         values = {
-            "ROLES": ", ".join(f"{_line(one.role)} ({_line(one.name)})" for one in speakers),
+            "ROLES": ", ".join(f"{in_one_line(one.role)} ({in_one_line(one.name)})" for one in speakers),
             "TASK": as_sentence_part(task.text),
-            "CRITERIA": "\n".join(f"- {_line(one)}" for one in criteria),
+            "CRITERIA": "\n".join(f"- {in_one_line(one)}" for one in criteria),
         }
         return fill(prompts.critic()["system"], values)
 
@@ -140,31 +140,26 @@ def _said(case: Case) -> str:
     """The conversation so far: of two questions of a conversation, the later one's begins with the earlier one's."""
     parts = ["The conversation so far:\n\n"]
     for message in case.conversation.transcript.messages:
-        who = f"{_line(message.role)} ({_line(message.speaker)})"
+        who = f"{in_one_line(message.role)} ({in_one_line(message.speaker)})"
         parts.append(f"{who}:\n{_quoted(message.content)}\n\n")
     return "".join(parts)
 
 
 def _options(case: Case) -> str:
     roles = {one.name: one.role for one in case.conversation.transcript.speakers}
-    who = f"{_line(case.agent.role)} ({_line(case.agent.name)})"
+    who = f"{in_one_line(case.agent.role)} ({in_one_line(case.agent.name)})"
     ahead = any(option.then for option in case.options)
     follows = ", and what would follow" if ahead else ""
     parts = [f"It is the turn of {who}. The options for what to say{follows}:\n\n"]
     for number, option in enumerate(case.options, 1):
         parts.append(f"Option {number}:\n{_quoted(option.content)}\n")
         parts += [
-            f"then {_line(roles.get(name, name))} ({_line(name)}):\n{_quoted(one.content)}\n"
+            f"then {in_one_line(roles.get(name, name))} ({in_one_line(name)}):\n{_quoted(one.content)}\n"
             for one in option.then
             for name in [one.speaker or case.agent.name]
         ]
         parts.append("\n")
     return "".join(parts)
-
-
-def _line(text: str) -> str:
-    """On one line: roles and names come from models, too."""
-    return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.errors import InputError, shown, whole
 from camel.core.grammar import Move, parse
 
 FinishReason = Literal["stop", "length", "content_filter", "refusal", "other"]
@@ -105,10 +105,8 @@ def _number(name: str, value: Any, low: float, high: float) -> None:
 
 
 def _whole(name: str, value: Any, low: int, high: int, *, optional: bool = True) -> None:
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
+    if value is not None or not optional:
+        whole(name, value, low, high)
 
 
 class Proposal(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -164,6 +162,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def move(self) -> Move:
         """What this message does in the instruction grammar."""
         return parse(self.content)
+
+
+def in_one_line(text: str) -> str:
+    """Without line breaks: names of roles and speakers come from models too, and must not pose as more than a name."""
+    return " ".join(text.split())
 
 
 def well_formed(text: str) -> str:

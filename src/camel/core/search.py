@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from camel.core.agent import Agent
 from camel.core.conversation import Conversation
-from camel.core.critic import Proposing, Sitting, Steps, whole
+from camel.core.critic import Proposing, Sitting, Steps
+from camel.core.errors import whole
 from camel.core.message import Proposal, well_formed
 from camel.core.model import Reply, Request
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.message import Message, Sampling, Usage
+from camel.core.message import Message, Sampling, Usage, in_one_line
 from camel.core.stopping import Stop
 from camel.core.task import Task
 
@@ -68,28 +68,23 @@ class Transcript(msgspec.Struct):
 
     def to_markdown(self) -> str:
         """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""
-        roles = " and ".join(_line(speaker.role) for speaker in self.speakers)
+        roles = " and ".join(in_one_line(speaker.role) for speaker in self.speakers)
         lines = [f"# {roles}", "", "**Task:**", "", _quoted(self.task.original), ""]
         if self.task.specified:
             lines += ["**Specified task:**", "", _quoted(self.task.specified), ""]
         for message in self.messages:
             lines += [
-                f"### {message.index + 1}. {_line(message.role)} ({_line(message.speaker)})",
+                f"### {message.index + 1}. {in_one_line(message.role)} ({in_one_line(message.speaker)})",
                 "",
                 _quoted(message.content),
                 "",
             ]
         if self.stop:
-            lines += ["---", "", f"Ended because {_line(self.stop.detail)}."]
+            lines += ["---", "", f"Ended because {in_one_line(self.stop.detail)}."]
         usage = self.usage
         return "\n".join(
             [*lines, f"{usage.calls} calls, {usage.prompt:,} + {usage.completion:,} tokens.", ""]
         )
-
-
-def _line(text: str) -> str:
-    """On one line: a role's name or an endpoint's error may hold several, and one of them might pose as a heading."""
-    return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:

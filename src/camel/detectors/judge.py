@@ -15,7 +15,7 @@ import msgspec
 
 from camel.core.errors import InputError, shown
 from camel.core.history import History
-from camel.core.message import Message, Sampling
+from camel.core.message import Sampling, in_one_line
 from camel.core.model import Model, Request, checked_model
 from camel.core.transcript import Transcript
 from camel.detectors.catalogue import DETECTORS
@@ -98,7 +98,7 @@ def _asked(transcript: Transcript, finding: Finding, question: str, before: int)
     heard = transcript.messages[max(0, at - before) : at + 1]
     lines = [f"Task: {_cut(transcript.task.text)}", ""]
     for number, message in enumerate(heard, at + 1 - len(heard)):
-        lines += [f"--- message {number}, from the {_seat(message)}", _cut(message.content), ""]
+        lines += [f"--- message {number}, from the {in_one_line(message.speaker)}", _cut(message.content), ""]
     lines += [
         "--- end of the conversation",
         "",
@@ -106,10 +106,6 @@ def _asked(transcript: Transcript, finding: Finding, question: str, before: int)
         f"Question: {question} Yes or no?",
     ]
     return "\n".join(lines)
-
-
-def _seat(message: Message) -> str:
-    return " ".join(message.speaker.split())
 
 
 def _cut(text: str) -> str:

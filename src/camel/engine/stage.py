@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 
 class Steps(Protocol):
     """What an item's function is given to make its paid steps durable."""
@@ -22,6 +24,19 @@ class Steps(Protocol):
         not deterministic, and stops the run rather than paying again or using an answer to another question.
         """
         ...
+
+
+class JournaledStep(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A step as the journal holds it: the one place that knows how."""
+
+    item: int
+    step: int
+    check: bytes
+    result: bytes
+
+
+read_step = msgspec.msgpack.Decoder(JournaledStep).decode
+write_step = msgspec.msgpack.Encoder().encode
 
 
 class Written(NamedTuple):

@@ -17,11 +17,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import msgspec
-
 from camel.core.errors import CamelError
 from camel.engine.collector import seldom_collected
-from camel.engine.stage import Stage
+from camel.engine.stage import JournaledStep, Stage, read_step, write_step
 from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, new_attempt
 
@@ -115,19 +113,8 @@ class Window:
             self._waiting.popleft().set_result(None)
 
 
-class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A journaled step."""
-
-    item: int
-    step: int
-    check: bytes
-    result: bytes
-
-
 _COMMITS = ThreadPoolExecutor(4, "camel-commit")
 """Threads of their own: uploads to a store that is slow must not take those on which the journal is written."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Entry).decode
 
 
 class _Shard:
@@ -136,9 +123,9 @@ class _Shard:
     def __init__(self, stage: Stage, number: int, folder: RunFolder, halt: Halt) -> None:
         self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
         self.attempt = new_attempt()
-        self.kept: dict[tuple[int, int], list[_Entry]] = {}
+        self.kept: dict[tuple[int, int], list[JournaledStep]] = {}
         try:
-            for entry in map(_decode, folder.replay(stage.name, number)):
+            for entry in map(read_step, folder.replay(stage.name, number)):
                 self.kept.setdefault((entry.item, entry.step), []).append(entry)
         except (FileNotFoundError, JournalBroken):
             if not folder.is_committed(stage.name, number):
@@ -215,7 +202,7 @@ class _Steps:
         if self._shard.halt.reason:
             raise Halted(self._shard.halt.reason)
         result = await make()
-        await self._shard.journal.append(_encode(_Entry(self._index, step, check, result)))
+        await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result)))
         return result
 
 

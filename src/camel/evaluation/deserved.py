@@ -23,12 +23,12 @@ from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
-from camel.engine.stage import Stage, Steps, Written
+from camel.engine.stage import Stage, Steps, Written, read_step
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.intervals import wilson
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
-from camel.models.recorded import RecordedModel
+from camel.models.recorded import RecordedModel, usage_in
 from camel.storage.journal import sync_folder
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
@@ -58,12 +58,6 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """None: it did not decide."""
     reason: str
     usage: Usage
-
-
-class _Paid(msgspec.Struct):
-    """As much of a journaled reply as counts."""
-
-    usage: Usage = Usage(calls=1, unknown=1)
 
 
 class Judging:
@@ -118,8 +112,7 @@ class Judging:
         used = sum((one.usage for one in self.verdicts()), Usage())
         for shard in set(range(self.stage().shards)) - self.folder.committed(self.name):
             for entry in self.folder.replay(self.name, shard):
-                # A journaled step: item, number, check, result.
-                used += msgspec.msgpack.decode(msgspec.msgpack.decode(entry)[3], type=_Paid).usage
+                used += usage_in(read_step(entry).result)
         return used
 
     def stage(self) -> Stage:

@@ -24,6 +24,7 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.core.grammar import parse
 from camel.core.message import Usage
+from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.home import hidden_labels
 from camel.explorer.reading import hue_of
 from camel.explorer.sources import Source
@@ -53,15 +54,6 @@ MOST_OPEN = 256
 """Journals that are read at the same time."""
 
 
-class _Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A journaled step."""
-
-    item: int
-    step: int
-    check: bytes
-    result: bytes
-
-
 class _Said(msgspec.Struct, gc=False):
     """One choice of a reply."""
 
@@ -76,7 +68,6 @@ class _Reply(msgspec.Struct, gc=False):
     latency: float = 0.0
 
 
-_entry = msgspec.msgpack.Decoder(_Entry).decode
 _reply = msgspec.msgpack.Decoder(_Reply).decode
 
 
@@ -190,7 +181,7 @@ class RunWatch:
         for path, tail in list(self._tails.items()):
             for payload in tail.new():
                 with contextlib.suppress(msgspec.MsgspecError, IndexError):
-                    lane = self._said(path, _entry(payload))
+                    lane = self._said(path, read_step(payload))
                     changed[lane.key] = lane
             if path not in there:  # its shard is committed: what it used is in the marker now
                 tail.close()
@@ -211,7 +202,7 @@ class RunWatch:
                 self._open.pop((stage, marker.shard), None)
                 marked.add(marker.shard)
 
-    def _said(self, path: Path, entry: _Entry) -> Lane:
+    def _said(self, path: Path, entry: JournaledStep) -> Lane:
         reply = _reply(entry.result)
         stage, number = path.parent.name, path.name.partition("-")[0]
         shard = stage, int(number) if number.isdecimal() else -1

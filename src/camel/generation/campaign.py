@@ -30,13 +30,13 @@ from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.engine.stage import Stage, Steps, Written
+from camel.engine.stage import Stage, Steps, Written, read_step
 from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.pool import Pool, ReplicaState
-from camel.models.recorded import RecordedModel
+from camel.models.recorded import RecordedModel, usage_in
 from camel.models.traced import traced
 from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.index import write_indexed
@@ -140,15 +140,6 @@ class _Counted:
         self.usage += usage_of(marker.totals)
         self.failed += int(marker.totals.get("failed", 0))
         self.stops.update(stops_of(marker.totals))
-
-
-class _Paid(msgspec.Struct):
-    """As much of a journaled reply as the meter wants."""
-
-    usage: Usage = Usage(calls=1, unknown=1)
-
-
-_paid = msgspec.msgpack.Decoder(_Paid).decode
 
 
 class _CountedModel:
@@ -490,8 +481,7 @@ class Campaign:
             shards = {int(path.name.partition("-")[0]) for path in names}
             for shard in shards - self.folder.committed(stage.name) if shards else ():
                 for entry in self.folder.replay(stage.name, shard):
-                    # A journaled step: item, number, check, result.
-                    used += _paid(msgspec.msgpack.decode(entry)[3]).usage
+                    used += usage_in(read_step(entry).result)
         return used
 
     def _recorded(self, steps: Steps) -> Model:

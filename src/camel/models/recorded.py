@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.message import well_formed
+from camel.core.message import Usage, well_formed
 from camel.core.model import Model, Reply, Request
 
 Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
@@ -18,6 +18,20 @@ Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Reply).decode
+
+
+class _Paid(msgspec.Struct):
+    """As much of a recorded reply as counts."""
+
+    usage: Usage = Usage(calls=1, unknown=1)
+
+
+_paid = msgspec.msgpack.Decoder(_Paid).decode
+
+
+def usage_in(record: bytes) -> Usage:
+    """What a recorded call used, without reading the rest of it."""
+    return _paid(record).usage
 
 
 class RecordedModel:
