@@ -18,7 +18,7 @@ import pytest
 from test_worker import Bench
 
 from camel.engine import member
-from camel.engine.coordinator import Coordinator, Totals
+from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
 from camel.engine.member import Left, Member
 from camel.engine.site import WAIT, Beat, DeskGone, Orders, Report, Turn
 from camel.engine.stage import Stage
@@ -428,3 +428,11 @@ def test_no_shard_for_who_has_no_room():
     assert coordinator.lease("a", 1, 1) == 0
     assert coordinator.lease("a", 1, 1) == 0, "the answer may have been lost"
     assert coordinator.lease("a", 1, 2) == 1
+
+
+def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
+    coordinator = Coordinator(1_000, ttl=10.0, now=lambda: 0.0)
+    asked = {n: coordinator.beat(Beat(f"w{n}", 0, Report())).apart for n in range(1, 2_001)}
+    assert asked[4] < 0.05  # a few need not wait for one another
+    assert 200 / asked[200] == pytest.approx(QUESTIONS)
+    assert asked[2_000] == 2.5  # and never so long that a lease could run out

@@ -18,6 +18,8 @@ from camel.engine.worker import clock
 
 SHARE_EVERY = 0.5
 """Seconds between two divisions of what may be used."""
+QUESTIONS = 200.0
+"""Questions and beats without news a second, from all workers together: 1,000 of either are a busy core."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -164,6 +166,7 @@ class Coordinator:
             halt=self._halt,
             window=self._window(worker, beat.open),
             share=self._share_of(worker, now),
+            apart=min(len(self._leases.live) / QUESTIONS, self._ttl / 4),
         )
 
     def _window(self, worker: str, inside: int) -> int:

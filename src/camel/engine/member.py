@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
@@ -48,6 +49,7 @@ class Member:
         self._ended = True
         self._leases = 0
         """Numbers the shards asked for, so that one whose answer was lost is not leased twice."""
+        self._apart = 0.0
         self._ordered = ""
         """Why the coordinator told us to halt."""
         self._news = asyncio.Event()
@@ -79,7 +81,7 @@ class Member:
                 if turn.number == self._turn or not turn.stage:
                     if self._halt.reason in _OWN:
                         return
-                    await asyncio.sleep(PAUSE)
+                    await self._pause()
                     continue
                 self._turn, self._stage, self._ended = turn.number, turn.stage, False
                 stage, failed = self._site.stage(turn.stage, turn.attempt), None
@@ -108,7 +110,7 @@ class Member:
                 shard = await self._ask(lambda: self._desk.lease(self._name, self._turn, self._leases))
                 if shard != WAIT:
                     return shard
-                await asyncio.sleep(PAUSE)
+                await self._pause()
         return None
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
@@ -124,6 +126,9 @@ class Member:
                 return answer.result()
             except TimeoutError:
                 await asyncio.sleep(PAUSE)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(max(PAUSE, _about(self._apart)))
 
     def _note_committed(self, shard: int) -> None:
         self._committed.append(shard)
@@ -150,7 +155,7 @@ class Member:
             self._news.clear()
             await self._tell()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_EVERY):
+                async with asyncio.timeout(max(BEAT_EVERY, _about(self._apart))):
                     await self._news.wait()
 
     async def _beat(self) -> None:
@@ -183,3 +188,9 @@ class Member:
             self._halt.set(orders.halt)
         self._window.resize(orders.window)
         self._site.obey(orders.share)
+        self._apart = orders.apart
+
+
+def _about(seconds: float) -> float:
+    """As long, more or less: who began together does not ask together for ever."""
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - no secret hangs on it

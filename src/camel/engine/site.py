@@ -116,6 +116,8 @@ class Orders(msgspec.Struct, frozen=True):
     window: int = 0
     """Items that this worker may have in flight."""
     share: dict[str, float] = {}
+    apart: float = 0.0
+    """Seconds to leave between two questions or beats without news: the more workers, the more."""
 
 
 class Desk(Protocol):

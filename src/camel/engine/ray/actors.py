@@ -19,6 +19,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from camel._version import __version__
 from camel.core.errors import CamelError
+from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator, Totals
 from camel.engine.member import Left, Member
 from camel.engine.ray.metrics import Metrics
@@ -39,6 +40,8 @@ class CoordinatorActor:
     """The coordinator in a process of its own."""
 
     def __init__(self, concurrency: int, ttl: float, share: Share, run: str) -> None:
+        _settle()
+        gc.set_threshold(YOUNG)
         self._coordinator = Coordinator(concurrency, ttl=ttl, share=share)
         self._metrics = Metrics(run)
 
@@ -97,9 +100,7 @@ class WorkerActor:
             )
         for name, value in environment.items():
             os.environ.setdefault(name, value)
-        # Ray brings a great many objects that never go: the collector need not look at them again and again.
-        gc.collect()
-        gc.freeze()
+        _settle()
         return asyncio.run(_live(job, _RemoteDesk(coordinator)))
 
 
@@ -133,6 +134,12 @@ class _RemoteDesk:
             raise TimeoutError from None
         except RayActorError:
             raise DeskGone from None
+
+
+def _settle() -> None:
+    """Ray brings a great many objects that never go: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _node() -> str:
