@@ -15,7 +15,7 @@ import msgspec
 from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen
 from camel.evaluation.intervals import Rate, paired, wilson
-from camel.evaluation.pairs import Winner
+from camel.evaluation.pairs import WINNERS, Winner
 
 try:
     import numpy as np
@@ -193,7 +193,9 @@ def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) 
 
 def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:
     """What the lengths of the solutions, (of `a`, of `b`), have to do with who wins."""
-    both = [(one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one]
+    both: list[tuple[Winner, int, int]] = [
+        (one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one
+    ]
     decided = [(one == "a", a, b) for one, a, b in both if one != "draw" and a != b]
     longer = wilson(sum(won == (a > b) for won, a, b in decided), len(decided))
     ratios = [max(1, a) / max(1, b) for _, a, b in both]
@@ -235,8 +237,8 @@ def _fit(logs: Any, points: Any, weights: Any) -> Any:
 
 def majority(verdicts: Sequence[Winner | None]) -> Winner | None:
     """What most judges say, of those that decide; a draw where no winner has more than half of them."""
-    said = Counter(one for one in verdicts if one)
-    if not said:
-        return None
-    winner, count = said.most_common(1)[0]
-    return winner if 2 * count > said.total() else "draw"
+    said = [one for one in verdicts if one]
+    for winner in WINNERS:
+        if 2 * said.count(winner) > len(said):
+            return winner
+    return "draw" if said else None
