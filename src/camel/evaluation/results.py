@@ -214,7 +214,7 @@ def _compared(
             verdicts.append(verdict)
             if verdict.score_a is not None and verdict.score_b is not None:
                 scores.append((verdict.score_a, verdict.score_b))
-        winners = [one.winner for one in orders]
+        winners: list[Winner | None] = [one.winner for one in orders]
         repeated = again.get((job.group, job.systems, job.model), {})
         made.append(
             Comparison(
@@ -244,7 +244,7 @@ def _headline(
     for group in contest.groups:
         for a, b in combinations(contest.systems(group.name), 2):
             these = [p for p in pairs if (p.group, p.system_a, p.system_b) == (group.name, a, b)]
-            winners = [panel.get(pair.id) for pair in these]
+            winners: list[Winner | None] = [panel.get(pair.id) for pair in these]
             sizes = [(len(pair.text_a), len(pair.text_b)) for pair in these]
             of = [
                 one.scores for one in made if (one.group, one.a, one.b) == (group.name, a, b) and one.scores

@@ -95,6 +95,17 @@ class Consistency(msgspec.Struct, frozen=True):
     kappa: Kappa
 
 
+class Bin(msgspec.Struct, frozen=True):
+    """Pairs whose solutions differ in length about as much."""
+
+    low: float
+    """Of the characters of `a` over those of `b`; the first bin has no lower end (0), the last no upper (infinite: None)."""
+    high: float | None
+    wins: int
+    draws: int
+    losses: int
+
+
 class Length(msgspec.Struct, frozen=True):
     """Does the longer solution win?"""
 
@@ -108,6 +119,10 @@ class Length(msgspec.Struct, frozen=True):
     controlled: Interval | None
     """The score that `a` would have if both were of the same length (logistic regression on the log of the ratio);
     None where too little was decided."""
+    bins: list[Bin]
+
+
+_EDGES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 
 
 def shares(outcomes: Sequence[Winner | None]) -> Shares:
@@ -209,6 +224,17 @@ def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, in
         shares([one for one, a, b in both if a > b]),
         shares([one for one, a, b in both if a < b]),
         controlled,
+        [
+            Bin(low, high, *(sum(one == kind for one in inside) for kind in ("a", "draw", "b")))
+            for low, high in zip(_EDGES, (*_EDGES[1:], None), strict=True)
+            for inside in [
+                [
+                    one
+                    for (one, _, _), ratio in zip(both, ratios, strict=True)
+                    if low <= ratio < (high or 1e300)
+                ]
+            ]
+        ],
     )
 
 
