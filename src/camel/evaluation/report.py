@@ -15,7 +15,7 @@ import msgspec
 from camel.core.message import Usage, in_one_line
 from camel.evaluation.agents import AGENTS, SINGLE_SHOT, Contest, Kind
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.intervals import Rate
+from camel.evaluation.intervals import Rate, holm
 from camel.evaluation.page import document, figure, interval, percent, short, text
 from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, png, svg
@@ -109,7 +109,8 @@ def titled(group: str) -> str:
     return TITLES.get(group, group)
 
 
-def _share(value: Rate | float) -> str:
+def share(value: Rate | float) -> str:
+    """A share with its interval, where it has one."""
     if isinstance(value, float | int):
         return f"{value:.1%}"
     return f"{value.rate:.1%} ({100 * value.low:.0f} – {100 * value.high:.0f}%)" if value.of else "–"
@@ -128,28 +129,42 @@ def points(made: Evaluation) -> list[str]:
         else:
             sure = f"the {one.shares.of:,} tasks do not tell {one.a} and {one.b} apart"
         said.append(
-            f"{where}: {one.a} wins {_share(one.shares.wins)} of {one.shares.of:,}, draws {_share(one.shares.draws)}, "
-            f"loses {_share(one.shares.losses)}; {sure}."
+            f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
+            f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
         )
-    for one in made.comparisons:
-        found = one.position
-        if found and found.p < CHANCE and found.effect.value:
-            side = "first" if found.effect.value > 0 else "second"
-            said.append(
-                f"{one.judge} prefers what it is shown {side} ({titled(one.group)}: {found.flips:,} of {found.pairs:,} verdicts "
-                f"change with the order); these are counted as draws."
-            )
-        bias = one.length.longer_wins
-        if bias.of and (bias.low > 0.5 or bias.high < 0.5):
-            way = "longer" if bias.low > 0.5 else "shorter"
-            share = bias.rate if way == "longer" else 1 - bias.rate
-            said.append(
-                f"{one.judge}, {titled(one.group)}: the {way} solution wins {share:.0%} of what is decided."
-            )
+    for judge in made.judges:
+        said += _biases([one for one in made.comparisons if one.judge == judge])
     if made.undecided.count:
         said.append(
             f"{made.undecided.count:,} of {made.undecided.of:,} questions got no readable answer; they count nowhere."
         )
+    return said
+
+
+def _biases(comparisons: Sequence[Comparison]) -> list[str]:
+    """What one judge prefers besides the better solution, as far as it is no accident."""
+    said: list[str] = []
+    found = [one.position for one in comparisons if one.position]
+    sure = [one for one, p in zip(found, holm([one.p for one in found]), strict=True) if p < CHANCE]
+    for side, mine in (
+        ("first", [one for one in sure if one.effect.value > 0]),
+        ("second", [one for one in sure if one.effect.value < 0]),
+    ):
+        if mine:
+            flips, pairs = sum(one.flips for one in mine), sum(one.pairs for one in mine)
+            said.append(
+                f"{comparisons[0].judge} prefers what it is shown {side}: {flips:,} of {pairs:,} verdicts change with the order. "
+                "They are counted as draws."
+            )
+    for way in ("longer", "shorter"):
+        rates = [one.length.longer_wins for one in comparisons]
+        mine = [one for one in rates if one.of and (one.low > 0.5 if way == "longer" else one.high < 0.5)]
+        if mine:
+            won, of = sum(one.count for one in mine), sum(one.of for one in mine)
+            count = won if way == "longer" else of - won
+            said.append(
+                f"For {comparisons[0].judge} the {way} solution wins {count:,} of {of:,} that are decided."
+            )
     return said
 
 
@@ -188,9 +203,9 @@ def markdown(made: Evaluation) -> str:
             (
                 row.dataset,
                 row.evaluation,
-                _share(row.draws),
-                _share(row.losses),
-                _share(row.wins),
+                share(row.draws),
+                share(row.losses),
+                share(row.wins),
                 row.a,
                 row.b,
                 f"{row.of:,}",
@@ -210,7 +225,7 @@ def markdown(made: Evaluation) -> str:
         [
             (
                 titled(one.group), f"{one.a} / {one.b}", one.judge, f"{found.flips:,} of {found.pairs:,}", _points(found.effect),
-                f"{found.p:.2g}", _share(found.a_first.wins), _share(found.b_first.wins),
+                f"{found.p:.2g}", share(found.a_first.wins), share(found.b_first.wins),
             )
             for one in made.comparisons
             for found in [one.position]
@@ -223,7 +238,7 @@ def markdown(made: Evaluation) -> str:
         [
             (
                 titled(one.group), f"{one.a} / {one.b}", one.judge, f"{one.length.ratio:.2f}",
-                _share(one.length.longer_wins), _points(one.shares.score),
+                share(one.length.longer_wins), _points(one.shares.score),
                 _points(one.length.controlled) if one.length.controlled else "too few decided",
             )
             for one in made.comparisons
@@ -234,7 +249,7 @@ def markdown(made: Evaluation) -> str:
         ("Judge", "Dataset", "Pair", "Says the same when asked again", "Kappa", "Mean scores of A and B"),
         [
             (
-                one.judge, titled(one.group), f"{one.a} / {one.b}", _share(one.consistency.same) if one.consistency else "not asked",
+                one.judge, titled(one.group), f"{one.a} / {one.b}", share(one.consistency.same) if one.consistency else "not asked",
                 _kappa(one.consistency.kappa) if one.consistency else "",
                 f"{one.scores[0]:.1f}, {one.scores[1]:.1f}" if one.scores else "–",
             )
@@ -514,7 +529,7 @@ def _length(made: Evaluation) -> str:
     )
     rows = [
         (
-            *_named(one, made), f"{one.length.ratio:.2f}", _share(one.length.longer_wins), _won(one.length.a_longer),
+            *_named(one, made), f"{one.length.ratio:.2f}", share(one.length.longer_wins), _won(one.length.a_longer),
             _won(one.length.a_shorter), _points(one.shares.score),
             _points(one.length.controlled) if one.length.controlled else "too few decided",
         )
@@ -547,7 +562,7 @@ def _judges(made: Evaluation) -> str:
     rows = [
         (
             *_named(one, made), f"{one.scores[0]:.1f}" if one.scores else "–", f"{one.scores[1]:.1f}" if one.scores else "–",
-            f"{one.shares.undecided:,}", _share(one.consistency.same) if one.consistency else "not asked",
+            f"{one.shares.undecided:,}", share(one.consistency.same) if one.consistency else "not asked",
             _kappa(one.consistency.kappa) if one.consistency else "",
         )
         for one in made.comparisons
@@ -676,8 +691,8 @@ def _plot_results(made: Evaluation) -> Plot:
         name = f"{row.dataset}, {row.evaluation}" + (f": {row.a} / {row.b}" if row.ours else "")
         order.append(name)
         for kind, value in zip(_KINDS, (row.wins, row.draws, row.losses), strict=True):
-            share = value.rate if isinstance(value, Rate) else value
-            rows.append({"row": name, "kind": kind, "share": share, "place": _KINDS.index(kind)})
+            size = value.rate if isinstance(value, Rate) else value
+            rows.append({"row": name, "kind": kind, "share": size, "place": _KINDS.index(kind)})
     spec: Spec = {
         "data": {"values": rows},
         "width": 520,

@@ -153,7 +153,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     money: float | None
     """None where the price of a model is not known."""
     examples: list[Shown]
-    paper: dict[str, tuple[PaperRow, ...]] = PAPER
+    paper: dict[str, tuple[PaperRow, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
     version: str = __version__
     schema: int = 1
 
