@@ -74,34 +74,40 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def table(made: Evaluation) -> list[Row]:
-    """The paper's Table 1: its own lines where they are about the same data, then each judge's, then the panel's."""
+    """The paper's Table 1: its own lines where they are about the same data, then what counts of ours."""
     rows: list[Row] = []
     for drawn in made.drawn:
-        title = titled(drawn.group)
         rows += [
             Row(
-                title, f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
+                titled(drawn.group), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
                 one.draws, one.losses, one.wins, one.of, False,
             )
             for one in made.paper.get(drawn.group, ())
         ]  # fmt: skip
-        here = [one for one in made.comparisons if one.group == drawn.group]
-        panel = [one for one in made.headline if one.group == drawn.group and one not in here]
-        rows += [
-            Row(
-                title,
-                one.judge,
-                one.a,
-                one.b,
-                one.shares.draws,
-                one.shares.losses,
-                one.shares.wins,
-                one.shares.of,
-                True,
-            )
-            for one in (*here, *panel)
-        ]
+        rows += _rows(one for one in made.headline if one.group == drawn.group)
     return rows
+
+
+def by_judge(made: Evaluation) -> list[Row]:
+    """The same of each judge by itself, where there are several."""
+    return _rows(made.comparisons) if len(made.judges) > 1 else []
+
+
+def _rows(comparisons: Iterable[Comparison]) -> list[Row]:
+    return [
+        Row(
+            titled(one.group),
+            one.judge,
+            one.a,
+            one.b,
+            one.shares.draws,
+            one.shares.losses,
+            one.shares.wins,
+            one.shares.of,
+            True,
+        )
+        for one in comparisons
+    ]
 
 
 def titled(group: str) -> str:
@@ -197,24 +203,11 @@ WORDS: dict[Winner | None, str] = {"a": "A wins", "b": "B wins", "draw": "draw",
 def markdown(made: Evaluation) -> str:
     """The report as Markdown."""
     lines = ["# Agent evaluation", "", *(f"- {_md(one)}" for one in points(made)), "", "## Results", ""]
-    lines += _grid(
-        ("Dataset", "Evaluation", "Draw", "B wins", "A wins", "A", "B", "Verdicts"),
-        [
-            (
-                row.dataset,
-                row.evaluation,
-                share(row.draws),
-                share(row.losses),
-                share(row.wins),
-                row.a,
-                row.b,
-                f"{row.of:,}",
-            )
-            for row in table(made)
-        ],
-    )
+    head = ("Dataset", "Evaluation", "Draw", "B wins", "A wins", "A", "B", "Verdicts")
+    for rows in filter(None, (table(made), by_judge(made))):
+        lines += _grid(head, (_cells(row) for row in rows))
+        lines.append("")
     lines += [
-        "",
         "In brackets: 95% intervals (bootstrap over the tasks). A verdict counts if it is the same in both orders; if not it is a draw.",
         "",
         "## The order",
@@ -290,6 +283,11 @@ def markdown(made: Evaluation) -> str:
     config = msgspec.json.format(msgspec.json.encode(_setup(made)), indent=2).decode()
     lines += ["## Configuration", "", "```json", config, "```", ""]
     return "\n".join(lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    shares = (share(row.draws), share(row.losses), share(row.wins))
+    return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
 
 
 def _md(value: str) -> str:
@@ -442,32 +440,41 @@ def _cell(value: Rate | float) -> str:
 def _results(made: Evaluation) -> str:
     rows = table(made)
     ours = [row for row in rows if row.ours]
-    opponents = {row.b for row in ours}
     # One opponent: its name stands in the head, as in the paper; else each line says who met whom.
-    several = len(opponents) > 1 or len({row.a for row in ours}) > 1
+    one = len({(row.a, row.b) for row in ours}) == 1
+    first, second = ("agents", text(ours[0].b)) if one else ("first", "second")
+    said = "".join(f"<li>{text(line)}</li>" for line in points(made))
+    found = (
+        f'<h2>Results</h2><ul class="points">{said}</ul>'
+        f'<p class="key"><i class="win"></i>{first} win{"" if one else "s"} <i class="draw"></i>draw <i class="loss"></i>{second} wins</p>'
+        f"{_wins(rows, first, second)}"
+        "<p><small>With 95% intervals. Lines that begin with “Paper” are the paper's Table 1, against gpt-3.5-turbo in a single shot; "
+        "the votes of humans were 453. Ours count a verdict only if it is the same in both orders.</small></p>"
+    )
+    if alone := by_judge(made):
+        found += f"<details><summary><h3>Each judge by itself</h3></summary>{_wins(alone, first, second)}</details>"
+    return found
+
+
+def _wins(rows: Sequence[Row], first: str, second: str) -> str:
+    several = second == "second"
     body: list[str] = []
     last = ""
     for row in rows:
         name = "" if row.dataset == last else text(row.dataset)
         last = row.dataset
-        who = (f'<td>{text(row.a)} <span class="muted">against</span> {text(row.b)}</td>') if several else ""
+        who = f'<td>{text(row.a)} <span class="muted">/</span> {text(row.b)}</td>' if several else ""
         body.append(
             f'<tr class="{"ours" if row.ours else "none"}"><td class="name">{name}</td><td>{text(row.evaluation)}</td>{who}<td>{_bar(row)}</td>'
             f'{_cell(row.draws)}{_cell(row.losses)}{_cell(row.wins)}<td class="number">{row.of:,}</td></tr>'
         )
-    second = text(next(iter(opponents), SINGLE_SHOT)) if not several else "Second"
-    first = "Agents win" if not several else "First wins"
-    said = "".join(f"<li>{text(one)}</li>" for one in points(made))
+    win = "wins" if several else "win"
     return (
-        f'<h2>Results</h2><ul class="points">{said}</ul>'
-        f'<p class="key"><i class="win"></i>{"agents win" if not several else "first wins"} <i class="draw"></i>draw '
-        f'<i class="loss"></i>{second.lower() if several else second} wins</p>'
-        '<div class="scroll"><table><thead><tr><th>Dataset</th><th>Evaluation</th>'
-        f"{'<th>Who</th>' if several else ''}<th></th>"
-        f'<th class="number">Draw</th><th class="number">{second} wins</th><th class="number">{first}</th><th class="number">Verdicts</th></tr></thead>'
+        '<div class="scroll"><table class="tight"><thead><tr><th>Dataset</th><th>Evaluation</th>'
+        f"{'<th>First / second</th>' if several else ''}<th></th>"
+        f'<th class="number">Draw</th><th class="number">{second.capitalize() if several else second} wins</th>'
+        f'<th class="number">{first.capitalize()} {win}</th><th class="number">Verdicts</th></tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
-        "<p><small>With 95% intervals. Lines that begin with “Paper” are the paper's Table 1, against gpt-3.5-turbo, judged in one order; "
-        "the votes of humans were 453. Ours count a verdict only if it is the same in both orders.</small></p>"
     )
 
 
@@ -481,7 +488,7 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -
     body = "".join(
         f"<tr>{''.join(cell('td', place, value) for place, value in enumerate(row))}</tr>" for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table class="tight"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _named(one: Comparison, made: Evaluation) -> tuple[str, ...]:
