@@ -137,8 +137,6 @@ def agents(
         judge_prompt=judge_prompt or JUDGE_PROMPT,
         acknowledge=tuple(acknowledge or ()),
     )
-    for run in runs:
-        check_finished(run, "evaluated")
     groups, folder = _groups(runs, against or []), out or _beside(runs[0])
     in_flight = concurrency or (2 if local else 16)
     purse = Purse(Budget(money=max_money, tokens=max_tokens, calls=max_calls), halt)
@@ -180,7 +178,13 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     from camel.storage.reader import Run
     from camel.storage.run import open_folder
 
-    records = [Run(run) for run in runs]
+    def opened(name: str) -> Run:
+        run = Run(name)
+        if "imported" not in run.settings.config:  # those are as they are
+            check_finished(name, "evaluated")
+        return run
+
+    records = [opened(run) for run in runs]
     for one in records:
         if not len(one):
             raise InputError(
@@ -194,8 +198,7 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
             raise InputError(
                 f"--against takes {SINGLE_SHOT}, {SINGLE_SHOT}=MODEL or a run's folder, not {name!r}"
             )
-        check_finished(name, "evaluated")
-        other = Run(name)
+        other = opened(name)
         others[_name(other)] = other
     if AGENTS in others:
         raise InputError(f"a run called {AGENTS} cannot compete: rename its folder")

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from camel.core.message import Usage, in_one_line
-from camel.evaluation.agents import AGENTS, SINGLE_SHOT, Contest, Kind
+from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
 from camel.evaluation.intervals import Rate, holm
 from camel.evaluation.page import document, figure, interval, percent, short, text
@@ -32,6 +32,8 @@ STEPS: dict[Kind, str] = {
     "repeat": "Verdicts asked again",
 }
 CHANCE = 0.05
+MOST_ROWS = 12
+"""Of a plot; the tables have all."""
 
 
 def write_report(
@@ -378,17 +380,12 @@ def page(made: Evaluation, pictures: Sequence[tuple[Plot, str]]) -> str:
 
 def _head(made: Evaluation) -> str:
     tiles: list[tuple[str, str, str]] = []
-    for one in made.headline:
-        if AGENTS in (one.a, one.b) and SINGLE_SHOT in one.b and len(tiles) < 3:
-            name = titled(one.group) if len(made.drawn) > 1 or len(made.headline) == 1 else ""
+    for drawn in made.drawn[:3]:
+        one = next((one for one in made.headline if one.group == drawn.group and one.a == AGENTS), None)
+        if one:
             versus = f" against {one.b}" if len(made.headline) > len(made.drawn) else ""
-            tiles.append(
-                (
-                    f"{name or titled(one.group)}: agents win{versus}",
-                    f"{one.shares.wins.rate:.1%}",
-                    interval(one.shares.wins),
-                )
-            )
+            wins = one.shares.wins
+            tiles.append((f"{titled(one.group)}: agents win{versus}", f"{wins.rate:.1%}", interval(wins)))
     flips = [one.position for one in made.comparisons if one.position]
     if pairs := sum(one.pairs for one in flips):
         changed = sum(one.flips for one in flips)
@@ -721,9 +718,11 @@ def _plot_results(made: Evaluation) -> Plot:
 def _plot_order(made: Evaluation) -> Plot:
     rows: list[Spec] = []
     names: list[str] = []
-    for one in made.comparisons:
-        if one.position is None or not one.position.pairs:
-            continue
+    shown = [one for one in made.comparisons if one.position and one.position.pairs]
+    if len(shown) > MOST_ROWS:
+        shown = [one for one in shown if one.a == AGENTS] or shown
+    for one in shown[:MOST_ROWS]:
+        assert one.position
         name = f"{titled(one.group)}, {one.judge}: {one.a} / {one.b}"
         names.append(name)
         for kind, shares in (

@@ -26,8 +26,8 @@ RESAMPLES = 10_000
 _SEED = 0xCA3E1
 LEAST_DECIDED = 10
 """Verdicts that are no draws, below which nothing is said about the bias to length."""
-_RIDGE = 0.5
-"""Keeps the length's slope finite where the longer one always wins; a half verdict's worth at a log ratio of one."""
+_RIDGE = 0.02
+"""Keeps the length's slope finite where the longer one always wins. More of it would leave a part of that to the score."""
 
 
 class Interval(msgspec.Struct, frozen=True):
