@@ -175,3 +175,13 @@ def test_who_never_lost_has_a_rating_and_strangers_have_none():
     assert 0 < found[0].rating.value < 1_000
     with pytest.raises(InputError, match="never met"):
         bradley_terry([Meeting("1", "x", "y", 1.0), Meeting("1", "u", "v", 1.0)])
+
+
+def test_at_the_maximum_everybody_wins_as_often_as_is_expected():
+    met = meetings({"x": 1.0, "y": 2.0, "z": 5.0, "w": 0.7}, 50, seed=8)
+    found = {one.system: one for one in bradley_terry(met)}
+    for name, one in found.items():
+        mine = [m for m in met if name in (m.one, m.two)]
+        won = sum(m.score if m.one == name else 1 - m.score for m in mine) + 3 * 0.5
+        expected = sum((50 + 1) * chance for chance in one.beats.values())
+        assert won == pytest.approx(expected, abs=1e-4)
