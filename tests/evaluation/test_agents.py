@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from contests import EVIL, answer, kind_of
+from contests import a_run as planted_run
 from hypothesis import given
 from hypothesis import strategies as st
-from planted import EVIL, answer, kind_of
-from planted import a_run as planted_run
 
 from camel import InputError, Run, ScriptedModel
 from camel.core.answers import read_comparison

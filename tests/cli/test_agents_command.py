@@ -21,15 +21,15 @@ from camel.cli import app
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
 
 sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
-from planted import PLANTED
-from planted import a_run as planted_run
+from contests import PLANTED
+from contests import a_run as planted_run
 
 CALLS = {"tasks": 200, "verdicts": 400, "repeats": 80}
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(author="planted:author")) as process:
+    with spawn(SimulatorSettings(author="contests:author")) as process:
         yield process
 
 
@@ -158,7 +158,7 @@ def test_mistakes_cost_nothing_and_are_one_line(
 @pytest.mark.slow
 def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, folder: Path):
     asked = endpoint.ledger().served
-    with spawn(SimulatorSettings(author="planted:contrary")) as other:
+    with spawn(SimulatorSettings(author="contests:contrary")) as other:
         done = camel(
             endpoint, folder, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
             "--summariser", "one", "--against", "single-shot",
@@ -206,7 +206,7 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path,
     )
     whole = 40 + 40 + 80 + 10
     chance = random.Random(11)
-    with spawn(SimulatorSettings(author="planted:author", latency=Constant(0.02))) as endpoint:
+    with spawn(SimulatorSettings(author="contests:author", latency=Constant(0.02))) as endpoint:
         journaled = served = 0
         for kill in range(40):
             process = subprocess.Popen(
