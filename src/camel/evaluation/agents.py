@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -218,8 +218,8 @@ class Contest:
 
     @property
     def jobs(self) -> list[Job]:
-        """All stages, in the order of the steps."""
-        return [*self._solutions.values(), *self._comparisons]
+        """All stages, in the order of the steps; those that ask the same of the same model are one."""
+        return _once([*self._solutions.values(), *self._comparisons])
 
     def pairs(self) -> list[Pair]:
         """All pairs of solutions that could be made."""
@@ -308,7 +308,7 @@ class Contest:
         """Ask, or go on asking; False when something stopped it. First all solutions, then all verdicts."""
         self.folder.root.mkdir(parents=True, exist_ok=True)
         with self.folder.locked():
-            for jobs in (list(self._solutions.values()), self._comparisons):
+            for jobs in (_once(self._solutions.values()), _once(self._comparisons)):
                 if not await self._finish(jobs, concurrency):
                     return False
         return True
@@ -571,6 +571,10 @@ class Contest:
         return {
             marker.shard: msgspec.json.decode(self.folder.read(marker.file), type=kind) for marker in markers
         }
+
+
+def _once(jobs: Iterable[Job]) -> list[Job]:
+    return list({job.stage.name: job for job in jobs}.values())
 
 
 def read_prompt(name: str, needed: Collection[str] = ()) -> str:

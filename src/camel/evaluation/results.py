@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 import msgspec
 
 from camel._version import __version__
 from camel.core.message import Usage
-from camel.evaluation.agents import AGENTS, KINDS, AgentsConfig, Contest, Judged, Kind, Solution
+from camel.evaluation.agents import AGENTS, KINDS, AgentsConfig, Contest, Job, Judged, Kind, Solution
 from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.intervals import Rate, wilson
 from camel.evaluation.pairs import Pair, Verdict, Winner
@@ -353,14 +352,17 @@ def _systems(contest: Contest) -> list[System]:
 def _costs(contest: Contest) -> list[Cost]:
     used: dict[tuple[Kind, str], Usage] = {}
 
-    def add(kind: Kind, model: str, records: Mapping[int, Any]) -> None:
-        used[kind, model] = sum((one.usage for one in records.values()), used.get((kind, model), Usage()))
-
-    for job, solutions in contest.solutions():
-        add(job.kind, job.model, solutions)
-    for kind in ("verdict", "repeat"):
-        for job, said in contest.judged(kind):
-            add(kind, job.model, said)
+    seen: set[str] = set()
+    records: list[tuple[Job, Mapping[int, Solution] | Mapping[int, Judged]]] = [
+        *contest.solutions(),
+        *contest.judged(),
+        *contest.judged("repeat"),
+    ]
+    for job, said in records:
+        if job.stage.name not in seen:  # two systems may be the same model, and are paid for once
+            seen.add(job.stage.name)
+            before = used.get((job.kind, job.model), Usage())
+            used[job.kind, job.model] = sum((one.usage for one in said.values()), before)
     return [
         Cost(kind, model, used[kind, model], cost(model.partition("@")[0], used[kind, model]))
         for kind, model in sorted(used, key=lambda key: (KINDS.index(key[0]), key[1]))
