@@ -113,6 +113,24 @@ def test_a_table_from_one_command(
     assert endpoint.ledger().served == asked + 44
 
 
+@pytest.mark.usefixtures("inside")
+def test_runs_meet_each_other_and_the_single_shot(
+    endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    planted_run(folder / "other")
+    asked = endpoint.ledger().served
+    args = ("society", "--against", "other", "--against", "single-shot", "--sample", "6", "--repeats", "0")
+    done, _ = here(capsys, *args, "--judge", "base")
+    assert "agents / other" in done
+    assert "base also wrote solutions that it judges" in done
+    # Both runs hold the same bytes: they are summarised and compared with the single shot once, and draw without a question.
+    assert endpoint.ledger().served == asked + 6 + 6 + 2 * 6
+    made = figures(folder)
+    assert {one["system"] for one in made["ratings"]} == {"agents", "other", "single-shot"}
+    same = next(one for one in made["headline"] if one["b"] == "other")
+    assert same["shares"]["draws"]["count"] == 6
+
+
 @pytest.mark.slow
 def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, folder: Path):
     asked = endpoint.ledger().served
@@ -186,6 +204,25 @@ def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, fold
     (agreement,) = made["agreement"]
     assert 0 < agreement["kappa"]["kappa"] < 1
     assert agreement["kappa"]["items"] == 200
+
+
+@pytest.mark.slow
+def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
+    args = ("society", "--judge", "strong", "--sample", "50", "--concurrency", "4", "--repeats", "0")
+    with spawn(SimulatorSettings(author="contests:author", latency=Constant(0.05))) as endpoint:
+        process = subprocess.Popen(
+            command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
+        )
+        while endpoint.ledger().served < 30:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "the same command goes on" in said
+        assert endpoint.ledger().served < 200
+        assert camel(endpoint, folder, *args).returncode == 0
+        # Nothing was lost: each call was made once.
+        assert endpoint.ledger().requests == 50 + 50 + 100
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     single_shot_prompt: str = "single-shot-1"
     summary_sampling: Sampling = Sampling(temperature=0.0, max_tokens=2_048)
     single_shot_sampling: Sampling = Sampling(temperature=0.2, max_tokens=2_048)
-    """The temperature of the original's agents (FACTS: 0.2)."""
+    """The temperature is that of the original's agents."""
     judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
     acknowledge: tuple[str, ...] = ()
     """Labels, such as `misalignment`, whose conversations may be drawn."""

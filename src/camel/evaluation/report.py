@@ -142,6 +142,11 @@ def points(made: Evaluation) -> list[str]:
         )
     for judge in made.judges:
         said += _biases([one for one in made.comparisons if one.judge == judge])
+    said += [
+        f"{judge} also wrote solutions that it judges: models tend to like their own." for judge in made.own
+    ]
+    if made.shortened:
+        said.append(f"In {made.shortened:,} questions a solution was cut to fit the judge's window.")
     if made.undecided.count:
         said.append(
             f"{made.undecided.count:,} of {made.undecided.of:,} questions got no readable answer; they count nowhere."

@@ -13,6 +13,7 @@ from itertools import combinations
 import msgspec
 
 from camel._version import __version__
+from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.evaluation.agents import AGENTS, KINDS, AgentsConfig, Contest, Job, Judged, Kind, Solution
 from camel.evaluation.agreement import Kappa, cohen, fleiss
@@ -148,6 +149,10 @@ class Evaluation(msgspec.Struct, frozen=True):
     """Where more than two systems compete."""
     undecided: Rate
     """Questions to which no readable answer came."""
+    shortened: int
+    """Questions in which a part of a solution was left out, as it did not fit the judge's window."""
+    own: list[str]
+    """Judges that also wrote solutions which they judge; models tend to like their own."""
     costs: list[Cost]
     money: float | None
     """None where the price of a model is not known."""
@@ -163,6 +168,8 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[Verdict]]:
     """Everything that follows from a contest that is over; also the pairs, and each judge's verdict on each of them."""
+    if left := contest.left():
+        raise InputError(f"{left:,} questions have not been asked yet: run it to its end first")
     pairs = contest.pairs()
     verdicts, comparisons, headline = _compared(contest, pairs)
     costs = _costs(contest)
@@ -183,6 +190,12 @@ def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[Verdict]]:
         agreement=_agreement([judge.name for judge in contest.judges], pairs, verdicts),
         ratings=_ratings(contest, pairs, verdicts),
         undecided=wilson(sum(one.winner is None for one in asked), len(asked)),
+        shortened=sum(one.cut > 0 for one in asked),
+        own=[
+            judge.name
+            for judge in contest.judges
+            if judge.name in {one.name for one in contest.writers.values()}
+        ],
         costs=costs,
         money=None if any(one.money is None for one in costs) else sum(one.money or 0.0 for one in costs),
         examples=_examples(pairs, verdicts),
