@@ -666,7 +666,7 @@ def _method(made: Evaluation) -> str:
         "came about (paper, section 5.1); the single shot is one answer to the same task. A judge was shown the task and two solutions "
         "without names, in both orders, and gave scores, a reason and a decision. A verdict that changes with the order is a draw. "
         "What solutions say to their judge stands behind signs that they cannot remove, and the judge is told that it is material. "
-        "Shares have 95% bootstrap intervals over the tasks, Wilson's where all verdicts are alike; they say nothing about other judges, "
+        "Shares have 95% intervals by a Bayesian bootstrap over the tasks; they say nothing about other judges, "
         "prompts or models.</p>"
         f"<p><small>{text(drawn)}.</small></p>"
         f"<details><summary><h3>Configuration</h3></summary><pre class=said>{text(config)}</pre></details>"

@@ -23,6 +23,10 @@ except ImportError:
     raise MissingExtra("Evaluating agents", "evaluate") from None
 
 RESAMPLES = 10_000
+UNSEEN = 1 / 3
+"""Of each of three kinds of verdict, beyond those there are, when they are drawn again. Without it twenty verdicts that are
+all alike would say that nothing else is possible; with it, intervals hold the truth in 92 to 100 of 100 cases where without
+it they do in 33 to 96 (`benchmarks/evaluate.py coverage`)."""
 _SEED = 0xCA3E1
 LEAST_DECIDED = 10
 """Verdicts that are no draws, below which nothing is said about the bias to length."""
@@ -31,7 +35,7 @@ _RIDGE = 0.02
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A figure with its 95% interval (bootstrap over the tasks)."""
+    """A figure with its 95% interval (Bayesian bootstrap over the tasks)."""
 
     value: float
     low: float
@@ -133,18 +137,17 @@ def shares(outcomes: Sequence[Winner | None]) -> Shares:
     if not of:
         none = wilson(0, 0)
         return Shares(0, none, none, none, Interval(0.0, 0.0, 1.0), counts[None])
-    drawn = np.random.default_rng(_SEED).multinomial(of, [count / of for count in decided], RESAMPLES) / of
+    drawn = np.random.default_rng(_SEED).dirichlet([count + UNSEEN for count in decided], RESAMPLES)
     wins, draws, losses = (_rate(count, of, drawn[:, place]) for place, count in enumerate(decided))
     score = (decided[0] + decided[1] / 2) / of
     return Shares(of, wins, draws, losses, _interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
 
 
 def _rate(count: int, of: int, drawn: Any) -> Rate:
-    # Where there is nothing but one kind of verdict, drawing from them again says that nothing else is possible.
     if count in (0, of):
-        return wilson(count, of)
-    low, high = (float(value) for value in np.quantile(drawn, [0.025, 0.975]))
-    return Rate(count, of, count / of, low, high)
+        return wilson(count, of)  # which is made for that
+    found = _interval(count / of, drawn)
+    return Rate(count, of, found.value, found.low, found.high)
 
 
 def _interval(value: float, drawn: Any) -> Interval:
@@ -191,10 +194,10 @@ def position(orders: Sequence[Orders]) -> Position:
 
 
 def _means(values: Any) -> Any:
-    """The mean of each of many samples drawn again from some values; values that are alike are drawn together."""
-    kinds, counts = np.unique(values, return_counts=True)
-    drawn = np.random.default_rng(_SEED).multinomial(len(values), counts / len(values), RESAMPLES)
-    return drawn @ kinds / len(values)
+    """The mean of each of many samples drawn again from some values between -1 and 1; those that are alike as one."""
+    kinds, counts = np.unique(np.append(values, [-1.0, 0.0, 1.0]), return_counts=True)
+    weights = counts - np.isin(kinds, [-1.0, 0.0, 1.0]) * (1 - UNSEEN)
+    return np.random.default_rng(_SEED).dirichlet(weights, RESAMPLES) @ kinds
 
 
 def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) -> Consistency:
