@@ -405,13 +405,8 @@ def _head(made: Evaluation) -> str:
     if agreed and agreed.kappa.kappa is not None:
         tiles.append(("Judges agree", f"{agreed.kappa.observed:.0%}", f"kappa {_kappa(agreed.kappa)}"))
     usage = sum((one.usage for one in made.costs), Usage())
-    tiles.append(
-        (
-            "Cost",
-            _money(made.money) if made.money is not None else short(usage.total),
-            f"{usage.calls:,} calls, {short(usage.total)} tokens",
-        )
-    )
+    cost = ("Cost", _money(made.money)) if made.money is not None else ("Tokens", short(usage.total))
+    tiles.append((*cost, f"{usage.calls:,} calls, {short(usage.total)} tokens"))
     cards = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
         for name, value, note in tiles
@@ -728,7 +723,8 @@ def _plot_order(made: Evaluation) -> Plot:
         shown = [one for one in shown if one.a == AGENTS] or shown
     for one in shown[:MOST_ROWS]:
         assert one.position
-        name = f"{titled(one.group)}, {one.judge}: {one.a} / {one.b}"
+        pair = f": {one.a} / {one.b}" if len({(other.a, other.b) for other in shown}) > 1 else ""
+        name = f"{titled(one.group)}, {one.judge}{pair}"
         names.append(name)
         for kind, shares in (
             ("A shown first", one.position.a_first),
