@@ -405,8 +405,11 @@ def _head(made: Evaluation) -> str:
     if agreed and agreed.kappa.kappa is not None:
         tiles.append(("Judges agree", f"{agreed.kappa.observed:.0%}", f"kappa {_kappa(agreed.kappa)}"))
     usage = sum((one.usage for one in made.costs), Usage())
-    cost = ("Cost", _money(made.money)) if made.money is not None else ("Tokens", short(usage.total))
-    tiles.append((*cost, f"{usage.calls:,} calls, {short(usage.total)} tokens"))
+    note = f"{usage.calls:,} calls, {short(usage.total)} tokens"
+    if made.money is None:
+        tiles.append(("Tokens", short(usage.total), f"{usage.calls:,} calls"))
+    else:
+        tiles.append(("Cost", _money(made.money), note))
     cards = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
         for name, value, note in tiles
