@@ -58,6 +58,7 @@ def test_whoever_says_the_same_agrees(said: list[str]):
     for found in (cohen(said, said), fleiss(zip(said, said, said, strict=True))):
         assert found.observed == pytest.approx(1)
         assert found.kappa is None if len(set(said)) == 1 else found.kappa == pytest.approx(1)
+        assert found.low is None or -1 <= found.low < 1
 
 
 @given(PAIRED)
@@ -81,6 +82,15 @@ def test_no_order_matters_and_single_ratings_say_nothing(items: list[list[str]],
     assert found.items == other.items == sum(len(item) > 1 for item in items)
     assert found.observed == pytest.approx(other.observed)
     assert found.kappa == pytest.approx(other.kappa)
+
+
+def test_full_agreement_on_a_few_items_is_not_certain():
+    few, many = cohen("ab" * 5, "ab" * 5), cohen("ab" * 500, "ab" * 500)
+    assert few.low is not None
+    assert many.low is not None
+    assert few.low < 0.6
+    assert many.low > 0.99
+    assert few.high == many.high == 1
 
 
 def test_chance_is_zero():

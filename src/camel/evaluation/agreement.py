@@ -14,11 +14,14 @@ from typing import TypeVar
 import msgspec
 
 from camel.core.errors import InputError
-from camel.evaluation.intervals import Z
+from camel.evaluation.intervals import Z, wilson
 
 
 class Kappa(msgspec.Struct, frozen=True):
-    """Agreement beyond chance, from -1 over 0 (as by chance) to 1, with a 95% interval (jackknife over the items)."""
+    """Agreement beyond chance, from -1 over 0 (as by chance) to 1, with a 95% interval.
+
+    Jackknife over the items; where all agree, from Wilson's interval of that.
+    """
 
     kappa: float | None
     """None: there were no items, or nobody ever said a second thing."""
@@ -77,6 +80,9 @@ def _kappa(cells: Mapping[Cell, int], shares: Callable[[Mapping[Cell, int]], Sha
         spread = sum(count * (value - mean) ** 2 for value, count in without)
         half = Z * sqrt((items - 1) / items * spread)
         low, high = max(-1.0, kappa - half), min(1.0, kappa + half)
+        if observed >= 1 - 1e-12:
+            # Nothing varies, and still the next item may be one that they disagree on.
+            low = max(-1.0, (wilson(items, items).low - expected) / (1 - expected))
     return Kappa(kappa, low, high, observed, expected, items)
 
 
