@@ -200,6 +200,7 @@ def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, fold
     assert one["code"]["position"]["p"] == 1
     # The other judge finds the opposite in every fifth task.
     two = {found["group"]: found for found in made["comparisons"] if found["judge"] != "one"}
+    assert {found["judge"] for found in two.values()} == {f"two@{other.base_url.split('/')[2]}"}
     assert two["code"]["shares"]["wins"]["count"] == 76 - 16 + 4
     (agreement,) = made["agreement"]
     assert 0 < agreement["kappa"]["kappa"] < 1

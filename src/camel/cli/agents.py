@@ -56,7 +56,6 @@ def agents(
     model: Annotated[
         str,
         typer.Option(
-            envvar="CAMEL_MODEL",
             metavar="NAME",
             help="The base model of single-shot; the run's own unless given.",
         ),
@@ -297,12 +296,12 @@ def _models(
 
         def model(spec: str) -> Named:
             if spec not in made:
-                made[spec] = named(_connected(spec, base_url, guided), spec)
+                made[spec] = named(_connected(spec, base_url, guided), _label(spec))
             return made[spec]
 
         if SINGLE_SHOT in single and not asked.base:
             raise InputError("the runs do not tell one base model: name that of single-shot with --model")
-        writers = {name: model(name.partition("=")[2] or asked.base) for name in single}
+        writers = {_label(name): model(name.partition("=")[2] or asked.base) for name in single}
         judges = [model(spec) for spec in dict.fromkeys(asked.judges)]
         yield _Models(model(asked.summariser) if asked.summariser else judges[0], writers, judges, opened)
 
@@ -323,6 +322,14 @@ def _connected(spec: str, base_url: str, guided: str) -> ChatModel:
     return connect(name, base_url=f"http{url}" if at else base_url, guided=guided or None)  # pyright: ignore[reportArgumentType]
 
 
+def _label(spec: str) -> str:
+    """How a model is called in the report: of where it is, only the host."""
+    from urllib.parse import urlsplit
+
+    name, at, url = spec.partition("@http")
+    return f"{name}@{urlsplit(f'http{url}').netloc}" if at else spec
+
+
 @contextlib.contextmanager
 def _served(console: Console, concurrency: int) -> Generator[ChatModel]:
     from camel.cli.panel import say
@@ -337,14 +344,17 @@ def _served(console: Console, concurrency: int) -> Generator[ChatModel]:
 
 def _announce(console: Console, contest: Contest, purse: Purse) -> None:
     """Say what is compared, and what it will cost."""
-    from camel.cli.panel import money, say, short, table
+    from camel.cli.panel import counted, money, say, short, table
     from camel.core.message import Usage
     from camel.evaluation.report import STEPS
 
     for group in contest.groups:
         sample = contest.samples[group.name]
         left = f"; {sample.excluded:,} labelled ones are left out (--acknowledge)" if sample.excluded else ""
-        say(console, f"{group.name}: {len(sample.tasks):,} tasks of {sample.of:,} conversations{left}")
+        say(
+            console,
+            f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{left}",
+        )
         say(console, f"  {' / '.join(contest.systems(group.name))}")
     needs = contest.estimate()
     if not needs:

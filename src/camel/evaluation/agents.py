@@ -149,6 +149,8 @@ class Job(NamedTuple):
     fingerprint: str
     asked: Callable[[int, int], int]
     """Tokens of the prompt of an item, about, where a solution that is not there yet has so many."""
+    most: int | None
+    """Tokens that an answer may have."""
 
 
 class Contest:
@@ -275,6 +277,7 @@ class Contest:
             if not items:
                 continue
             guess = GUESSED if job.kind in ("summary", "answer") else GUESSED_REASON
+            sizes = [min(size, job.most or size) for size in guess]
             # Of many prompts some: they are alike.
             some = items[:: max(1, len(items) // 20)]
             prompt = [
@@ -285,7 +288,7 @@ class Contest:
             needs[job.kind, job.model] = before._replace(
                 calls=before.calls + len(items),
                 prompt=_plus(before.prompt, prompt),
-                completion=_plus(before.completion, [len(items) * size for size in guess]),
+                completion=_plus(before.completion, [len(items) * size for size in sizes]),
             )
         return list(needs.values())
 
@@ -379,6 +382,7 @@ class Contest:
             work,
             decides,
             lambda i, size: estimate_tokens(asked(i)[0]),
+            sampling.max_tokens,
         )
 
     def _answers(self, group: Group, system: str) -> Job:
@@ -409,6 +413,7 @@ class Contest:
             work,
             decides,
             lambda i, size: estimate_tokens(asked(i)),
+            sampling.max_tokens,
         )
 
     def _verdicts(self, group: str, systems: tuple[str, str], judge: Named, again: bool) -> Job:
@@ -434,7 +439,9 @@ class Contest:
             sampling,
             *(self._solutions[group, system].fingerprint for system in systems),
         ]
-        return self._job(kind, group, systems, judge.name, 2 * count, work, decides, asked)
+        return self._job(
+            kind, group, systems, judge.name, 2 * count, work, decides, asked, sampling.max_tokens
+        )
 
     def _job(
         self,
@@ -446,6 +453,7 @@ class Contest:
         work: Callable[[int, Steps], Any],
         decides: Sequence[Any],
         asked: Callable[[int, int], int],
+        most: int | None,
     ) -> Job:
         told = [kind, self.config.seed, self.config.acknowledge, *decides]
         fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
@@ -463,7 +471,7 @@ class Contest:
             suffix=".json",
             shard_size=1,
         )
-        return Job(kind, group, systems, model, stage, fingerprint, asked)
+        return Job(kind, group, systems, model, stage, fingerprint, asked, most)
 
     async def _solve(
         self, kind: Kind, id: str, prompt: str, cut: int, who: Named, sampling: Sampling, steps: Steps

@@ -135,7 +135,7 @@ def points(made: Evaluation) -> list[str]:
         if better:
             sure = f"{better} is better than {one.b if better == one.a else one.a}"
         else:
-            sure = f"the {one.shares.of:,} tasks do not tell {one.a} and {one.b} apart"
+            sure = f"not enough to tell {one.a} and {one.b} apart"
         said.append(
             f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
             f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
