@@ -114,6 +114,16 @@ def test_a_table_from_one_command(
 
 
 @pytest.mark.usefixtures("inside")
+def test_two_runs_of_one_scenario_have_a_row_each(
+    endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    planted_run(folder / "other", numbers=range(50, 80))
+    done, _ = here(capsys, "society", "other", "--sample", "3", "--repeats", "0", "--judge", "strong")
+    assert done.count("Paper: Human evaluation") == 1
+    assert [one["group"] for one in figures(folder)["headline"]] == ["society", "other"]
+
+
+@pytest.mark.usefixtures("inside")
 def test_runs_meet_each_other_and_the_single_shot(
     endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -396,6 +396,14 @@ def test_the_window_is_part_of_the_question(tmp_path: Path):
     assert not names[0] & {name for name in names[1] if not name.startswith("answer")}
 
 
+def test_a_large_window_is_not(tmp_path: Path):
+    """An endpoint that told its window at one start and not at the next must not be paid twice."""
+    one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)
+    two.context_tokens = 128_000  # pyright: ignore
+    names = [[job.stage.name for job in contest(tmp_path, model, repeats=2).jobs] for model in (one, two)]
+    assert names[0] == names[1]
+
+
 def test_prompts_are_checked(tmp_path: Path):
     (tmp_path / "mine.txt").write_text("Judge <TASK>: <FIRST> or <SECOND>?")
     assert read_prompt(str(tmp_path / "mine.txt"), ("TASK", "FIRST", "SECOND"))

@@ -210,6 +210,7 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
         Group(
             scenario if scenarios.count(scenario) == 1 else _name(one),
             {AGENTS: one, **{name: other for name, other in others.items() if _scenario(other) == scenario}},
+            scenario,
         )
         for one, scenario in zip(records, scenarios, strict=True)
     ]

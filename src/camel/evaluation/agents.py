@@ -51,6 +51,8 @@ JUDGE_PROMPT = "judge-1"
 NEEDED = ("TASK", "FIRST", "SECOND")
 MOST_QUOTED = 2_000
 """Characters of an answer that could not be read, when it is shown to whoever gave it."""
+LARGE = 32_768
+"""Tokens of a window into which a conversation of the paper's length fits twice."""
 GUESSED = (150, 500, 1_200)
 """Tokens of a solution that is not written yet: low, likely, high."""
 GUESSED_REASON = (40, 90, 200)
@@ -96,6 +98,8 @@ class Group(NamedTuple):
 
     name: str
     runs: Mapping[str, Run]
+    scenario: str = ""
+    """By which the paper's lines are found; the name unless given."""
 
 
 class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -368,7 +372,7 @@ class Contest:
         decides = [
             self.prompts["summary"],
             name,
-            _window(model),
+            _small(model),
             sampling,
             _content(group.runs[system]),
             self.samples[group.name].specified,
@@ -435,7 +439,7 @@ class Contest:
             self.prompts["judge"],
             self.prompts["again"],
             judge.name,
-            _window(judge.model),
+            _small(judge.model),
             sampling,
             *(self._solutions[group, system].fingerprint for system in systems),
         ]
@@ -616,6 +620,12 @@ def _content(run: Run) -> str:
 def _window(model: Model) -> int | None:
     window = getattr(model, "context_tokens", None)
     return window if isinstance(window, int) else None
+
+
+def _small(model: Model) -> int | None:
+    """A window that decides what is asked. A large one does not, and an endpoint may tell it at one start and not at the next."""
+    window = _window(model)
+    return window if window is not None and window < LARGE else None
 
 
 def _fitting(sampling: Sampling, model: Model) -> Sampling:

@@ -78,13 +78,16 @@ class Row(msgspec.Struct, frozen=True):
 def table(made: Evaluation) -> list[Row]:
     """The paper's Table 1: its own lines where they are about the same data, then what counts of ours."""
     rows: list[Row] = []
+    seen: set[str] = set()
     for drawn in made.drawn:
+        paper = () if drawn.scenario in seen else made.paper.get(drawn.scenario, ())
+        seen.add(drawn.scenario)
         rows += [
             Row(
-                titled(drawn.group), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
+                titled(drawn.scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
                 one.draws, one.losses, one.wins, one.of, False,
             )
-            for one in made.paper.get(drawn.group, ())
+            for one in paper
         ]  # fmt: skip
         rows += _rows(one for one in made.headline if one.group == drawn.group)
     return rows

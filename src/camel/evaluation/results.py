@@ -106,6 +106,7 @@ class Drawing(msgspec.Struct, frozen=True):
     """Where the tasks of a row come from."""
 
     group: str
+    scenario: str
     run: str
     fingerprint: str
     tasks: int
@@ -322,6 +323,7 @@ def _drawn(contest: Contest) -> list[Drawing]:
     return [
         Drawing(
             group.name,
+            group.scenario or group.name,
             # Without where it lies: reports are passed on, and folders tell of their owners.
             run.folder.address.rstrip("/").rpartition("/")[2],
             run.settings.fingerprint,
