@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from camel.cli import agents
+from camel.cli import evaluate_agents
 
 app = typer.Typer(
     name="evaluate",
@@ -19,4 +19,4 @@ def evaluate() -> None:
     """Measure what agents and models can do, as the paper's tables do."""
 
 
-agents.register(app)
+evaluate_agents.register(app)
