@@ -1,0 +1,307 @@
+"""`camel evaluate agents` as a user sees it: planted outcomes, budgets, kills, with the endpoint's ledger as the witness."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel import InputError
+from camel.cli import app
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+
+sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
+from contests import PLANTED
+from contests import a_run as planted_run
+
+CALLS = {"tasks": 200, "verdicts": 400, "repeats": 80}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(author="contests:author")) as process:
+        yield process
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    planted_run(tmp_path / "society")
+    planted_run(tmp_path / "code", "code")
+    return tmp_path
+
+
+def environment(endpoint: SimulatorProcess) -> dict[str, str]:
+    return {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "camel", "evaluate", "agents", *args]
+
+
+def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*args),
+        cwd=folder,
+        env=environment(endpoint),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def figures(folder: Path, where: str = "society/evaluation") -> Any:
+    return json.loads((folder / where / "evaluation.json").read_text())
+
+
+def counted(figures: Any) -> dict[str, tuple[int, ...]]:
+    return {
+        one["group"]: tuple(one["shares"][kind]["count"] for kind in ("wins", "losses", "draws"))
+        for one in figures["headline"]
+    }
+
+
+SMALL = ("society", "--judge", "gpt-4", "--sample", "10", "--repeats", "2")
+
+
+def here(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[str, str]:
+    """The command in this process: what it prints to the two outputs."""
+    app(["evaluate", "agents", *args], standalone_mode=False)
+    return capsys.readouterr()
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, endpoint: SimulatorProcess, folder: Path) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_table_from_one_command(
+    endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    asked = endpoint.ledger().served
+    plan, _ = here(capsys, *SMALL, "--dry-run")
+    assert "10 tasks of 100 conversations" in plan
+    assert "about 44 calls" in plan
+    assert "$" in plan  # the base model has no price, the judge has
+    assert endpoint.ledger().served == asked
+    done, _ = here(capsys, *SMALL)
+    assert "Paper: GPT-4 evaluation" in done
+    assert "76.3%" in done
+    assert endpoint.ledger().served == asked + 44
+    out = folder / "society/evaluation"
+    assert {"evaluation.html", "evaluation.md", "evaluation.json", "pairs.jsonl", "verdicts.jsonl"} <= {
+        path.name for path in out.iterdir()
+    }
+    assert {path.stem for path in (out / "plots").iterdir()} == {"results", "order", "length"}
+    assert {path.stem for path in (out / "prompts").iterdir()} == {"judge", "again", "summary", "single-shot"}
+    again, said = here(capsys, *SMALL, "--json")
+    assert json.loads(again) == figures(folder)
+    assert "everything has been asked before" in said
+    assert endpoint.ledger().served == asked + 44
+
+
+@pytest.mark.usefixtures("inside")
+def test_two_runs_of_one_scenario_have_a_row_each(
+    endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    planted_run(folder / "other", numbers=range(50, 80))
+    done, _ = here(capsys, "society", "other", "--sample", "3", "--repeats", "0", "--judge", "strong")
+    assert done.count("Paper: Human evaluation") == 1
+    assert [one["group"] for one in figures(folder)["headline"]] == ["society", "other"]
+
+
+@pytest.mark.usefixtures("inside")
+def test_runs_meet_each_other_and_the_single_shot(
+    endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    planted_run(folder / "other")
+    asked = endpoint.ledger().served
+    args = ("society", "--against", "other", "--against", "single-shot", "--sample", "6", "--repeats", "0")
+    done, _ = here(capsys, *args, "--judge", "base")
+    assert "agents / other" in done
+    assert "base also wrote solutions that it judges" in done
+    # Both runs hold the same bytes: they are summarised and compared with the single shot once, and draw without a question.
+    assert endpoint.ledger().served == asked + 6 + 6 + 2 * 6
+    made = figures(folder)
+    assert {one["system"] for one in made["ratings"]} == {"agents", "other", "single-shot"}
+    same = next(one for one in made["headline"] if one["b"] == "other")
+    assert same["shares"]["draws"]["count"] == 6
+
+
+@pytest.mark.slow
+def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, folder: Path):
+    asked = endpoint.ledger().served
+    for limit, total in (("13", 13), ("30", 30)):
+        stopped = camel(endpoint, folder, *SMALL, "--max-calls", limit)
+        assert stopped.returncode == 3
+        assert f"budget of {limit} calls" in stopped.stdout
+        assert endpoint.ledger().served == asked + total
+    priced = (*SMALL, "--model", "gpt-4.1-mini")
+    money = camel(endpoint, folder, *priced, "--max-money", "0.01", "--out", "priced")
+    assert money.returncode == 3, money.stdout + money.stderr
+    assert "budget of $0.01 is used up" in money.stdout
+    before = endpoint.ledger().served
+    assert camel(endpoint, folder, *SMALL).returncode == 0
+    assert endpoint.ledger().served == before + 14
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nothing", "--judge", "x"], "is not a run"),
+        (["society"], "name who judges"),
+        (["society", "--judge", "x", "--against", "nobody"], "--against takes single-shot"),
+        (["society", "--judge", "x", "--against", "code"], "no RUN is"),
+        (["society", "--judge", "x", "--acknowledge", "all"], "--acknowledge takes misalignment"),
+        (["society", "--judge", "x", "--judge-prompt", "none.txt"], "cannot read the prompt"),
+        (["society", "--judge", "x", "--max-money", "1"], "price of"),
+        (["society", "--judge", "x", "--guided", "mine"], "--guided must be one of"),
+        (["society", "--judge", "x", "--local"], "leave out the names"),
+    ],
+)
+@pytest.mark.usefixtures("inside")
+def test_mistakes_cost_nothing_and_are_one_line(
+    endpoint: SimulatorProcess, capsys: pytest.CaptureFixture[str], args: list[str], says: str
+):
+    asked = endpoint.ledger().served
+    with pytest.raises(InputError, match=re.escape(says)) as raised:
+        here(capsys, *args)
+    assert "\n" not in str(raised.value)
+    assert endpoint.ledger().served == asked
+
+
+@pytest.mark.slow
+def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, folder: Path):
+    asked = endpoint.ledger().served
+    with spawn(SimulatorSettings(author="contests:contrary")) as other:
+        done = camel(
+            endpoint, folder, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
+            "--summariser", "one", "--against", "single-shot",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert other.ledger().served == 400 + 80
+    assert endpoint.ledger().served == asked + 400 + 400 + 80
+    made = figures(folder)
+    one = {found["group"]: found for found in made["comparisons"] if found["judge"] == "one"}
+    for group, (agents, single, equal, first, second) in PLANTED.items():
+        shares, position = one[group]["shares"], one[group]["position"]
+        assert shares["of"] == 100
+        assert shares["wins"]["rate"] == agents / 100
+        assert shares["losses"]["rate"] == single / 100
+        assert shares["draws"]["rate"] == (equal + first + second) / 100
+        assert (position["to_first"], position["to_second"]) == (first, second)
+        # What one order alone would have reported is off by the bias.
+        assert position["a_first"]["wins"]["rate"] == (agents + first) / 100
+        assert position["b_first"]["wins"]["rate"] == (agents + second) / 100
+    assert one["ai_society"]["position"]["p"] < 0.05
+    assert one["code"]["position"]["p"] == 1
+    # The other judge finds the opposite in every fifth task.
+    two = {found["group"]: found for found in made["comparisons"] if found["judge"] != "one"}
+    assert {found["judge"] for found in two.values()} == {f"two@{other.base_url.split('/')[2]}"}
+    assert two["code"]["shares"]["wins"]["count"] == 76 - 16 + 4
+    (agreement,) = made["agreement"]
+    assert 0 < agreement["kappa"]["kappa"] < 1
+    assert agreement["kappa"]["items"] == 200
+
+
+@pytest.mark.slow
+def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
+    args = ("society", "--judge", "strong", "--sample", "50", "--concurrency", "4", "--repeats", "0")
+    with spawn(SimulatorSettings(author="contests:author", latency=Constant(0.05))) as endpoint:
+        process = subprocess.Popen(
+            command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
+        )
+        while endpoint.ledger().served < 30:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "the same command goes on" in said
+        assert endpoint.ledger().served < 200
+        assert camel(endpoint, folder, *args).returncode == 0
+        # Nothing was lost: each call was made once.
+        assert endpoint.ledger().requests == 50 + 50 + 100
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path, tmp_path: Path):
+    """After each kill exactly what is not in the folder is asked; the figures are those of an undisturbed evaluation."""
+    args = (
+        "society",
+        "--judge",
+        "strong",
+        "--sample",
+        "40",
+        "--repeats",
+        "5",
+        "--concurrency",
+        "4",
+        "--out",
+        "out",
+    )
+    whole = 40 + 40 + 80 + 10
+    chance = random.Random(11)
+    with spawn(SimulatorSettings(author="contests:author", latency=Constant(0.02))) as endpoint:
+        journaled = served = 0
+        for kill in range(40):
+            process = subprocess.Popen(
+                command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
+            )
+            deadline = time.monotonic() + 60
+            wanted = served + chance.randint(1, 30)
+            while (
+                process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline
+            ):
+                time.sleep(0.005)
+            time.sleep(chance.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            now = endpoint.ledger().requests
+            kept = _kept(folder)
+            # Paid since the last kill: what is kept, and at most what was in flight.
+            assert kept - journaled <= now - served <= kept - journaled + 4, f"kill {kill}"
+            journaled, served = kept, now
+            if kept >= whole - 20:
+                break
+        assert kill > 3
+        done = camel(endpoint, folder, *args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert endpoint.ledger().requests - served == whole - journaled
+        undisturbed = camel(endpoint, folder, *args[:-1], "undisturbed")
+        assert undisturbed.returncode == 0
+    for name in ("evaluation.json", "evaluation.md", "evaluation.html", "pairs.jsonl", "verdicts.jsonl"):
+        assert (folder / "out" / name).read_bytes() == (folder / "undisturbed" / name).read_bytes()
+
+
+def _kept(folder: Path) -> int:
+    """Calls whose answers are in an evaluation's folder: in what is committed, or in the journal of what is not."""
+    from camel.storage.run import RunFolder
+
+    kept = RunFolder(folder / "out" / "kept")
+    if not kept.root.exists():
+        return 0
+    calls = 0
+    for stage in {*kept.stages(), *(path.name for path in (kept.root / "journal").glob("*"))}:
+        done = kept.committed(stage)
+        calls += sum(
+            json.loads(kept.read(kept.marker(stage, shard).file)).get("usage", {}).get("calls", 0)
+            for shard in done
+        )
+        open_ = {
+            int(path.name.partition("-")[0]) for path in (kept.root / "journal" / stage).glob("*-*")
+        } - done
+        calls += sum(1 for shard in open_ for _ in kept.replay(stage, shard))
+    return calls
