@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -25,14 +23,13 @@ from camel.explorer import views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.home import hidden_labels, run_cards
-from camel.explorer.markup import as_html, as_plain
+from camel.explorer.pages import STATIC, environment
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
 
-HERE = Path(__file__).parent
 ROWS = 40
 """Rows of a page."""
 SAMPLE = 20
@@ -71,17 +68,8 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
     keys = Keys()
     consent = Consent(keys)
     app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix)
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
-    pages = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    pages.filters["words"] = views.words
-    shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
-    shared.update(html=as_html, plain=as_plain, boost=views.BOOST)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    pages = environment()
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
         state: State = values.pop("state", State(Query()))
