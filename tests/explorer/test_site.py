@@ -195,7 +195,7 @@ def test_in_a_browser_from_a_disk(chromium: Any, run: Path, tmp_path: Path):
     page.keyboard.press("t")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != ground
     page.keyboard.press("n")
-    page.wait_for_load_state("load")
+    page.wait_for_url("**/000_001.html")
     page.keyboard.press("u")
     page.wait_for_url("**/index.html")
     page.set_viewport_size({"width": 390, "height": 800})

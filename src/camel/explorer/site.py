@@ -23,6 +23,7 @@ from markupsafe import Markup
 
 from camel._version import __version__
 from camel.core.errors import InputError, shown
+from camel.core.message import in_one_line
 from camel.core.transcript import Transcript
 from camel.explorer import views
 from camel.explorer.answers import NotThere, Row
@@ -173,11 +174,12 @@ class _Site:
 
 
 def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
-    labels = "".join(
-        f"{name}: {', '.join(value) if isinstance(value, list) else value}\n"
-        for name, value in marked.items()
-    )
-    return (f"---\n{labels}---\n\n" if labels else "") + transcript.to_markdown()
+    """For reading elsewhere; its labels stand above it."""
+    if not marked:
+        return transcript.to_markdown()
+    values = marked | {"labels": ", ".join(transcript.labels)}
+    above = "".join(f"{name}: {in_one_line(str(value))}\n" for name, value in values.items())
+    return f"---\n{above}---\n\n{transcript.to_markdown()}"
 
 
 def _place(row: Row) -> str:
