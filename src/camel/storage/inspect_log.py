@@ -12,6 +12,8 @@ How a conversation ended is its score. The package itself is not needed; tests h
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 import uuid
 import zipfile
 from collections import Counter
@@ -54,22 +56,28 @@ def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Relea
     if path.suffix not in ENDINGS:
         raise InputError(f"{path.name}: this format is written as {', '.join(ENDINGS)}")
     total = _Totals()
-    summaries: list[dict[str, Any]] = []
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as log:
+    with (
+        tempfile.TemporaryFile() as summaries,
+        replacing(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as log,
+    ):
         for transcript in transcripts:
             sample = _sample(transcript, marks(transcript, release))
             if sample["id"] in total.ids:
                 raise InputError(f"two conversations have the id {shown(transcript.id)}")
             _put(log, f"samples/{sample['id']}_epoch_1.json", sample)
-            summaries.append(_summary(sample))
+            summaries.write((b",\n" if total.ids else b"[") + msgspec.json.encode(_summary(sample)))
             total.add(transcript, sample)
-        if not summaries:
+        if not total.ids:
             raise InputError("there are no conversations to write a log of")
         header = total.header(release)
         _put(log, "_journal/start.json", {name: header[name] for name in ("version", "eval", "plan")})
-        _put(log, "summaries.json", summaries)
+        summaries.write(b"]")
+        summaries.seek(0)
+        with log.open(_entry("summaries.json"), "w") as entry:
+            shutil.copyfileobj(summaries, entry)
         _put(log, "header.json", header)
-    return Written(path, len(summaries), len(summaries))
+    return Written(path, len(total.ids), len(total.ids))
 
 
 class _Totals:
@@ -322,6 +330,10 @@ def _identity(*parts: str) -> str:
 
 
 def _put(log: zipfile.ZipFile, name: str, data: object) -> None:
+    log.writestr(_entry(name), msgspec.json.encode(data))
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _EARLIEST)
     entry.compress_type = zipfile.ZIP_DEFLATED
-    log.writestr(entry, msgspec.json.encode(data))
+    return entry
