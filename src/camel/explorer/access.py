@@ -25,6 +25,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from camel.core.errors import InputError, shown
+
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
@@ -37,6 +39,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(?::(?:[0-9]{1,5}|\*))?")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
 MISALIGNMENT = "misalignment"
 """The label whose rows are shown only after consent."""
@@ -109,9 +112,16 @@ class Door:
     """The middleware around the app."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str] = (), token: str = "", suffix: str = ""
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = (),
+        token: str = "",
+        suffix: str = "",
+        frames: Collection[str] = (),
     ) -> None:
         self._app, self._token = app, token
+        self._headers = headers_for(frames)
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
 
@@ -125,7 +135,7 @@ class Door:
         async def leave(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
             await send(message)
@@ -145,8 +155,8 @@ class Door:
         if not self._token or scope["path"].startswith("/static/"):  # the style sheet, for the pages below
             return None
         asked = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-        shown = [value for name, value in asked if name == "token"]
-        if shown and scope["method"] == "GET" and self._is_token(shown[0]):
+        given = [value for name, value in asked if name == "token"]
+        if given and scope["method"] == "GET" and self._is_token(given[0]):
             return self._signed_in(scope, [(name, value) for name, value in asked if name != "token"])
         if self._is_token(_cookie(headers.get("cookie", ""), self._cookie)):
             return None
@@ -157,8 +167,8 @@ class Door:
             "<code>?token=…</code>. The browser then remembers it.",
         )
 
-    def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
     def _signed_in(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
         """A page that goes on by itself. Not a redirect: that of a link in somebody's mail would bring no cookie."""
@@ -172,6 +182,21 @@ class Door:
         )
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
         return response
+
+
+def headers_for(frames: Collection[str]) -> dict[str, str]:
+    """What every answer leaves with, where pages of these origins may hold ours in a frame."""
+    for origin in frames:
+        if not _ORIGIN.fullmatch(origin):
+            raise InputError(f"an origin is written as https://example.org, not {shown(origin)}")
+    if not frames:
+        return HEADERS
+    policy = HEADERS["content-security-policy"].replace(
+        "frame-ancestors 'none'", f"frame-ancestors {' '.join(frames)}"
+    )
+    # The older header knows no list.
+    kept = {name: value for name, value in HEADERS.items() if name != "x-frame-options"}
+    return kept | {"content-security-policy": policy}
 
 
 def is_ours(host: str, known: Collection[str]) -> bool:

@@ -62,12 +62,16 @@ class _Asked:
         return int(text)
 
 
-def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] = ()) -> FastAPI:
-    """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine."""
+def create_app(
+    catalogue: Catalogue, *, token: str = "", hosts: Collection[str] = (), frames: Collection[str] = ()
+) -> FastAPI:
+    """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine,
+    `frames` the origins whose pages may hold it in a frame.
+    """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL explorer")
     keys = Keys()
     consent = Consent(keys)
-    app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix)
+    app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix, frames=frames)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     pages = environment()
 

@@ -14,6 +14,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 
 import uvicorn
+from fastapi import FastAPI
 
 from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
@@ -32,18 +33,22 @@ def serve(
 ) -> None:
     """Answer until interrupted. `ready` is told the link once the port is open."""
     token = "" if is_loopback(host) else secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, _listening(host, port) as listening:
+    with Catalogue(runs) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if _is_any(host) else [host])}
         app = create_app(catalogue, token=token, hosts=hosts)
-        link = link_to(host, listening.getsockname()[1], token)
+        link = link_to(host, door.getsockname()[1], token)
         ready(link)
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
-        )
-        uvicorn.Server(config).run([listening])
+        uvicorn.Server(settings(app)).run([door])
+
+
+def settings(app: FastAPI) -> uvicorn.Config:
+    """How the app is served: quietly, and stopped soon."""
+    return uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
+    )
 
 
 def link_to(host: str, port: int, token: str) -> str:
@@ -56,7 +61,8 @@ def _is_any(host: str) -> bool:
     return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked whether it is, not bound here
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """An open port; raises an `InputError` that says what to do where it cannot be opened."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, reuse_port=False)
