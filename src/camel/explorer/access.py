@@ -45,11 +45,18 @@ MISALIGNMENT = "misalignment"
 """The label whose rows are shown only after consent."""
 
 
+def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
+    """Have the browser remember something until it ends: of ours alone, out of reach of scripts and of other sites."""
+    response.set_cookie(name, value, httponly=True, samesite="strict", path="/")
+
+
 class Keys:
     """What this start of the server signs with."""
 
-    def __init__(self) -> None:
+    def __init__(self, framed: bool = False) -> None:
         self._secret = secrets.token_bytes(32)
+        self.framed = framed
+        """Whether pages of others may hold ours in a frame, where cookies need other rules."""
         # Cookies know no ports: two servers on one machine must not take each other's.
         self.suffix = self.sign("cookies")[:8]
 
@@ -95,13 +102,7 @@ class Consent:
 
     def give(self, response: Response) -> None:
         """Have the browser remember it until it or the server ends."""
-        response.set_cookie(
-            self._cookie,
-            self._keys.sign(f"consent:{MISALIGNMENT}"),
-            httponly=True,
-            samesite="strict",
-            path="/",
-        )
+        set_cookie(response, self._cookie, self._keys.sign(f"consent:{MISALIGNMENT}"), self._keys.framed)
 
     def withdraw(self, response: Response) -> None:
         """Have it forget."""

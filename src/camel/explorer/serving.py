@@ -6,20 +6,27 @@ a token is made, stands in the printed link, and nothing is answered without it.
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
 
 from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
+from camel.explorer.agents import Agents
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
+
+TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
+"""Environment: the token that is asked for on other addresses than loopback; a new one at each start unless set."""
+LEAST_TOKEN = 16
 
 
 def serve(
@@ -28,15 +35,23 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     allow_hosts: Sequence[str] = (),
+    frames: Sequence[str] = (),
+    public: bool = False,
+    agents: Agents | None = None,
     open_browser: bool = False,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Answer until interrupted. `ready` is told the link once the port is open."""
-    token = "" if is_loopback(host) else secrets.token_urlsafe(24)
+    """Answer until interrupted. `ready` is told the link once the port is open.
+
+    `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
+    """
+    open_door = public or is_loopback(host)
+    token = "" if open_door else checked_token(os.environ.get(TOKEN, "")) or secrets.token_urlsafe(24)
     with Catalogue(runs) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if _is_any(host) else [host])}
-        app = create_app(catalogue, token=token, hosts=hosts)
-        link = link_to(host, door.getsockname()[1], token)
+        app = create_app(catalogue, token=token, hosts=hosts, frames=frames, agents=agents)
+        path = "play" if agents else ""
+        link = link_to(host, door.getsockname()[1], token, path)
         ready(link)
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
@@ -51,10 +66,17 @@ def settings(app: FastAPI) -> uvicorn.Config:
     )
 
 
-def link_to(host: str, port: int, token: str) -> str:
+def checked_token(token: str) -> str:
+    """A token that was chosen by whoever serves; too short a one is refused."""
+    if token and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
+        raise InputError(f"{TOKEN} is a token of at least {LEAST_TOKEN} letters and digits, or not set")
+    return token
+
+
+def link_to(host: str, port: int, token: str, path: str = "") -> str:
     """The link under which the explorer is opened."""
     name = "127.0.0.1" if _is_any(host) else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+    return f"http://{name}:{port}/{path}" + (f"?token={quote(token)}" if token else "")
 
 
 def _is_any(host: str) -> bool:
