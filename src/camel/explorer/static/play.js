@@ -48,7 +48,7 @@ events.addEventListener("state", (event) => {
   const now = JSON.parse(event.data);
   document.querySelector("#task").textContent = now.task;
   document.querySelector("#idea").hidden = !now.specified;
-  document.querySelector("#count").textContent = `${now.messages} messages`;
+  document.querySelector("#count").textContent = `${now.messages} ${now.messages === 1 ? "message" : "messages"}`;
   document.querySelector("#tokens").textContent = `${now.tokens.toLocaleString("en")} tokens`;
   if (now.turn) drop();
   waiting.hidden = now.writing || now.turn;
