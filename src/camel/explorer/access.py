@@ -46,8 +46,15 @@ MISALIGNMENT = "misalignment"
 
 
 def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
-    """Have the browser remember something until it ends: of ours alone, out of reach of scripts and of other sites."""
-    response.set_cookie(name, value, httponly=True, samesite="strict", path="/")
+    """Have the browser remember something until it ends, out of reach of scripts; with an empty value, have it forget.
+
+    Of ours alone: other sites' pages do not bring it. In a frame on another's page ours are the other's guests, and a
+    strict cookie would never come: there it may, kept apart for each site that we are a guest of. Forms do not rely on
+    it: they carry a token, and the browser's word for where they come from.
+    """
+    rules = "Secure; SameSite=None; Partitioned" if framed else "SameSite=strict"
+    end = "" if value else "; Max-Age=0"
+    response.headers.append("set-cookie", f"{name}={value}; Path=/; HttpOnly; {rules}{end}")
 
 
 class Keys:
@@ -106,7 +113,7 @@ class Consent:
 
     def withdraw(self, response: Response) -> None:
         """Have it forget."""
-        response.delete_cookie(self._cookie, httponly=True, samesite="strict", path="/")
+        set_cookie(response, self._cookie, "", self._keys.framed)
 
 
 class Door:
@@ -122,7 +129,7 @@ class Door:
         frames: Collection[str] = (),
     ) -> None:
         self._app, self._token = app, token
-        self._headers = headers_for(frames)
+        self._headers, self._framed = headers_for(frames), bool(frames)
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
 
@@ -181,7 +188,7 @@ class Door:
             f'<a href="{_attribute(target)}">Go on to the explorer</a>',
             head=f'<meta http-equiv="refresh" content="0;url={_attribute(target)}">',
         )
-        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
+        set_cookie(response, self._cookie, self._token, self._framed)
         return response
 
 

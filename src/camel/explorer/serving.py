@@ -7,13 +7,13 @@ a token is made, stands in the printed link, and nothing is answered without it.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
-from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
@@ -68,15 +68,17 @@ def settings(app: FastAPI) -> uvicorn.Config:
 
 def checked_token(token: str) -> str:
     """A token that was chosen by whoever serves; too short a one is refused."""
-    if token and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise InputError(f"{TOKEN} is a token of at least {LEAST_TOKEN} letters and digits, or not set")
+    if token and not re.fullmatch(
+        rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},200}}", token
+    ):  # it stands in links and cookies
+        raise InputError(f"{TOKEN} is a token of at least {LEAST_TOKEN} letters, digits, _ and -, or not set")
     return token
 
 
 def link_to(host: str, port: int, token: str, path: str = "") -> str:
     """The link under which the explorer is opened."""
     name = "127.0.0.1" if _is_any(host) else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/{path}" + (f"?token={quote(token)}" if token else "")
+    return f"http://{name}:{port}/{path}" + (f"?token={token}" if token else "")
 
 
 def _is_any(host: str) -> bool:
