@@ -133,6 +133,7 @@ def space(tmp_path: Path, **variables: str) -> Iterator[int]:
         finally:
             process.kill()
             assert process.stdout
+            assert TOKEN not in process.stdout.read(), "a secret is not for the log"
             process.stdout.close()
 
 

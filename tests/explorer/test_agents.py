@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +21,7 @@ from payloads import PAYLOADS
 from societies import society
 from starlette.testclient import TestClient
 from test_app import BASE
-from test_browser import ARGUMENTS as ARGUMENTS
+from test_browser import Reader
 from test_browser import chromium as chromium
 from web_page import Page
 
@@ -31,6 +36,7 @@ from camel.explorer.catalogue import Catalogue
 from camel.generation.config import Budget
 from camel.models.person import PERSON
 from camel.models.scripted import ScriptedModel
+from camel.models.simulator import Constant, SimulatorSettings, spawn
 from camel.storage.run import Settings, open_folder
 
 WANTED = {"assistant": "Guide", "user": "Nomad", "task": "Find a well", "messages": "6"}
@@ -386,3 +392,148 @@ def test_the_app_without_agents_has_none(tmp_path: Path):
         client = TestClient(create_app(catalogue), base_url=BASE)
         assert client.get("/play").status_code == 404
         assert "/play" not in client.get("/").text
+
+
+class App:
+    """`camel agents` as a user starts it."""
+
+    def __init__(self, out: Path, *options: str, **variables: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "camel",
+            "agents",
+            "--out",
+            str(out),
+            "--no-open",
+            "--port",
+            "0",
+            *options,
+        ]
+        environment = {**os.environ, "OPENAI_API_KEY": "sk-very-secret", **variables}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout
+        for printed in self.process.stdout:
+            if found := re.search(r"talks at (http://\S+)/play", printed):
+                self.url = found[1]
+                return
+        assert self.process.stderr
+        raise AssertionError(self.process.stderr.read())
+
+    def stop(self) -> str:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.communicate(timeout=30)[1]
+        finally:
+            self.process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_in_a_browser(chromium: Any, tmp_path: Path):
+    settings = SimulatorSettings(length=Constant(7), tokens_per_second=400, words=40)
+    with spawn(settings) as endpoint:
+        app: Any = App(tmp_path / "agents", "--base-url", endpoint.base_url)
+        try:
+            reader = Reader(chromium, app)
+            page = reader.page
+            reader.go("/play")
+            page.click(".ideas a >> nth=1")
+            assert page.input_value("[name=assistant]") == "Chef"
+            page.click("text=Begin")
+            page.wait_for_selector(".message.writing")
+            page.wait_for_selector(".ending", timeout=60_000)
+            count = page.locator(".message").count()
+            assert count == 7
+            assert page.locator(".message.writing").count() == 0
+            page.click("button:has-text('Save')")
+            page.wait_for_selector("text=Read it in the explorer")
+            page.wait_for_timeout(1_200)  # the catalogue looks once a second
+            page.click("text=Read it in the explorer")
+            page.wait_for_selector(".minimap")
+            assert page.locator(".message").count() == count
+            # A seat: what is said appears, the model answers, and it can be asked to speak instead.
+            reader.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+dinner&seat=user")
+            page.click("text=Begin")
+            page.wait_for_selector("#composer[data-turn=yes]")
+            assert page.evaluate("document.activeElement.id") == "say"
+            page.keyboard.type("Propose <b>one</b> starter")
+            page.keyboard.press("Control+Enter")
+            page.wait_for_selector("#m2")
+            assert "Propose <b>one</b> starter" in page.inner_text("#m1")
+            assert page.input_value("#say") == ""
+            page.wait_for_selector("#composer[data-turn=yes]")
+            page.click("text=Let the model answer")
+            page.wait_for_selector("#m4")
+            page.reload()
+            assert page.locator(".message").count() >= 4
+            page.click("button:has-text('Stop')")
+            page.wait_for_selector(".ending")
+            assert "stopped by whoever began it" in page.inner_text(".ending")
+            for width in (390, 1280):
+                page.set_viewport_size({"width": width, "height": 800})
+                for path in ("/play", page.url):
+                    reader.go(path)
+                    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+            assert "sk-very-secret" not in page.content()
+            reader.close()
+            # Without JavaScript: the same forms, and the page shows what was said when it is loaded again.
+            plain = Reader(chromium, app, java_script_enabled=False)
+            plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+dinner&seat=user")
+            plain.page.click("text=Begin")
+            until = time.monotonic() + SOON
+            while "It is your turn." not in plain.page.content() and time.monotonic() < until:
+                plain.page.reload()
+            plain.page.fill("#say", "Propose a starter")
+            plain.page.click("text=Say it")
+            while plain.page.locator("#m2").count() == 0 and time.monotonic() < until:
+                plain.page.reload()
+            assert plain.page.locator("#m2").count() == 1
+            plain.close()
+            ledger = endpoint.ledger()
+        finally:
+            errors = app.stop()
+        assert "Traceback" not in errors
+        assert ledger.billed < 40
+        assert ledger.billed_repeats == 0, "nothing was paid for twice"
+    assert len(Run(tmp_path / "agents")) == 1
+
+
+@pytest.mark.real_model
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'")
+def test_with_the_real_model(tmp_path: Path):
+    """The small model behind the whole of it: words arrive in pieces, a person says something, it is saved."""
+    from camel.models.local import LOCAL_SAMPLING, LocalServer, local_model
+
+    with local_model(LocalServer(parallel=1)) as chat:
+        name, limits = chat.name, Limits(messages=4)
+        with serving(
+            tmp_path, chat, sampling=LOCAL_SAMPLING, limits=limits, budget=Budget(tokens=50_000)
+        ) as (
+            visitor,
+            agents,
+            _,
+        ):
+            where = visitor.begin(messages="4", specify="on")
+            events = visitor.events(where)
+            assert [kind for kind, _ in events].count("writing") > 4
+            said = [kind for kind, _ in events].count("message")
+            assert 1 <= said <= 4
+            seated = visitor.begin(messages="2", seat="user", specify="")
+            until = time.monotonic() + 60
+            while "It is your turn." not in visitor.page(seated).said and time.monotonic() < until:
+                time.sleep(0.1)
+            assert visitor.do(seated, "say", "Name one well") == 303
+            visitor.events(seated)
+            for one in (where, seated):
+                assert visitor.do(one, "save") == 303
+            used = agents.meter.usage
+        kept = list(Run(tmp_path / "agents"))
+    assert [len(one.messages) for one in kept] == [said, 2]
+    assert kept[1].messages[0].model == PERSON
+    assert kept[1].messages[1].model
+    assert used == sum((one.usage for one in kept), Usage())
+    assert name

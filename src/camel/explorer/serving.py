@@ -46,13 +46,15 @@ def serve(
     `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
     """
     open_door = public or is_loopback(host)
-    token = "" if open_door else checked_token(os.environ.get(TOKEN, "")) or secrets.token_urlsafe(24)
+    chosen = checked_token(os.environ.get(TOKEN, ""))
+    token = "" if open_door else chosen or secrets.token_urlsafe(24)
     with Catalogue(runs) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if _is_any(host) else [host])}
         app = create_app(catalogue, token=token, hosts=hosts, frames=frames, agents=agents)
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)
-        ready(link)
+        # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
+        ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
