@@ -27,13 +27,14 @@ from web_page import Page
 
 from camel import Run
 from camel.core.errors import InputError, NotAuthorised
-from camel.core.message import Usage
+from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
-from camel.explorer.agents import Agents, Limits, prepared
+from camel.explorer.agents import Agents, Limits, Wanted, prepared
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
 from camel.generation.config import Budget
+from camel.generation.status import read_status
 from camel.models.person import PERSON
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings, spawn
@@ -155,6 +156,7 @@ def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
     assert [one.id for one in kept] == [table.saved], "saved once"
     assert kept[0].messages == table.transcript.messages
     assert kept[0].stop == table.transcript.stop
+    assert read_status(str(tmp_path / "agents")).usage.total == kept[0].usage.total
     assert len(model.requests) == 7, "six messages and the task; nothing was asked twice"
 
 
@@ -284,6 +286,37 @@ def test_the_budget_ends_it(tmp_path: Path):
         assert agents.meter.usage.total == 400
     with pytest.raises(InputError, match="price"):
         Agents(model, tmp_path / "agents", budget=Budget(money=1.0))
+
+
+def test_who_stops_a_reply_pays_for_it(tmp_path: Path):
+    """Otherwise begin, stop, begin, stop would be free for whoever does it, and for nobody else."""
+    model = Slow()
+    sampling = Sampling(max_tokens=100)
+    with serving(tmp_path, model, sampling=sampling, budget=Budget(tokens=5_000)) as (visitor, agents, _):
+        for number in range(1, 4):
+            where = visitor.begin()
+            until = time.monotonic() + SOON
+            while model.asked < number and time.monotonic() < until:
+                time.sleep(0.01)
+            visitor.do(where, "stop")
+            visitor.wait(where, "stopped by whoever began it")
+            assert agents.meter.usage.completion == 100 * number
+            assert agents.meter.usage.prompt > 100 * number
+
+
+def test_a_table_that_is_stopped_at_once_has_ended(tmp_path: Path):
+    agents = Agents(ScriptedModel(line), tmp_path / "agents")
+
+    async def at_once() -> bool:
+        async with agents.open():
+            table = agents.begin("me", Wanted("Guide", "Nomad", "Find a well"))
+            table.stop()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return table.ended
+
+    assert asyncio.run(at_once())
+    assert agents.going_on == 0
 
 
 def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path):

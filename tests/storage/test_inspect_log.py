@@ -191,8 +191,11 @@ def test_tokens_and_choices(tmp_path: Path):
     one = talk("001")
     spent = [msgspec.structs.replace(m, usage=Usage(10, 2, 4, 1), model="m-1") for m in one.messages]
     spent[1] = msgspec.structs.replace(spent[1], deliberation=CHOSEN)
-    inspect_log([msgspec.structs.replace(one, messages=spent)], tmp_path / "run.eval")
+    task = Task("vague", "precise", "m-2", Usage(7, 3, 0, 1))
+    whole = msgspec.structs.replace(one, messages=spent, task=task)
+    inspect_log([whole], tmp_path / "run.eval")
     log = Log(tmp_path / "run.eval")
+    assert sum(used.total_tokens for used in log.samples[0].model_usage.values()) == whole.usage.total
     count = len(spent)
     assert log.samples[0].model_usage["m-1"] == Tokens(6 * count, 2 * count, 12 * count, 4 * count)
     assert log.header.eval["model"] == "m-1"

@@ -21,14 +21,15 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError, ModelError, shown
-from camel.core.message import Sampling
-from camel.core.model import Event, Model, Request, Retrying
+from camel.core.message import Sampling, Usage
+from camel.core.model import Event, Model, Reply, Request, Retrying
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stopping import paper_rules
 from camel.core.task import SPECIFIER, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.engine.worker import Halt
 from camel.explorer.reading import Bubble, bubbles, hues_of
+from camel.generation.campaign import STOPPED, totals_of
 from camel.generation.config import Budget
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.catalogue import cost, find
@@ -43,6 +44,8 @@ MAX_TASK = 4_000
 MAX_ROLE = 100
 MAX_SAID = 20_000
 """Characters that a browser may send: a form is not a file."""
+UNLIMITED = 4_096
+"""Tokens that a reply without a limit counts as, where it is cut off."""
 TOGETHER = 0.06
 """Seconds for which pieces of a reply are gathered before they are sent."""
 QUIET = 10.0
@@ -146,6 +149,14 @@ class Table:
     def begin(self, group: asyncio.TaskGroup, ended: Callable[[Table], Awaitable[None]]) -> None:
         """Have them talk."""
         self._task = group.create_task(self._talk(ended), name=f"table-{self.id}")
+        self._task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """A task that is stopped before its first step does nothing at all."""
+        if not self.ended:
+            self.play.end(self._stopped or "it was stopped before it began")
+            self.ended = True
+            self._tell()
 
     async def _talk(self, ended: Callable[[Table], Awaitable[None]]) -> None:
         try:
@@ -276,6 +287,24 @@ class Table:
         }
 
 
+class _Paying:
+    """A model whose calls count even where they are cut off: whoever stops a reply has had it written, and it is billed."""
+
+    def __init__(self, model: Model, meter: Meter) -> None:
+        self._model, self._meter = MeteredModel(model, meter), meter
+        self.context_tokens = self._model.context_tokens
+
+    async def reply(self, request: Request) -> Reply:
+        """Make the call if there is room for it."""
+        try:
+            return await self._model.reply(request)
+        except asyncio.CancelledError:
+            # As much as it may have been: nobody will say how much it was.
+            most = request.sampling.max_tokens or UNLIMITED
+            self._meter.usage += Usage(request.history.tokens, most, calls=1, unknown=1)
+            raise
+
+
 class Agents:
     """All tables of a server: the model that speaks there, what is allowed, and the run that keeps what is saved."""
 
@@ -293,7 +322,7 @@ class Agents:
         self.name = name or str(getattr(model, "name", ""))
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
         self.meter = Meter(budget, find(self.name), Halt())
-        self._chat, self._model = model, MeteredModel(model, self.meter)
+        self._chat, self._model = model, _Paying(model, self.meter)
         self.folder = prepared(out)
         self._tables: OrderedDict[str, Table] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
@@ -402,12 +431,14 @@ def prepared(out: str | Path) -> RunFolder:
 def append(folder: RunFolder, transcript: Transcript) -> None:
     """Add a conversation to a run as a shard of its own; `camel compact` puts many of them together."""
     transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
+    reason = transcript.stop.reason if transcript.stop else "open"
+    totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}
     while True:
         shard = max(folder.committed(STAGE), default=-1) + 1
         path = folder.data_path(STAGE, shard, new_attempt(), ".parquet")
         written = write_indexed(folder, STAGE, path, [transcript], FINGERPRINT, cost)
         file, size = folder.keep(path)
-        if folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, FINGERPRINT, {}, size)):
+        if folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, FINGERPRINT, totals, size)):
             return
         folder.discard(path)  # another server was quicker with this number
 

@@ -18,6 +18,7 @@ import uuid
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,9 @@ def _summary(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_model(transcript: Transcript) -> dict[str, Usage]:
-    return _sums((message.model, message.usage) for message in transcript.messages)
+    task = transcript.task
+    said = ((message.model, message.usage) for message in transcript.messages)
+    return _sums(chain([(task.model, task.usage)], said))
 
 
 def _by_seat(transcript: Transcript) -> dict[str, Usage]:
