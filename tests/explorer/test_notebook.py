@@ -119,7 +119,7 @@ def test_in_a_frame_of_this_machine(chromium: Any, tmp_path: Path):
     import http.server
     import threading
 
-    society(tmp_path / "caravan", rows=60)
+    society(tmp_path / "caravan", rows=60, restricted=range(50, 60))
     one = Run(tmp_path / "caravan").view()
     body = f"<!doctype html><title>notebook</title>{shown(one)}".encode()
 
@@ -141,6 +141,11 @@ def test_in_a_frame_of_this_machine(chromium: Any, tmp_path: Path):
         frame.locator("text=Conversations").first.click()
         frame.locator(".row").first.wait_for()
         assert frame.locator(".row").count() == 40
+        # Consent is remembered there too, where we are the guest of another site.
+        frame.locator("text=read what they are").first.click()
+        frame.locator("text=I agree, show them").click()
+        frame.locator("text=misalignment shown").wait_for()
+        frame.locator("text=60 conversations").wait_for()
         page.close()
         notebook.shutdown()
     one.stop()

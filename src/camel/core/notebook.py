@@ -6,7 +6,6 @@ no Markdown, no link, no style sheet and no script here; colours are faint and l
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
@@ -24,7 +23,8 @@ _SOFT = "opacity:.65;font-size:.9em"
 def transcript_html(transcript: Transcript) -> str:
     """A conversation: who, what about, every message, how it ended."""
     roles = dict.fromkeys([s.role for s in transcript.speakers] + [m.role for m in transcript.messages])
-    title = " and ".join(f'<b style="color:{_hue(role)}">{_text(role)}</b>' for role in list(roles)[:12])
+    hues = {role: _HUES[number % len(_HUES)] for number, role in enumerate(roles)}
+    title = " and ".join(f'<b style="color:{hues[role]}">{_text(role)}</b>' for role in list(roles)[:12])
     labels = "".join(
         f' <span style="border:1px solid #c2410c;color:#c2410c;border-radius:9px;padding:0 7px">{_text(label)}</span>'
         for label in transcript.labels
@@ -33,8 +33,8 @@ def transcript_html(transcript: Transcript) -> str:
     stop = transcript.stop
     end = f"{_text(stop.reason)}: {_text(stop.detail)}" if stop else "It has no end yet"
     said = [
-        f'<div style="border-left:3px solid {_hue(message.role)};padding:2px 0 2px 12px;margin:10px 0">'
-        f'<div><b style="color:{_hue(message.role)}">{_text(message.role)}</b> '
+        f'<div style="border-left:3px solid {hues[message.role]};padding:2px 0 2px 12px;margin:10px 0">'
+        f'<div><b style="color:{hues[message.role]}">{_text(message.role)}</b> '
         f'<span style="{_SOFT}">{_text(message.speaker)} · {message.index + 1}</span></div>'
         f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{_text(message.content)}</div></div>'
         for message in transcript.messages[:MOST_MESSAGES]
@@ -74,7 +74,3 @@ def _text(text: str) -> str:
     # A dollar sign would begin a formula in some notebooks.
     shown = shown.replace("$", "&#36;")
     return f"{shown}… ({more:,} more characters)" if more > 0 else shown
-
-
-def _hue(role: str) -> str:
-    return _HUES[zlib.crc32(role.encode("utf-8", "replace")) % len(_HUES)]

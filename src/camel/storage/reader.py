@@ -131,7 +131,10 @@ class Run:
             totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - they are numbers, of any kind
         facts = [
             ("scenario", str(config.get("scenario", ""))),
-            (self.stage, f"{len(self):,} in {len(self.markers):,} shards"),
+            (
+                self.stage,
+                f"{len(self):,} in {len(self.markers):,} {'shard' if len(self.markers) == 1 else 'shards'}",
+            ),
             *((name.replace("_", " "), f"{value:,.0f}") for name, value in sorted(totals.items()) if value),
             ("fingerprint", self.settings.fingerprint),
             ("made with", f"camel {self.settings.version}"),
