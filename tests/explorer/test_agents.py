@@ -515,7 +515,7 @@ def test_in_a_browser(chromium: Any, tmp_path: Path):
             reader.close()
             # Without JavaScript: the same forms, and the page shows what was said when it is loaded again.
             plain = Reader(chromium, app, java_script_enabled=False)
-            plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+dinner&seat=user")
+            plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+lunch&seat=user")
             plain.page.click("text=Begin")
             until = time.monotonic() + SOON
             while "It is your turn." not in plain.page.content() and time.monotonic() < until:
