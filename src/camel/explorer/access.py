@@ -127,8 +127,8 @@ class Door:
         hosts: Collection[str] = (),
         token: str = "",
         suffix: str = "",
-        command: str = "camel explore",
         frames: Collection[str] = (),
+        command: str = "camel explore",
     ) -> None:
         self._app, self._token, self._command = app, token, command
         self._headers, self._framed = headers_for(frames), bool(frames)

@@ -24,11 +24,12 @@ from camel.explorer import views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.agents import Agents
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
+from camel.explorer.forms import read_form
 from camel.explorer.home import hidden_labels, run_cards
+from camel.explorer.pages import STATIC, environment
 from camel.explorer.play import add_play
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
-from camel.explorer.shell import STATIC, local, read_form, templates
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
@@ -86,8 +87,7 @@ def create_app(
     command = "camel agents" if agents else "camel explore"
     app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix, command=command, frames=frames)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    pages = templates(boost=views.BOOST)
-    pages.filters["words"] = views.words
+    pages = environment()
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
         state: State = values.pop("state", State(Query()))
@@ -390,6 +390,12 @@ def create_app(
     if agents is not None:
         add_play(app, agents, pages, catalogue, consent, keys, page, failure)
     return app
+
+
+def local(target: str) -> str:
+    """A path of our own to go to; the first page where it is anything else."""
+    own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if own and len(target) < 4_000 else "/"
 
 
 def _canonical(asked: _Asked) -> str | None:

@@ -21,8 +21,8 @@ from camel.core.errors import CamelError, InputError
 from camel.explorer.access import Consent, Keys, set_cookie
 from camel.explorer.agents import MAX_ROLE, MAX_TASK, Agents, Full, Table, Wanted
 from camel.explorer.catalogue import Catalogue
+from camel.explorer.forms import read_form
 from camel.explorer.reading import Bubble
-from camel.explorer.shell import read_form
 from camel.explorer.views import counted, money, short, url
 from camel.models.person import HandOver
 

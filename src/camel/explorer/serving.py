@@ -1,4 +1,4 @@
-"""Serve the explorer, or another app, until Ctrl-C: where it listens, what it prints, and the browser it opens.
+"""Serve the explorer until Ctrl-C: where it listens, what it prints, and the browser it opens.
 
 The one decision to know: on loopback the door is open, for whoever can reach it is on this machine; on any other address
 a token is made, stands in the printed link, and nothing is answered without it.
@@ -14,16 +14,15 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
-
-if TYPE_CHECKING:
-    from camel.explorer.agents import Agents
+from camel.explorer.agents import Agents
+from camel.explorer.app import create_app
+from camel.explorer.catalogue import Catalogue
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
 """Environment: the token that is asked for on other addresses than loopback; a new one at each start unless set."""
@@ -46,38 +45,27 @@ def serve(
 
     `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
     """
-    from camel.explorer.app import create_app
-    from camel.explorer.catalogue import Catalogue
-
+    open_door = public or is_loopback(host)
     chosen = checked_token(os.environ.get(TOKEN, ""))
-    token = "" if public or is_loopback(host) else chosen or secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, listening(host, port) as opened:
-        hosts = names_of(host, allow_hosts)
+    token = "" if open_door else chosen or secrets.token_urlsafe(24)
+    with Catalogue(runs) as catalogue, listening(host, port) as door:
+        hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(catalogue, token=token, hosts=hosts, frames=frames, agents=agents)
-        link = link_to(host, opened.getsockname()[1], token, "play" if agents else "")
+        path = "play" if agents else ""
+        link = link_to(host, door.getsockname()[1], token, path)
         # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
         ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
-        answer(app, opened, link if open_browser else "")
+        if open_browser:
+            # Beside the server: some browsers stay in the foreground until they are closed.
+            threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
+        uvicorn.Server(settings(app)).run([door])
 
 
-def answer(app: ASGIApp, opened: socket.socket, open_link: str = "") -> None:
-    """Answer with an app until interrupted, and open a browser at a link."""
-    if open_link:
-        # Beside the server: some browsers stay in the foreground until they are closed.
-        threading.Thread(target=webbrowser.open, args=[open_link], daemon=True).start()
-    uvicorn.Server(settings(app)).run([opened])
-
-
-def settings(app: ASGIApp) -> uvicorn.Config:
-    """How an app is served: quietly, and stopped soon."""
+def settings(app: FastAPI) -> uvicorn.Config:
+    """How the app is served: quietly, and stopped soon."""
     return uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
-
-
-def names_of(host: str, allow_hosts: Sequence[str]) -> set[str]:
-    """The names under which a server that listens on `host` is asked."""
-    return {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
 
 
 def checked_token(token: str) -> str:

@@ -28,8 +28,8 @@ from camel.core.transcript import Transcript
 from camel.explorer import views
 from camel.explorer.answers import NotThere, Row
 from camel.explorer.catalogue import LARGEST, Catalogue
+from camel.explorer.pages import STATIC, TEMPLATES, environment
 from camel.explorer.query import Query
-from camel.explorer.shell import STATIC, TEMPLATES, templates
 from camel.explorer.views import State, counted
 from camel.storage.files import new_folder
 from camel.storage.release import RESTRICTED, Release, Written, marks
@@ -106,8 +106,7 @@ class _Site:
         self, catalogue: Catalogue, title: str, rows: Sequence[Row], terms: Sequence[str], release: Release
     ) -> None:
         self.catalogue, self.rows, self.terms, self.release = catalogue, rows, terms, release
-        self.pages: Environment = templates("base.html", TEMPLATES / "site")
-        self.pages.filters["words"] = views.words
+        self.pages: Environment = environment(TEMPLATES / "site")
         self.names = _names(rows)
         runs = list(dict.fromkeys(row.run for row in rows))
         self.several_runs = len(runs) > 1
