@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+import uvicorn
 from payloads import PAYLOADS
 from societies import society
 from starlette.testclient import TestClient
@@ -33,6 +37,8 @@ from camel.core.task import SPECIFIER
 from camel.explorer.agents import Agents, Limits, Wanted, prepared
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
+from camel.explorer.serving import listening
+from camel.explorer.serving import settings as serving_settings
 from camel.generation.config import Budget
 from camel.generation.status import read_status
 from camel.models.person import PERSON
@@ -533,6 +539,63 @@ def test_in_a_browser(chromium: Any, tmp_path: Path):
         assert ledger.billed < 40
         assert ledger.billed_repeats == 0, "nothing was paid for twice"
     assert len(Run(tmp_path / "agents")) == 1
+
+
+class Here:
+    """The app in a thread of this process, over any model."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._catalogue = Catalogue([agents.folder.address])
+        self._socket = listening("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._server = uvicorn.Server(serving_settings(create_app(self._catalogue, agents=agents)))
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+
+    def __enter__(self) -> Here:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._socket.close()
+        self._catalogue.close()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
+    """Every payload as it streams in, as a finished message, as a role and as a task: nothing runs, nothing is fetched."""
+    clean = [text.encode("utf-8", "replace").decode() for text in PAYLOADS]
+    said = itertools.count()
+
+    def author(request: Request) -> str:
+        one, other = (clean[next(said) % len(clean)] for _ in range(2))
+        if request.speaker == "user":
+            return f"Instruction: {one}\nInput: {other}"
+        return f"{one}\n\nSolution: {other}\nNext request."
+
+    model = ScriptedModel(author)
+    rules = Limits(messages=200)
+    with Here(Agents(model, tmp_path / "agents", limits=rules, keep_all=True)) as here:
+        shown: Any = here
+        reader = Reader(chromium, shown)
+        page = reader.page
+        for number in range(0, len(clean), 40):
+            hostile = next(text for text in clean[number:] if text.strip())[:100]
+            reader.go("/play?" + urlencode({"user": hostile, "assistant": "x", "task": hostile}))
+            page.uncheck("[name=specify]")
+            page.fill("[name=messages]", "40")
+            page.click("text=Begin")
+            page.wait_for_selector(".ending", timeout=60_000)
+            assert page.locator(".message").count() >= 1
+            assert page.evaluate("window.pwned") is None
+            for fold in page.locator(".message details").all()[:3]:
+                fold.locator("summary").click()
+        reader.close()
+    assert next(said) > len(clean), "all of them were said"
+    assert len(Run(tmp_path / "agents")) >= 3
 
 
 @pytest.mark.real_model
