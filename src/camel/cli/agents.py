@@ -100,6 +100,11 @@ def agents(
         )
         table = Agents(chat, out, sampling=sampling, limits=limits, budget=budget, keep_all=keep_all)
 
+        if local:
+            typer.echo(
+                "A tiny model for trying things out: held to the format, what it says is mostly nonsense."
+            )
+
         def ready(link: str) -> None:
             typer.echo(f"{table.name} talks at {link}")
             typer.echo(f"What is saved goes to {table.folder.address}. Ctrl-C stops it.")

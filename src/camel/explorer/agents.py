@@ -321,7 +321,12 @@ class Agents:
     ) -> None:
         self.name = name or str(getattr(model, "name", ""))
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
-        self.meter = Meter(budget, find(self.name), Halt())
+        price = find(self.name)
+        if budget.money is not None and price is None:
+            raise InputError(
+                f"the price of {self.name} is not known: limit tokens (--budget-tokens) and not money"
+            )
+        self.meter = Meter(budget, price, Halt())
         self._chat, self._model = model, _Paying(model, self.meter)
         self.folder = prepared(out)
         self._tables: OrderedDict[str, Table] = OrderedDict()
