@@ -5,7 +5,8 @@ must be an address or a name that is ours (a page elsewhere that has its name re
 where a token is needed it must have been shown, and every answer leaves with the same headers, under which no page can
 run a script, load a picture or send a form anywhere but here.
 
-Secrets are made anew at each start and live in this process alone: cookies of an earlier start mean nothing.
+The explorer's secrets are made anew at each start and live in its process alone: cookies of an earlier start mean nothing.
+Votes outlast a start, and so do their secrets.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ MISALIGNMENT = "misalignment"
 
 
 class Keys:
-    """What this start of the server signs with."""
+    """What this start of the server signs with, or all starts that are given the same secret."""
 
-    def __init__(self) -> None:
-        self._secret = secrets.token_bytes(32)
+    def __init__(self, secret: bytes = b"") -> None:
+        self._secret = secret or secrets.token_bytes(32)
         # Cookies know no ports: two servers on one machine must not take each other's.
         self.suffix = self.sign("cookies")[:8]
 
@@ -81,14 +82,14 @@ class Consent:
             frozenset({MISALIGNMENT}) if self._keys.signed(f"consent:{MISALIGNMENT}", cookie) else frozenset()
         )
 
-    def check_form(self, request: Request, token: str) -> bool:
-        """Whether a form came from our own page."""
+    def check_form(self, request: Request, token: str, what: str = "form") -> bool:
+        """Whether a form came from our own page; `what` says what its token was signed for."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
         origin = request.headers.get("origin")
         if origin not in (None, "null") and origin.partition("://")[2] != request.headers.get("host"):
             return False
-        return self._keys.signed("form", token)
+        return self._keys.signed(what, token)
 
     def give(self, response: Response) -> None:
         """Have the browser remember it until it or the server ends."""
@@ -109,9 +110,15 @@ class Door:
     """The middleware around the app."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str] = (), token: str = "", suffix: str = ""
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str] = (),
+        token: str = "",
+        suffix: str = "",
+        command: str = "camel explore",
     ) -> None:
-        self._app, self._token = app, token
+        self._app, self._token, self._command = app, token, command
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
 
@@ -139,8 +146,8 @@ class Door:
             return _page(
                 421,
                 "Not this address",
-                "The explorer answers only under an address of its own machine. Open the link that "
-                "<code>camel explore</code> printed, or name this host with <code>--allow-host</code>.",
+                "The server answers only under an address of its own machine. Open the link that "
+                f"<code>{self._command}</code> printed, or name this host with <code>--allow-host</code>.",
             )
         if not self._token or scope["path"].startswith("/static/"):  # the style sheet, for the pages below
             return None
@@ -153,7 +160,7 @@ class Door:
         return _page(
             401,
             "A token is needed",
-            "Open the whole link that <code>camel explore</code> printed when it started: it ends in "
+            f"Open the whole link that <code>{self._command}</code> printed when it started: it ends in "
             "<code>?token=…</code>. The browser then remembers it.",
         )
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote
+from urllib.parse import quote
 
 from fastapi import FastAPI
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -25,19 +23,16 @@ from camel.explorer import views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.home import hidden_labels, run_cards
-from camel.explorer.markup import as_html, as_plain
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
+from camel.explorer.shell import STATIC, local, read_form, templates
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
 
-HERE = Path(__file__).parent
 ROWS = 40
 """Rows of a page."""
 SAMPLE = 20
-MAX_FORM = 10_000
-"""Bytes of a form that is read."""
 
 
 class _Asked:
@@ -71,17 +66,9 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
     keys = Keys()
     consent = Consent(keys)
     app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix)
-    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
-    pages = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    pages = templates(boost=views.BOOST)
     pages.filters["words"] = views.words
-    shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
-    shared.update(html=as_html, plain=as_plain, boost=views.BOOST)
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
         state: State = values.pop("state", State(Query()))
@@ -371,7 +358,7 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
 
     @app.post("/consent")
     async def answer_consent(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        form = await _form(request)
+        form = await read_form(request)
         if not consent.check_form(request, form.get("token", "")):
             text = "This answer did not come from the explorer's own page. Open the page of the consent and answer there."
             return failure(request, 403, "Not accepted", text)
@@ -381,24 +368,6 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         return response
 
     return app
-
-
-def local(target: str) -> str:
-    """A path of our own to go to; the first page where it is anything else."""
-    own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
-    return target if own and len(target) < 4_000 else "/"
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """A small form, as browsers send it."""
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_FORM:
-            return {}
-    return (
-        dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=20)) if data.count(b"&") < 20 else {}
-    )
 
 
 def _canonical(asked: _Asked) -> str | None:

@@ -1,4 +1,4 @@
-"""Serve the explorer until Ctrl-C: where it listens, what it prints, and the browser it opens.
+"""Serve the explorer, or another app, until Ctrl-C: where it listens, what it prints, and the browser it opens.
 
 The one decision to know: on loopback the door is open, for whoever can reach it is on this machine; on any other address
 a token is made, stands in the printed link, and nothing is answered without it.
@@ -14,11 +14,10 @@ import webbrowser
 from collections.abc import Callable, Sequence
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
-from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
 
 
 def serve(
@@ -31,32 +30,46 @@ def serve(
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Answer until interrupted. `ready` is told the link once the port is open."""
+    from camel.explorer.app import create_app
+    from camel.explorer.catalogue import Catalogue
+
     token = "" if is_loopback(host) else secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, _listening(host, port) as listening:
-        hosts = {*allow_hosts, socket.gethostname(), *([] if _is_any(host) else [host])}
-        app = create_app(catalogue, token=token, hosts=hosts)
-        link = link_to(host, listening.getsockname()[1], token)
+    with Catalogue(runs) as catalogue, listening(host, port) as opened:
+        app = create_app(catalogue, token=token, hosts=names_of(host, allow_hosts))
+        link = link_to(host, opened.getsockname()[1], token)
         ready(link)
-        if open_browser:
-            # Beside the server: some browsers stay in the foreground until they are closed.
-            threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
-        )
-        uvicorn.Server(config).run([listening])
+        answer(app, opened, link if open_browser else "")
+
+
+def answer(app: ASGIApp, opened: socket.socket, open_link: str = "") -> None:
+    """Answer with an app until interrupted, and open a browser at a link."""
+    if open_link:
+        # Beside the server: some browsers stay in the foreground until they are closed.
+        threading.Thread(target=webbrowser.open, args=[open_link], daemon=True).start()
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
+    )
+    uvicorn.Server(config).run([opened])
+
+
+def names_of(host: str, allow_hosts: Sequence[str]) -> set[str]:
+    """The names under which a server that listens on `host` is asked."""
+    return {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
 
 
 def link_to(host: str, port: int, token: str) -> str:
     """The link under which the explorer is opened."""
-    name = "127.0.0.1" if _is_any(host) else f"[{host}]" if ":" in host else host
+    name = "127.0.0.1" if is_any(host) else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
 
 
-def _is_any(host: str) -> bool:
+def is_any(host: str) -> bool:
+    """Whether an address to listen on means all of this machine's."""
     return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked whether it is, not bound here
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
+    """An open port."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, reuse_port=False)

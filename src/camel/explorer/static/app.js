@@ -44,7 +44,7 @@ const follow = (selector, within = document) => within.querySelector(selector)?.
 const keys = {
   j: () => step(1),
   k: () => step(-1),
-  "/": () => { first("#find").focus(); first("#find").select(); },
+  "/": () => { first("#find")?.focus(); first("#find")?.select(); },
   // In a list the current row's, in a conversation the conversation's.
   c: () => follow("[data-key=c]", current()?.querySelector("[data-key=c]") ? current() : document),
   "?": () => first("#help").showModal(),
