@@ -96,7 +96,7 @@ def test_the_pattern_ends_a_model_that_loops() -> None:
     assert not _regex("solution").fullmatch(looping)
 
 
-@pytest.mark.parametrize("expects", ["choice", "scores", "verdict"])
+@pytest.mark.parametrize("expects", ["choice", "scores", "verdict", "comparison"])
 @pytest.mark.parametrize("options", [1, 3, 12])
 def test_every_rule_of_a_critics_grammar_is_defined_once_and_used(expects: Any, options: int) -> None:
     grammar = guided_fields("llama.cpp", expects, options)["grammar"]
@@ -107,7 +107,7 @@ def test_every_rule_of_a_critics_grammar_is_defined_once_and_used(expects: Any, 
     assert set(re.findall(r"[a-z]\w*", bare)) == set(defined) - {"root"}
 
 
-@pytest.mark.parametrize("expects", ["choice", "scores", "verdict"])
+@pytest.mark.parametrize("expects", ["choice", "scores", "verdict", "comparison"])
 def test_a_critics_schema_is_strict(expects: Any) -> None:
     asked = guided_fields("openai", expects, 3)["response_format"]
     schema = asked["json_schema"]["schema"]

@@ -38,6 +38,14 @@ class Ruled(NamedTuple):
     words: str
 
 
+class Compared(NamedTuple):
+    """Scores of two solutions, which is better (1 or 2; 0 where neither is), and why."""
+
+    better: int
+    scores: tuple[float, float]
+    reason: str
+
+
 _THOUGHT = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _NOUN = r"(?:option|proposal|candidate|choice|answer|number|no\.?)"
 _PLURAL = r"\s+(?:options|proposals|candidates|choices|answers|of)\b"
@@ -117,6 +125,43 @@ def read_ruling(text: str, count: int) -> Ruled | None:
     ruling = (loud or rulings)[0]
     chosen = Chosen(0, "") if count == 1 else read_choice(text[: ruling.start()], count)
     return chosen and _ruled(chosen.choice, ruling[1].lower(), text[ruling.end() :].strip(_EDGES))
+
+
+def read_comparison(text: str) -> Compared | None:
+    """How `text` compares two solutions: a JSON object with which it begins or ends, whose scores do not contradict it.
+
+    One that stands in the middle may be a quotation from what was to be judged.
+    """
+    text = _FENCE.sub("", _without_thought(text)).strip()
+    if (found := _at_an_end(text)) is None:
+        return None
+    better, reason = found.get("better"), found.get("reason", "")
+    given = _scores_in({"scores": found.get("scores")}, 2)
+    if isinstance(better, bool) or better not in (0, 1, 2) or given is None or not isinstance(reason, str):
+        return None
+    one, two = given.scores
+    if (better == 0 and one != two) or (better == 1 and one < two) or (better == 2 and one > two):
+        return None
+    return Compared(int(better), (one, two), reason)
+
+
+_FENCE = re.compile(r"\A\s*```\w*\s*\n|\n?\s*```\s*\Z")
+_TRIES = 20
+"""Braces from the end at which the last object of an answer may begin."""
+
+
+def _at_an_end(text: str) -> dict[str, Any] | None:
+    if text.startswith("{"):
+        return _object(text)
+    if not text.endswith("}"):
+        return None
+    start = len(text)
+    for _ in range(_TRIES):
+        if (start := text.rfind("{", 0, start)) < 0:
+            break
+        if (found := _object(text[start:])) is not None and "better" in found:
+            return found
+    return None
 
 
 def _ruled(choice: int, ruling: str, words: str) -> Ruled | None:

@@ -141,7 +141,7 @@ def _said(case: Case) -> str:
     parts = ["The conversation so far:\n\n"]
     for message in case.conversation.transcript.messages:
         who = f"{in_one_line(message.role)} ({in_one_line(message.speaker)})"
-        parts.append(f"{who}:\n{_quoted(message.content)}\n\n")
+        parts.append(f"{who}:\n{quoted(message.content)}\n\n")
     return "".join(parts)
 
 
@@ -152,9 +152,9 @@ def _options(case: Case) -> str:
     follows = ", and what would follow" if ahead else ""
     parts = [f"It is the turn of {who}. The options for what to say{follows}:\n\n"]
     for number, option in enumerate(case.options, 1):
-        parts.append(f"Option {number}:\n{_quoted(option.content)}\n")
+        parts.append(f"Option {number}:\n{quoted(option.content)}\n")
         parts += [
-            f"then {in_one_line(roles.get(name, name))} ({in_one_line(name)}):\n{_quoted(one.content)}\n"
+            f"then {in_one_line(roles.get(name, name))} ({in_one_line(name)}):\n{quoted(one.content)}\n"
             for one in option.then
             for name in [one.speaker or case.agent.name]
         ]
@@ -162,6 +162,6 @@ def _options(case: Case) -> str:
     return "".join(parts)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Every line, whatever ends it, behind a sign that the text itself cannot take away."""
     return "\n".join(f"> {line}" for line in text.splitlines()) or ">"

@@ -16,8 +16,8 @@ from camel.core.errors import InputError, shown
 from camel.core.history import History
 from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 
-Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict"]
-"""The shape of reply a seat is meant to give, for endpoints that can be held to one; the last three are a critic's."""
+Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict", "comparison"]
+"""The shape of reply a seat is meant to give, for endpoints that can be held to one; the last four are a judge's."""
 
 
 class Text(msgspec.Struct, frozen=True):

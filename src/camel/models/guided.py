@@ -10,6 +10,7 @@ its `response_format`, only a critic's answers are held to one: a number must co
 
 from __future__ import annotations
 
+from operator import eq, ge, le
 from typing import Any, Literal
 
 from camel.core.model import Expects
@@ -17,8 +18,8 @@ from camel.core.model import Expects
 Guide = Literal["llama.cpp", "vllm", "openai"]
 """The engine behind an endpoint, for what differs in how it takes a grammar."""
 
-CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict")
-"""Answers of a critic, which are JSON."""
+CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict", "comparison")
+"""Answers of a critic or a judge, which are JSON."""
 
 # Each rule closes a way out that the 135M model took when it was open: a line that never ends, "1.1.12 2.1.12 …",
 # "2022-07-22 2022-07-22 …", "You're",You're",You're …", words run together, a row of one emoji. Without a colon in
@@ -87,6 +88,14 @@ def _critic_gbnf(expects: Expects, options: int) -> str:
         case "verdict":
             root = r'''"{\"choice\": " option ", \"verdict\": \"" ("accept" | "revise") "\", \"feedback\": \"" sentence "\"}"'''
             rules = f"option   ::= {number}"
+        case "comparison":
+            # Scores that contradict the decision cannot be written; all pairs of them are few enough to be listed.
+            root = r'''"{\"reason\": \"" sentence "\", \"better\": " ("0, \"scores\": [" same | "1, \"scores\": [" first | "2, \"scores\": [" second) "]}"'''
+            scores = [(one, two) for one in range(11) for two in range(11)]
+            rules = "\n".join(
+                f"{name:<8} ::= " + " | ".join(f'"{one}, {two}"' for one, two in scores if holds(one, two))
+                for name, holds in (("same", eq), ("first", ge), ("second", le))
+            )
         case _:
             root = r'''"{\"choice\": " option ", \"reason\": \"" sentence "\"}"'''
             rules = f"option   ::= {number}"
@@ -107,6 +116,14 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
     elif expects == "verdict":
         ruling = {"type": "string", "enum": ["accept", "revise"]}
         fields = {"choice": option, "verdict": ruling, "feedback": text}
+    elif expects == "comparison":
+        # The reason first: what a model writes before it decides is what it decides by.
+        score = {"type": "integer", "enum": list(range(11))}
+        fields = {
+            "reason": text,
+            "scores": {"type": "array", "items": score, **bounds},
+            "better": {"type": "integer", "enum": [0, 1, 2]},
+        }
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 

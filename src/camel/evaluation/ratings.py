@@ -1,0 +1,108 @@
+"""Bradley–Terry: the strength of each of several systems, from who beat whom.
+
+The one decision to know: what is drawn again for the intervals are tasks, with all that was judged on them, for systems
+that meet on the same task do not meet independently. A draw is half a win for each; two systems that met have half a win
+against each other beyond what was judged, so that one which never lost has a finite rating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.evaluation.standing import Interval, np
+
+RESAMPLES = 1_000
+PRIOR = 0.5
+_ROUNDS, _CLOSE = 2_000, 1e-9
+
+
+class Meeting(NamedTuple):
+    """Two systems on one task."""
+
+    task: str
+    one: str
+    two: str
+    score: float
+    """Of `one`: 1 where it won, 0.5 for a draw, 0 where it lost."""
+
+
+class Rating(msgspec.Struct, frozen=True):
+    """A system's strength."""
+
+    system: str
+    rating: Interval
+    """In Elo's points: 0 is the average system, and 400 more win ten times as often as they lose."""
+    rank: int
+    beats: dict[str, float]
+    """The chance to win against each other system."""
+
+
+def bradley_terry(meetings: Sequence[Meeting]) -> list[Rating]:
+    """The ratings of all systems that met, the strongest first."""
+    systems = sorted({name for one in meetings for name in (one.one, one.two)})
+    place = {name: at for at, name in enumerate(systems)}
+    tasks = {task: at for at, task in enumerate(dict.fromkeys(one.task for one in meetings))}
+    wins = np.zeros((len(tasks), len(systems), len(systems)))
+    for one in meetings:
+        at, i, j = tasks[one.task], place[one.one], place[one.two]
+        if i == j:
+            raise InputError(f"{one.one} meets itself")
+        wins[at, i, j] += one.score
+        wins[at, j, i] += 1 - one.score
+    total = wins.sum(0)
+    met = (total + total.T) > 0
+    if not _connected(met):
+        raise InputError(
+            "some systems have never met the others, not even through a third: they have no common scale"
+        )
+    flat = wins.reshape(len(tasks), -1)
+    drawn = np.random.default_rng(0xCA3E1).multinomial(
+        len(tasks), np.full(len(tasks), 1 / len(tasks)), RESAMPLES
+    )
+    samples = (drawn @ flat).reshape(-1, len(systems), len(systems))
+    fitted = _strengths(np.concatenate([total[None], samples]) + PRIOR * met)
+    points = 400 * np.log10(fitted)
+    points -= points.mean(1, keepdims=True)
+    chances = fitted[0][:, None] / (fitted[0][:, None] + fitted[0])
+    order = sorted(range(len(systems)), key=lambda at: (-points[0, at], systems[at]))
+    return [
+        Rating(
+            systems[at],
+            _interval(points[:, at]),
+            rank,
+            {name: float(chances[at, other]) for name, other in place.items() if other != at},
+        )
+        for rank, at in enumerate(order, 1)
+    ]
+
+
+def _interval(points: Any) -> Interval:
+    value = float(points[0])
+    low, high = (float(one) for one in np.quantile(points[1:], [0.025, 0.975]))
+    return Interval(value, min(value, low), max(value, high))
+
+
+def _strengths(wins: Any) -> Any:
+    """The maximum of the likelihood for each of many tables at once (Zermelo's iteration, in Newman's faster form)."""
+    strength = np.ones(wins.shape[:2])
+    for _ in range(_ROUNDS):
+        before = strength
+        both = strength[:, :, None] + strength[:, None, :]
+        won = (wins * strength[:, None, :] / both).sum(2)
+        lost = (wins.transpose(0, 2, 1) / both).sum(2)
+        strength = won / lost
+        strength /= np.exp(np.log(strength).mean(1, keepdims=True))
+        if np.abs(np.log(strength / before)).max() < _CLOSE:
+            break
+    return strength
+
+
+def _connected(met: Any) -> bool:
+    reached = {0}
+    while more := {j for i in reached for j in np.flatnonzero(met[i]).tolist()} - reached:
+        reached |= more
+    return len(reached) == len(met)

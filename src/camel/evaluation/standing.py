@@ -1,0 +1,242 @@
+"""What verdicts come to: wins, draws and losses with their intervals, and how far the judge can be trusted.
+
+Pure functions of verdicts. The one decision to know: a verdict counts only if it is the same in both orders; all else
+is a draw. What one order alone would have said is kept beside it, so that the bias which that removes can be seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import MissingExtra
+from camel.evaluation.agreement import Kappa, cohen
+from camel.evaluation.intervals import Rate, paired, wilson
+from camel.evaluation.pairs import Winner
+
+try:
+    import numpy as np
+except ImportError:
+    raise MissingExtra("Evaluating agents", "evaluate") from None
+
+RESAMPLES = 10_000
+_SEED = 0xCA3E1
+LEAST_DECIDED = 10
+"""Verdicts that are no draws, below which nothing is said about the bias to length."""
+_RIDGE = 0.5
+"""Keeps the length's slope finite where the longer one always wins; a half verdict's worth at a log ratio of one."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A figure with its 95% interval (bootstrap over the tasks)."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """How often `a` won, drew and lost."""
+
+    of: int
+    """Verdicts that were decided."""
+    wins: Rate
+    draws: Rate
+    losses: Rate
+    score: Interval
+    """Wins and half of the draws, of all: above a half, `a` is the better system."""
+    undecided: int
+
+
+class Orders(NamedTuple):
+    """What a judge found of one pair when `a` was shown first, and when `b` was."""
+
+    a_first: Winner | None
+    b_first: Winner | None
+
+    @property
+    def winner(self) -> Winner | None:
+        """What counts: the same in both orders, or else a draw; nothing where one of them was not decided."""
+        if self.a_first is None or self.b_first is None:
+            return None
+        return self.a_first if self.a_first == self.b_first else "draw"
+
+
+class Position(msgspec.Struct, frozen=True):
+    """Does the judge prefer what it is shown first, or second?"""
+
+    pairs: int
+    """Judged in both orders."""
+    first: int
+    """Verdicts for what was shown first; `second` and `equal` are the others, two for each pair."""
+    second: int
+    equal: int
+    effect: Interval
+    """Verdicts for the first less those for the second, of all: 0 without bias, 1 where the first always wins."""
+    flips: int
+    """Pairs whose winner changed with the order."""
+    to_first: int
+    """Of these, pairs in which each won when it was shown first; in the others the second won, or one verdict was a draw."""
+    to_second: int
+    p: float
+    """How likely so uneven flips are without bias (exact)."""
+    a_first: Shares
+    """What would have been reported from one order alone."""
+    b_first: Shares
+
+
+class Consistency(msgspec.Struct, frozen=True):
+    """Does the judge say the same when it is asked the same again?"""
+
+    same: Rate
+    kappa: Kappa
+
+
+class Length(msgspec.Struct, frozen=True):
+    """Does the longer solution win?"""
+
+    ratio: float
+    """Characters of `a` over those of `b`, the median."""
+    longer_wins: Rate
+    """Of the verdicts that are no draws, between solutions that differ in length."""
+    a_longer: Shares
+    """Where `a` is the longer one, and where it is the shorter."""
+    a_shorter: Shares
+    controlled: Interval | None
+    """The score that `a` would have if both were of the same length (logistic regression on the log of the ratio);
+    None where too little was decided."""
+
+
+def shares(outcomes: Sequence[Winner | None]) -> Shares:
+    """Wins, draws and losses of `a`, with bootstrap intervals."""
+    counts = Counter(outcomes)
+    decided = [counts["a"], counts["draw"], counts["b"]]
+    of = sum(decided)
+    if not of:
+        none = wilson(0, 0)
+        return Shares(0, none, none, none, Interval(0.0, 0.0, 1.0), counts[None])
+    drawn = np.random.default_rng(_SEED).multinomial(of, [count / of for count in decided], RESAMPLES) / of
+    wins, draws, losses = (_rate(count, of, drawn[:, place]) for place, count in enumerate(decided))
+    score = (decided[0] + decided[1] / 2) / of
+    return Shares(of, wins, draws, losses, _interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
+
+
+def _rate(count: int, of: int, drawn: Any) -> Rate:
+    # Where there is nothing but one kind of verdict, drawing from them again says that nothing else is possible.
+    if count in (0, of):
+        return wilson(count, of)
+    low, high = (float(value) for value in np.quantile(drawn, [0.025, 0.975]))
+    return Rate(count, of, count / of, low, high)
+
+
+def _interval(value: float, drawn: Any) -> Interval:
+    low, high = (float(one) for one in np.quantile(drawn, [0.025, 0.975]))
+    return Interval(value, min(value, low), max(value, high))
+
+
+def position(orders: Sequence[Orders]) -> Position:
+    """What the order does to a judge's verdicts."""
+    both = [one for one in orders if one.winner is not None]
+    kinds = Counter(both)
+    first = sum(count * ((one.a_first == "a") + (one.b_first == "b")) for one, count in kinds.items())
+    second = sum(count * ((one.a_first == "b") + (one.b_first == "a")) for one, count in kinds.items())
+    to_first, to_second = kinds[Orders("a", "b")], kinds[Orders("b", "a")]
+    flips = sum(count for one, count in kinds.items() if one.a_first != one.b_first)
+    effect = Interval(0.0, -1.0, 1.0)
+    if both:
+        each = np.array(
+            [
+                ((o.a_first == "a") - (o.a_first == "b") + (o.b_first == "b") - (o.b_first == "a")) / 2
+                for o in both
+            ]
+        )
+        effect = _interval(float(each.mean()), _means(each))
+    # A half flip, to or from a draw, leans to one side as well.
+    to = [0, 0]
+    for one, count in kinds.items():
+        lean = (one.a_first == "a") - (one.a_first == "b") + (one.b_first == "b") - (one.b_first == "a")
+        if lean:
+            to[lean < 0] += count
+    return Position(
+        len(both),
+        first,
+        second,
+        2 * len(both) - first - second,
+        effect,
+        flips,
+        to_first,
+        to_second,
+        paired(to[1], to[0], len(both)).p,
+        shares([one.a_first for one in orders]),
+        shares([one.b_first for one in orders]),
+    )
+
+
+def _means(values: Any) -> Any:
+    """The mean of each of many samples drawn again from some values; values that are alike are drawn together."""
+    kinds, counts = np.unique(values, return_counts=True)
+    drawn = np.random.default_rng(_SEED).multinomial(len(values), counts / len(values), RESAMPLES)
+    return drawn @ kinds / len(values)
+
+
+def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) -> Consistency:
+    """How far two answers to the same questions agree; those that one time were not decided are left out."""
+    both = [(one, two) for one, two in zip(asked, again, strict=True) if one and two]
+    return Consistency(
+        wilson(sum(one == two for one, two in both), len(both)),
+        cohen([one for one, _ in both], [two for _, two in both]),
+    )
+
+
+def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:
+    """What the lengths of the solutions, (of `a`, of `b`), have to do with who wins."""
+    both = [(one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one]
+    decided = [(one == "a", a, b) for one, a, b in both if one != "draw" and a != b]
+    longer = wilson(sum(won == (a > b) for won, a, b in decided), len(decided))
+    ratios = [max(1, a) / max(1, b) for _, a, b in both]
+    controlled = None
+    if len(decided) >= LEAST_DECIDED:
+        points = np.array([{"a": 1.0, "draw": 0.5, "b": 0.0}[one] for one, _, _ in both])
+        controlled = _at_equal_length(np.log(ratios), points)
+    return Length(
+        float(np.median(ratios)) if ratios else 1.0,
+        longer,
+        shares([one for one, a, b in both if a > b]),
+        shares([one for one, a, b in both if a < b]),
+        controlled,
+    )
+
+
+def _at_equal_length(logs: Any, points: Any, resamples: int = 1_000) -> Interval:
+    """The chance at a ratio of one, from a logistic regression; its interval by fitting it to the tasks drawn again."""
+    chance = np.random.default_rng(_SEED)
+    weights = chance.multinomial(len(points), np.full(len(points), 1 / len(points)), resamples).astype(float)
+    fitted = _fit(logs, points, np.vstack([np.ones(len(points)), weights]))
+    values = 1 / (1 + np.exp(-fitted))
+    return _interval(float(values[0]), values[1:])
+
+
+def _fit(logs: Any, points: Any, weights: Any) -> Any:
+    """The intercepts of many weighted regressions at once, by Newton's method."""
+    at = np.zeros((len(weights), 2))
+    for _ in range(25):
+        chance = 1 / (1 + np.exp(-np.clip(at[:, :1] + at[:, 1:] * logs, -30, 30)))
+        off, spread = weights * (points - chance), weights * chance * (1 - chance)
+        slope = np.stack([off.sum(1), (off * logs).sum(1)], 1) - _RIDGE * at
+        one, two, three = spread.sum(1) + _RIDGE, (spread * logs).sum(1), (spread * logs**2).sum(1) + _RIDGE
+        size = one * three - two**2
+        step = np.stack([three * slope[:, 0] - two * slope[:, 1], one * slope[:, 1] - two * slope[:, 0]], 1)
+        at = np.clip(at + step / size[:, None], -15, 15)
+    return at[:, 0]
+
+
+def majority(verdicts: Sequence[Winner | None]) -> Winner | None:
+    """What most judges say, of those that decide; a draw where no winner has more than half of them."""
+    said = Counter(one for one in verdicts if one)
+    if not said:
+        return None
+    winner, count = said.most_common(1)[0]
+    return winner if 2 * count > said.total() else "draw"
