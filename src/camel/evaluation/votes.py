@@ -20,7 +20,7 @@ import secrets
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -95,7 +95,7 @@ def read_records(folder: Path) -> Iterator[Record]:
                 yield _decode(payload)
 
 
-def latest(records: Iterator[Record]) -> dict[str, dict[str, Vote]]:
+def latest(records: Iterable[Record]) -> dict[str, dict[str, Vote]]:
     """The votes that count: by voter and by pair (`key_of`), in the order in which each was first voted on."""
     found: dict[str, dict[str, Vote]] = {}
     for record in records:
