@@ -177,7 +177,7 @@ def _compared(
 
 def clustered(counts: Sequence[tuple[int, ...]]) -> tuple[list[Rate], Interval]:
     """The shares of the wins, draws and losses of many pairs, given for each pair, and the score: pairs are drawn again."""
-    table = np.array(counts, dtype=float).reshape(-1, len(WINNERS))
+    table = np.array([one for one in counts if any(one)], dtype=float).reshape(-1, len(WINNERS))
     total = table.sum()
     if not total:
         return [wilson(0, 0)] * len(WINNERS), Interval(0.0, 0.0, 1.0)

@@ -132,8 +132,12 @@ class BallotBox:
             raise InputError(
                 f"another process takes the votes of {folder}: use that one, or stop it"
             ) from None
-        self.secret = _secret(folder / ".secret")
-        self.votes = latest(read_records(folder))
+        try:
+            self.secret = _secret(folder / ".secret")
+            self.votes = latest(read_records(folder))
+        except BaseException:
+            self._lock.close()
+            raise
         """Those that count, by voter and pair's key. What is in here is on the disk."""
         self.counts = Counter(
             vote.key for mine in self.votes.values() for vote in mine.values() if vote.choice != "skip"
