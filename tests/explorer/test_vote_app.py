@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections import Counter
@@ -20,6 +21,7 @@ from camel.evaluation.votes import BallotBox, Vote, latest, read_records
 from camel.explorer.access import HEADERS, Keys
 from camel.explorer.vote.app import Booth, create_app
 from camel.explorer.vote.passes import Passes
+from camel.explorer.vote.serving import _invite  # pyright: ignore[reportPrivateUsage]
 
 BASE = "http://127.0.0.1:8091"
 Open = Callable[..., TestClient]
@@ -229,7 +231,8 @@ def test_by_name_on_this_machine(opened: Open):
 
 
 def test_elsewhere_only_by_a_link(opened: Open, tmp_path: Path):
-    client = opened(pairs(3), by_name=False, invited=["Grace Hopper"])
+    asyncio.run(_invite(tmp_path / "votes", ["Grace Hopper"]))
+    client = opened(pairs(3), by_name=False)
     passes = Passes(keys_of(tmp_path))
     stranger = browser(client)
     for path in ("/", "/pair/x", "/consent", "/join", "/join?pass=x"):

@@ -107,7 +107,6 @@ def create_app(
     *,
     hosts: Collection[str] = (),
     by_name: bool = True,
-    invited: Sequence[str] = (),
     url: str = "",
 ) -> FastAPI:
     """The app over some pairs and their votes. Unless `by_name`, who votes must come by a link; `url` is where it is reached."""
@@ -117,8 +116,6 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
-        for name in invited:  # so that nobody else takes the name
-            await box.join(name)
         yield
         await box.close()
 

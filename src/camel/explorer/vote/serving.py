@@ -7,6 +7,7 @@ a link, their own or one for choosing a name that nobody has yet.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,15 +53,25 @@ def serve(
         raise InputError(
             f"--url is the address that voters open, e.g. https://vote.example.org, not {shown(url)}"
         )
-    box = BallotBox(votes_folder(pairs))
     by_name = is_loopback(host) and not url and not allow_hosts
     with listening(host, port) as opened:
+        invited = asyncio.run(_invite(votes_folder(pairs), invited))
+        box = BallotBox(votes_folder(pairs))
         # Of all addresses of this machine, its name is the one that others can use.
         base = url or link_to(socket.gethostname() if is_any(host) else host, opened.getsockname()[1], "")
         base = base.rstrip("/")
         hosts = names_of(host, [*allow_hosts, *([asked.hostname] if asked.hostname else [])])
-        app = create_app(found, box, hosts=hosts, by_name=by_name, invited=invited, url=url)
+        app = create_app(found, box, hosts=hosts, by_name=by_name, url=url)
         passes = Passes(Keys(box.secret))
         anybody = f"{base}/" if by_name else base + passes.link("")
         ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
         answer(app, opened, anybody if open_browser else "")
+
+
+async def _invite(folder: Path, names: Sequence[str]) -> list[str]:
+    """Keep the names for those who get the links, from before the links are printed."""
+    box = BallotBox(folder)
+    try:
+        return [await box.join(name) for name in names]
+    finally:
+        await box.close()
