@@ -87,14 +87,18 @@ def _interval(points: Any) -> Interval:
 
 
 def _strengths(wins: Any) -> Any:
-    """The maximum of the likelihood for each of many tables at once (Zermelo's iteration, in Newman's faster form)."""
+    """The maximum of the likelihood for each of many tables at once (Newman's iteration).
+
+    One system after the other: all at once it swings between two tables for ever.
+    """
     strength = np.ones(wins.shape[:2])
     for _ in range(_ROUNDS):
-        before = strength
-        both = strength[:, :, None] + strength[:, None, :]
-        won = (wins * strength[:, None, :] / both).sum(2)
-        lost = (wins.transpose(0, 2, 1) / both).sum(2)
-        strength = won / lost
+        before = strength.copy()
+        for i in range(strength.shape[1]):
+            both = strength[:, i : i + 1] + strength
+            won = (wins[:, i, :] * strength / both).sum(1)
+            lost = (wins[:, :, i] / both).sum(1)
+            strength[:, i] = won / lost
         strength /= np.exp(np.log(strength).mean(1, keepdims=True))
         if np.abs(np.log(strength / before)).max() < _CLOSE:
             break

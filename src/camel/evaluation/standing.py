@@ -15,7 +15,7 @@ import msgspec
 from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen
 from camel.evaluation.intervals import Rate, paired, wilson
-from camel.evaluation.pairs import Winner
+from camel.evaluation.pairs import WINNERS, Winner
 
 try:
     import numpy as np
@@ -26,8 +26,8 @@ RESAMPLES = 10_000
 _SEED = 0xCA3E1
 LEAST_DECIDED = 10
 """Verdicts that are no draws, below which nothing is said about the bias to length."""
-_RIDGE = 0.5
-"""Keeps the length's slope finite where the longer one always wins; a half verdict's worth at a log ratio of one."""
+_RIDGE = 0.02
+"""Keeps the length's slope finite where the longer one always wins. More of it would leave a part of that to the score."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -95,6 +95,17 @@ class Consistency(msgspec.Struct, frozen=True):
     kappa: Kappa
 
 
+class Bin(msgspec.Struct, frozen=True):
+    """Pairs whose solutions differ in length about as much."""
+
+    low: float
+    """Of the characters of `a` over those of `b`; the first bin has no lower end (0), the last no upper (infinite: None)."""
+    high: float | None
+    wins: int
+    draws: int
+    losses: int
+
+
 class Length(msgspec.Struct, frozen=True):
     """Does the longer solution win?"""
 
@@ -108,6 +119,10 @@ class Length(msgspec.Struct, frozen=True):
     controlled: Interval | None
     """The score that `a` would have if both were of the same length (logistic regression on the log of the ratio);
     None where too little was decided."""
+    bins: list[Bin]
+
+
+_EDGES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 
 
 def shares(outcomes: Sequence[Winner | None]) -> Shares:
@@ -193,7 +208,9 @@ def consistency(asked: Sequence[Winner | None], again: Sequence[Winner | None]) 
 
 def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, int]]) -> Length:
     """What the lengths of the solutions, (of `a`, of `b`), have to do with who wins."""
-    both = [(one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one]
+    both: list[tuple[Winner, int, int]] = [
+        (one, a, b) for one, (a, b) in zip(outcomes, sizes, strict=True) if one
+    ]
     decided = [(one == "a", a, b) for one, a, b in both if one != "draw" and a != b]
     longer = wilson(sum(won == (a > b) for won, a, b in decided), len(decided))
     ratios = [max(1, a) / max(1, b) for _, a, b in both]
@@ -207,6 +224,17 @@ def length_bias(outcomes: Sequence[Winner | None], sizes: Sequence[tuple[int, in
         shares([one for one, a, b in both if a > b]),
         shares([one for one, a, b in both if a < b]),
         controlled,
+        [
+            Bin(low, high, *(sum(one == kind for one in inside) for kind in ("a", "draw", "b")))
+            for low, high in zip(_EDGES, (*_EDGES[1:], None), strict=True)
+            for inside in [
+                [
+                    one
+                    for (one, _, _), ratio in zip(both, ratios, strict=True)
+                    if low <= ratio < (high or 1e300)
+                ]
+            ]
+        ],
     )
 
 
@@ -235,8 +263,8 @@ def _fit(logs: Any, points: Any, weights: Any) -> Any:
 
 def majority(verdicts: Sequence[Winner | None]) -> Winner | None:
     """What most judges say, of those that decide; a draw where no winner has more than half of them."""
-    said = Counter(one for one in verdicts if one)
-    if not said:
-        return None
-    winner, count = said.most_common(1)[0]
-    return winner if 2 * count > said.total() else "draw"
+    said = [one for one in verdicts if one]
+    for winner in WINNERS:
+        if 2 * said.count(winner) > len(said):
+            return winner
+    return "draw" if said else None

@@ -111,6 +111,8 @@ def society(facts: Facts) -> str:
     if facts.system.startswith("You are a critic."):
         return _judged(facts)
     asked = facts.messages[-1].text if facts.messages else ""
+    if asked.startswith("You are an impartial judge."):
+        return _compared(facts)
     if found := _TRANSLATE.match(asked):
         return _translated(asked.partition("Message:\n")[2], found[1])
     if wanted := _LIST.search(asked):
@@ -132,6 +134,14 @@ def _judged(facts: Facts) -> str:
     if "REVISE" in asked:
         return f"{number}. {'ACCEPT' if facts.draw >> 62 & 1 else 'REVISE'}: {reasons[0]}"
     return f"{number}. {reasons[0]}"
+
+
+def _compared(facts: Facts) -> str:
+    """A judge's answer about two solutions: mostly the first, now and then neither."""
+    one, two = mix(facts.draw, 1) % 8 + 2, mix(facts.draw, 2) % 8 + 1
+    better = 0 if one == two else 1 if one > two else 2
+    reason = _sentences(facts.draw, facts.draw >> 7, 1)[0]
+    return f'{{"reason": "{reason}", "scores": [{one}, {two}], "better": {better}}}'
 
 
 _LIST = re.compile(r"\blist (\d{1,4})\b", re.IGNORECASE)

@@ -1,0 +1,439 @@
+"""`camel evaluate`: the paper's tables, a command each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from camel.cli.translate import check_finished
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.cli.spending import Purse
+    from camel.evaluation.agents import Contest, Group, Named
+    from camel.evaluation.results import Evaluation
+    from camel.models.chat import ChatModel
+    from camel.storage.reader import Run
+
+app = typer.Typer(
+    name="evaluate",
+    help="Measure what agents and models can do, as the paper's tables do.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+KEPT = "kept"
+"""The folder, in that of an evaluation, of every answer that was paid for."""
+
+
+@app.callback()
+def evaluate() -> None:
+    """Measure what agents and models can do, as the paper's tables do."""
+
+
+@app.command()
+def agents(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN…", help="Runs' folders, or s3://bucket/prefix; a row of the table each."),
+    ],
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SYSTEM",
+            help="single-shot (the run's own model), single-shot=MODEL, or another run of the same tasks; repeatable.",
+        ),
+    ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="Who judges: NAME, or NAME@URL for another endpoint; repeatable."),
+    ] = None,
+    summariser: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Who writes down what a conversation arrived at; the first judge unless given.",
+        ),
+    ] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            envvar="CAMEL_MODEL",
+            metavar="NAME",
+            help="The base model of single-shot; the run's own unless given.",
+        ),
+    ] = "",
+    base_url: Annotated[
+        str,
+        typer.Option(
+            envvar="OPENAI_BASE_URL", metavar="URL", help="The endpoint of all models that name none."
+        ),
+    ] = "",
+    local: Annotated[
+        bool, typer.Option("--local", help="Use the tiny real model on this machine for everything; no key.")
+    ] = False,
+    guided: Annotated[
+        str,
+        typer.Option(
+            metavar="ENGINE",
+            help="What holds judges to JSON: llama.cpp, vllm or openai, if their server can.",
+        ),
+    ] = "",
+    sample: Annotated[int, typer.Option(metavar="N", help="Tasks of each run.", min=1, max=100_000)] = 100,
+    seed: Annotated[int, typer.Option(help="Of the draw of the tasks.")] = 0,
+    repeats: Annotated[
+        int,
+        typer.Option(metavar="N", help="Tasks about which each judge is asked twice.", min=0, max=100_000),
+    ] = 20,
+    judge_prompt: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="A judge's prompt of your own, with <TASK>, <FIRST> and <SECOND>."),
+    ] = "",
+    acknowledge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Judge conversations with this label too: misalignment."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where it is written; RUN/evaluation unless given.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Calls in flight: 16, with --local 2.", min=1)
+    ] = None,
+    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")] = None,
+    max_money: Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it will take, and ask nobody.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+) -> None:
+    """Compare agents with single-shot answers (the paper's Table 1). The same command goes on after a stop."""
+    from rich.console import Console
+
+    from camel.cli.panel import say
+    from camel.cli.spending import Purse
+    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.core.errors import InputError
+    from camel.engine.worker import Halt
+    from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
+    from camel.evaluation.report import write_report
+    from camel.evaluation.results import evaluate as evaluated
+    from camel.generation.config import Budget
+    from camel.storage.release import RESTRICTED
+
+    # Progress must not get into the figures.
+    console, halt = Console(highlight=False, stderr=as_json), Halt()
+    if unknown := sorted(set(acknowledge or []) - RESTRICTED):
+        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    config = AgentsConfig(
+        tasks=sample,
+        seed=seed,
+        repeats=repeats,
+        judge_prompt=judge_prompt or JUDGE_PROMPT,
+        acknowledge=tuple(acknowledge or ()),
+    )
+    groups, folder = _groups(runs, against or []), out or _beside(runs[0])
+    in_flight = concurrency or (2 if local else 16)
+    purse = Purse(Budget(money=max_money, tokens=max_tokens, calls=max_calls), halt)
+    asked = _Asked(judge or [], summariser, model or _base_model(groups, local), against or [])
+    with _models(console, asked, base_url, local, guided, in_flight, purse) as models:
+        contest = Contest(
+            folder / KEPT,
+            groups,
+            config,
+            summariser=models.summariser,
+            writers=models.writers,
+            judges=models.judges,
+            halt=halt,
+        )
+        purse.earlier(contest.spent())
+        _announce(console, contest, purse)
+        if dry_run:
+            return
+        complete = asyncio.run(_work(console, contest, models.open, purse, in_flight))
+    if not complete:
+        mine = halt.reason == STOPPED
+        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
+        raise typer.Exit(INTERRUPTED if mine else HALTED)
+    made, pairs, verdicts = evaluated(contest)
+    write_report(contest, made, pairs, verdicts, folder)
+    if as_json:
+        typer.echo(made.to_json().decode())
+    else:
+        _show(console, made, folder)
+
+
+# ---------------------------------------------------------------- who competes
+
+
+def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
+    """A row for each run, with those of `against` that are runs of the same scenario."""
+    from camel.core.errors import InputError
+    from camel.evaluation.agents import AGENTS, SINGLE_SHOT, Group
+    from camel.storage.reader import Run
+    from camel.storage.run import open_folder
+
+    def opened(name: str) -> Run:
+        run = Run(name)
+        if "imported" not in run.settings.config:  # those are as they are
+            check_finished(name, "evaluated")
+        return run
+
+    records = [opened(run) for run in runs]
+    for one in records:
+        if not len(one):
+            raise InputError(
+                f"{one.folder.address} has no finished conversations: camel status says how far it is"
+            )
+    others: dict[str, Run] = {}
+    for name in against:
+        if name.partition("=")[0] == SINGLE_SHOT:
+            continue
+        if not open_folder(name).exists:
+            raise InputError(
+                f"--against takes {SINGLE_SHOT}, {SINGLE_SHOT}=MODEL or a run's folder, not {name!r}"
+            )
+        other = opened(name)
+        others[_name(other)] = other
+    if AGENTS in others:
+        raise InputError(f"a run called {AGENTS} cannot compete: rename its folder")
+    scenarios = [_scenario(one) for one in records]
+    groups = [
+        Group(
+            scenario if scenarios.count(scenario) == 1 else _name(one),
+            {AGENTS: one, **{name: other for name, other in others.items() if _scenario(other) == scenario}},
+        )
+        for one, scenario in zip(records, scenarios, strict=True)
+    ]
+    for name, other in others.items():
+        if not any(name in group.runs for group in groups):
+            raise InputError(f"{other.folder.address} is of the scenario {_scenario(other)}, and no RUN is")
+    return groups
+
+
+def _name(run: Run) -> str:
+    return run.folder.address.rstrip("/").rpartition("/")[2]
+
+
+def _scenario(run: Run) -> str:
+    return Path(str(run.settings.config.get("scenario", ""))).name or _name(run)
+
+
+def _base_model(groups: Sequence[Group], local: bool) -> str:
+    """The model that all runs were made with."""
+    from camel.evaluation.agents import AGENTS
+
+    names = {str(group.runs[AGENTS].settings.config.get("model.name", "")) for group in groups}
+    return names.pop() if len(names) == 1 and not local else ""
+
+
+def _beside(run: str) -> Path:
+    from camel.storage.run import open_folder
+
+    folder = open_folder(run)
+    return (
+        folder.root if folder.on_disk else Path("evaluations") / run.rstrip("/").rpartition("/")[2]
+    ) / "evaluation"
+
+
+# ---------------------------------------------------------------- who is asked
+
+
+class _Asked(NamedTuple):
+    judges: Sequence[str]
+    summariser: str
+    base: str
+    against: Sequence[str]
+
+
+class _Models(NamedTuple):
+    summariser: Named
+    writers: dict[str, Named]
+    judges: list[Named]
+    open: list[ChatModel]
+
+
+@contextlib.contextmanager
+def _models(
+    console: Console, asked: _Asked, base_url: str, local: bool, guided: str, concurrency: int, purse: Purse
+) -> Generator[_Models]:
+    """All models that are asked, each once however many parts it has, and metered."""
+    from camel.core.errors import InputError
+    from camel.evaluation.agents import SINGLE_SHOT, Named
+    from camel.generation.meter import MeteredModel
+    from camel.models.catalogue import find
+
+    single = [name for name in asked.against if name.partition("=")[0] == SINGLE_SHOT]
+    if not asked.against:
+        single = [SINGLE_SHOT]
+    if len(set(single)) != len(single):
+        raise InputError("--against names a system twice")
+    made: dict[str, Named] = {}
+    opened: list[ChatModel] = []
+
+    def named(chat: ChatModel, name: str) -> Named:
+        opened.append(chat)
+        return Named(name, MeteredModel(chat, purse.share(name, find(chat.name))))
+
+    with contextlib.ExitStack() as stack:
+        if local:
+            if asked.judges or asked.summariser or any("=" in name for name in single):
+                raise InputError("with --local the tiny model does everything: leave out the names of models")
+            chat = stack.enter_context(_served(console, concurrency))
+            one = named(chat, chat.name)
+            yield _Models(one, dict.fromkeys(single, one), [one], opened)
+            return
+        if not asked.judges:
+            raise InputError("name who judges, a strong model, with --judge; or use --local")
+
+        def model(spec: str) -> Named:
+            if spec not in made:
+                made[spec] = named(_connected(spec, base_url, guided), spec)
+            return made[spec]
+
+        if SINGLE_SHOT in single and not asked.base:
+            raise InputError("the runs do not tell one base model: name that of single-shot with --model")
+        writers = {name: model(name.partition("=")[2] or asked.base) for name in single}
+        judges = [model(spec) for spec in dict.fromkeys(asked.judges)]
+        yield _Models(model(asked.summariser) if asked.summariser else judges[0], writers, judges, opened)
+
+
+def _connected(spec: str, base_url: str, guided: str) -> ChatModel:
+    """The model behind NAME or NAME@URL."""
+    from typing import get_args
+
+    from camel.core.errors import InputError
+    from camel.models.connect import connect
+    from camel.models.guided import Guide
+
+    if guided and guided not in get_args(Guide):
+        raise InputError(f"--guided must be one of {', '.join(get_args(Guide))}, not {guided!r}")
+    name, at, url = spec.partition("@http")
+    if not name:
+        raise InputError(f"a model is NAME or NAME@URL, not {spec!r}")
+    return connect(name, base_url=f"http{url}" if at else base_url, guided=guided or None)  # pyright: ignore[reportArgumentType]
+
+
+@contextlib.contextmanager
+def _served(console: Console, concurrency: int) -> Generator[ChatModel]:
+    from camel.cli.panel import say
+    from camel.models.local import LocalServer, local_model
+
+    with local_model(LocalServer(parallel=concurrency), say=lambda line: say(console, line)) as chat:
+        yield chat
+
+
+# ---------------------------------------------------------------- doing it, and showing it
+
+
+def _announce(console: Console, contest: Contest, purse: Purse) -> None:
+    """Say what is compared, and what it will cost."""
+    from camel.cli.panel import money, say, short, table
+    from camel.core.message import Usage
+    from camel.evaluation.report import STEPS
+
+    for group in contest.groups:
+        sample = contest.samples[group.name]
+        left = f"; {sample.excluded:,} labelled ones are left out (--acknowledge)" if sample.excluded else ""
+        say(console, f"{group.name}: {len(sample.tasks):,} tasks of {sample.of:,} conversations{left}")
+        say(console, f"  {' / '.join(contest.systems(group.name))}")
+    needs = contest.estimate()
+    if not needs:
+        say(console, "everything has been asked before")
+        return
+    rows: list[tuple[str, ...]] = []
+    total = [0.0, 0.0, 0.0]
+    known = True
+    for need in needs:
+        price = purse.shares[need.model].price
+        cost = [
+            price.cost(Usage(prompt, completion)) if price else 0.0
+            for prompt, completion in zip(need.prompt, need.completion, strict=True)
+        ]
+        known = known and price is not None
+        total = [one + more for one, more in zip(total, cost, strict=True)]
+        shown = money(cost[1]) if price else "price unknown"
+        rows.append(
+            (
+                STEPS[need.kind],
+                need.model,
+                f"{need.calls:,}",
+                short(need.prompt[1]),
+                short(need.completion[1]),
+                shown,
+            )
+        )
+    table(
+        console,
+        ("step", "model", "calls", "prompt tokens", "completion tokens", "money"),
+        rows,
+        right=range(2, 6),
+    )
+    calls = sum(need.calls for need in needs)
+    tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
+    cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
+    say(
+        console,
+        f"about {calls:,} calls, {short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])}){cost}",
+    )
+
+
+async def _work(
+    console: Console, contest: Contest, opened: Sequence[ChatModel], purse: Purse, concurrency: int
+) -> bool:
+    from camel.cli.panel import duration, money, say, short
+    from camel.cli.progress import shown
+    from camel.cli.stopping import Stopping
+
+    words = {"summary": "summaries", "answer": "answers", "verdict": "verdicts", "repeat": "repeats"}
+
+    def line(seconds: float) -> str:
+        parts = [
+            f"{words[kind]} {done:,} of {contest.total(kind):,}"
+            for kind, done in contest.finished.items()
+            if contest.total(kind)
+        ]
+        parts += [f"{purse.usage.calls:,} calls, {short(purse.usage.total)} tokens"]
+        parts += [money(purse.money)] if purse.money else []
+        parts += [f"{sum(purse.errors.values()):,} errors"] if purse.errors else []
+        return " · ".join([*parts, f"{duration(seconds)} gone"])
+
+    stopping = Stopping(
+        contest.halt, lambda: say(console, "stopping: the calls in flight end first; again to leave at once")
+    )
+    complete = False
+    with stopping.heard():
+        async with contextlib.AsyncExitStack() as stack:
+            for chat in opened:
+                await stack.enter_async_context(chat)
+            async with shown(console, line):
+                complete = await contest.run(concurrency=concurrency)
+    return complete
+
+
+def _show(console: Console, made: Evaluation, folder: Path) -> None:
+    from camel.cli.panel import say, table
+    from camel.evaluation.report import FIGURES, MARKDOWN, PAGE, points, share
+    from camel.evaluation.report import table as lines
+
+    rows: list[tuple[str, ...]] = []
+    for row in lines(made):
+        shares = [share(value) for value in (row.draws, row.losses, row.wins)]
+        rows.append((row.dataset, row.evaluation, f"{row.a} / {row.b}", *shares, f"{row.of:,}"))
+    head = ("dataset", "evaluation", "first / second", "draw", "second wins", "first wins", "verdicts")
+    table(console, head, rows, right=range(3, 7))
+    for one in points(made):
+        say(console, f"· {one}")
+    for one in made.ratings:
+        say(
+            console,
+            f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({one.rating.low:+.0f} – {one.rating.high:+.0f})",
+        )
+    say(console, f"page    {folder / PAGE}")
+    say(console, f"report  {folder / MARKDOWN}")
+    say(console, f"figures {folder / FIGURES}")

@@ -1,0 +1,58 @@
+"""One budget for several models, each with its own price."""
+
+from __future__ import annotations
+
+from camel.core.errors import InputError, ModelError
+from camel.core.message import Usage
+from camel.core.model import Reply
+from camel.engine.worker import Halt
+from camel.generation.config import Budget
+from camel.generation.meter import Meter
+from camel.models.catalogue import Entry
+
+
+class Purse(Meter):
+    """What all models together have used and may use."""
+
+    def __init__(self, budget: Budget, halt: Halt) -> None:
+        super().__init__(budget, Entry(0.0, 0.0), halt)  # the prices are those of the shares
+        self.shares: dict[str, Share] = {}
+
+    def share(self, model: str, price: Entry | None) -> Share:
+        """The meter of one model; the same for the same name."""
+        if self.budget.money is not None and price is None:
+            raise InputError(
+                f"the price of {model} is not known, and --max-money needs it: give --max-tokens"
+            )
+        return self.shares.setdefault(model, Share(self, price))
+
+    @property
+    def money(self) -> float | None:
+        """Dollars used by all; None where one price is not known."""
+        spent = [one.money for one in self.shares.values()]
+        return None if None in spent else sum(one or 0.0 for one in spent)
+
+    def earlier(self, used: dict[str, Usage]) -> None:
+        """Take over what earlier starts have used, by model."""
+        for model, usage in used.items():
+            if model in self.shares:
+                self.shares[model].before = usage
+        self.before = sum(used.values(), Usage())
+
+
+class Share(Meter):
+    """Meters one model, within the limits of the whole."""
+
+    def __init__(self, purse: Purse, price: Entry | None) -> None:
+        super().__init__(Budget(), price, purse.halt)
+        self._purse = purse
+
+    def begin(self) -> None:
+        """Ask to make a call; raises `Halted` when there is no room for it."""
+        self._purse.begin()
+        self.in_flight += 1
+
+    def end(self, reply: Reply | None, error: ModelError | None) -> None:
+        """Note how a call ended."""
+        super().end(reply, error)
+        self._purse.end(reply, error)

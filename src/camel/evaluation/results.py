@@ -1,0 +1,392 @@
+"""All figures of an evaluation of agents: from what was said to `evaluation.json`.
+
+The one decision to know: with several judges the figures of each are kept, and beside them those of the panel, which is
+their majority; ratings and the headline are the panel's. With one judge, the panel is that judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import msgspec
+
+from camel._version import __version__
+from camel.core.message import Usage
+from camel.evaluation.agents import AGENTS, KINDS, AgentsConfig, Contest, Judged, Kind, Solution
+from camel.evaluation.agreement import Kappa, cohen, fleiss
+from camel.evaluation.intervals import Rate, wilson
+from camel.evaluation.pairs import Pair, Verdict, Winner
+from camel.evaluation.ratings import Meeting, Rating, bradley_terry
+from camel.evaluation.standing import (
+    Consistency,
+    Length,
+    Orders,
+    Position,
+    Shares,
+    consistency,
+    length_bias,
+    majority,
+    position,
+    shares,
+)
+from camel.models.catalogue import cost
+
+PANEL = "all judges"
+SHOWN = 12
+"""Pairs that the page shows, of all kinds of verdict some."""
+
+
+class PaperRow(msgspec.Struct, frozen=True):
+    """A row of the paper's Table 1: shares of draws, of wins of single shot and of wins of the agents."""
+
+    evaluation: str
+    draws: float
+    losses: float
+    wins: float
+    of: int
+
+
+PAPER: dict[str, tuple[PaperRow, ...]] = {
+    "ai_society": (
+        PaperRow("Human evaluation", 0.133, 0.104, 0.763, 453),
+        PaperRow("GPT-4 evaluation", 0.040, 0.230, 0.730, 100),
+    ),
+    "code": (PaperRow("GPT-4 evaluation", 0.0, 0.240, 0.760, 100),),
+}
+"""The paper's Table 1, against gpt-3.5-turbo in a single shot."""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """One judge on two systems in one row of the table; the figures are those of `a`."""
+
+    group: str
+    a: str
+    b: str
+    judge: str
+    shares: Shares
+    length: Length
+    position: Position | None = None
+    """None for the panel: its members have seen both orders."""
+    consistency: Consistency | None = None
+    scores: tuple[float, float] | None = None
+    """The mean scores of `a` and `b`, from 0 to 10."""
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """How far judges agree on the verdicts that all of them decided."""
+
+    judges: tuple[str, ...]
+    kappa: Kappa
+    """Cohen's for two, Fleiss' for more."""
+
+
+class System(msgspec.Struct, frozen=True):
+    """A competitor in one row of the table."""
+
+    group: str
+    name: str
+    made: str
+    """How its solutions came about, in words."""
+    model: str
+    """Who wrote them down: the summariser, or the model that answered."""
+    solutions: int
+    failed: int
+    cut_off: int
+    """Solutions that ended at the token limit."""
+    shortened: int
+    """Conversations of which only a part fitted the summariser's window."""
+    characters: float
+    """Of a solution, on average."""
+
+
+class Drawing(msgspec.Struct, frozen=True):
+    """Where the tasks of a row come from."""
+
+    group: str
+    run: str
+    fingerprint: str
+    tasks: int
+    of: int
+    excluded: int
+    empty: int
+    specified: bool
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one step took of one model, over all starts."""
+
+    step: Kind
+    model: str
+    usage: Usage
+    money: float | None
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A pair with all that was said of it."""
+
+    pair: Pair
+    winner: Winner | None
+    verdicts: list[Verdict]
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """All figures."""
+
+    config: AgentsConfig
+    prompts: dict[str, str]
+    """The hash of each prompt; the texts are in the folder `prompts`."""
+    judges: list[str]
+    drawn: list[Drawing]
+    systems: list[System]
+    comparisons: list[Comparison]
+    headline: list[Comparison]
+    """Of each row and pair of systems, what counts: the panel's, or the only judge's."""
+    agreement: list[Agreement]
+    ratings: list[Rating]
+    """Where more than two systems compete."""
+    undecided: Rate
+    """Questions to which no readable answer came."""
+    costs: list[Cost]
+    money: float | None
+    """None where the price of a model is not known."""
+    examples: list[Shown]
+    paper: dict[str, tuple[PaperRow, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
+    version: str = __version__
+    schema: int = 1
+
+    def to_json(self) -> bytes:
+        """Serialise, indented for people."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
+def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[Verdict]]:
+    """Everything that follows from a contest that is over; also the pairs, and each judge's verdict on each of them."""
+    pairs = contest.pairs()
+    verdicts, comparisons, headline = _compared(contest, pairs)
+    costs = _costs(contest)
+    asked = [
+        one for kind in ("verdict", "repeat") for _, said in contest.judged(kind) for one in said.values()
+    ]
+    asked = [one for one in asked if one.asks or one.winner is None]
+    evaluation = Evaluation(
+        config=contest.config,
+        prompts={
+            name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in contest.prompts.items()
+        },
+        judges=[judge.name for judge in contest.judges],
+        drawn=_drawn(contest),
+        systems=_systems(contest),
+        comparisons=comparisons,
+        headline=headline,
+        agreement=_agreement([judge.name for judge in contest.judges], pairs, verdicts),
+        ratings=_ratings(contest, pairs, verdicts),
+        undecided=wilson(sum(one.winner is None for one in asked), len(asked)),
+        costs=costs,
+        money=None if any(one.money is None for one in costs) else sum(one.money or 0.0 for one in costs),
+        examples=_examples(pairs, verdicts),
+    )
+    return evaluation, pairs, verdicts
+
+
+def _compared(
+    contest: Contest, pairs: Sequence[Pair]
+) -> tuple[list[Verdict], list[Comparison], list[Comparison]]:
+    again = {(job.group, job.systems, job.model): said for job, said in contest.judged("repeat")}
+    verdicts: list[Verdict] = []
+    made: list[Comparison] = []
+    by_place = {(pair.group, pair.system_a, pair.system_b, pair.source): pair for pair in pairs}
+    for job, said in contest.judged():
+        a, b = job.systems
+        orders: list[Orders] = []
+        sizes: list[tuple[int, int]] = []
+        scores: list[tuple[float, float]] = []
+        for index, task in enumerate(contest.samples[job.group].tasks):
+            pair = by_place.get((job.group, a, b, task.id))
+            if pair is None:  # one of the two has no solution
+                continue
+            one, two = said[2 * index], said[2 * index + 1]
+            orders.append(Orders(one.winner, two.winner))
+            sizes.append((len(pair.text_a), len(pair.text_b)))
+            verdict = _verdict(pair, job.model, one, two)
+            verdicts.append(verdict)
+            if verdict.score_a is not None and verdict.score_b is not None:
+                scores.append((verdict.score_a, verdict.score_b))
+        winners: list[Winner | None] = [one.winner for one in orders]
+        repeated = again.get((job.group, job.systems, job.model), {})
+        made.append(
+            Comparison(
+                job.group,
+                a,
+                b,
+                job.model,
+                shares(winners),
+                length_bias(winners, sizes),
+                position(orders),
+                consistency([said[i].winner for i in repeated], [one.winner for one in repeated.values()])
+                if repeated
+                else None,
+                _mean(scores),
+            )
+        )
+    return verdicts, made, _headline(contest, pairs, verdicts, made)
+
+
+def _headline(
+    contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[Verdict], made: Sequence[Comparison]
+) -> list[Comparison]:
+    if len(contest.judges) == 1:
+        return list(made)
+    panel = _panel(verdicts)
+    rows: list[Comparison] = []
+    for group in contest.groups:
+        for a, b in combinations(contest.systems(group.name), 2):
+            these = [p for p in pairs if (p.group, p.system_a, p.system_b) == (group.name, a, b)]
+            winners: list[Winner | None] = [panel.get(pair.id) for pair in these]
+            sizes = [(len(pair.text_a), len(pair.text_b)) for pair in these]
+            of = [
+                one.scores for one in made if (one.group, one.a, one.b) == (group.name, a, b) and one.scores
+            ]
+            rows.append(
+                Comparison(
+                    group.name, a, b, PANEL, shares(winners), length_bias(winners, sizes), scores=_mean(of)
+                )
+            )
+    return rows
+
+
+def _panel(verdicts: Sequence[Verdict]) -> dict[str, Winner | None]:
+    by_pair: dict[str, list[Winner | None]] = {}
+    for one in verdicts:
+        by_pair.setdefault(one.pair, []).append(one.winner)
+    return {pair: majority(winners) for pair, winners in by_pair.items()}
+
+
+def _mean(scores: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    if not scores:
+        return None
+    return sum(a for a, _ in scores) / len(scores), sum(b for _, b in scores) / len(scores)
+
+
+def _verdict(pair: Pair, judge: str, a_first: Judged, b_first: Judged) -> Verdict:
+    orders = Orders(a_first.winner, b_first.winner)
+    given = [one.scores for one in (a_first, b_first) if one.scores]
+    a, b = _mean(given) or (None, None)
+    reason = a_first.reason
+    if a_first.winner != b_first.winner:
+        reason = f"With A first: {a_first.reason} With B first: {b_first.reason}"
+    return Verdict(pair.id, judge, orders.winner, reason, a, b, a_first.winner, b_first.winner)
+
+
+def _agreement(judges: Sequence[str], pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Agreement]:
+    said = {(one.pair, one.judge): one.winner for one in verdicts}
+    made: list[Agreement] = []
+    for one, two in combinations(judges, 2):
+        both = [(said.get((pair.id, one)), said.get((pair.id, two))) for pair in pairs]
+        both = [(x, y) for x, y in both if x and y]
+        made.append(Agreement((one, two), cohen([x for x, _ in both], [y for _, y in both])))
+    if len(judges) > 2:
+        items = ([said.get((pair.id, judge)) for judge in judges] for pair in pairs)
+        made.append(Agreement(tuple(judges), fleiss([one for one in item if one] for item in items)))
+    return made
+
+
+def _ratings(contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Rating]:
+    if all(len(contest.systems(group.name)) < 3 for group in contest.groups):
+        return []
+    panel = _panel(verdicts)
+    points: Mapping[Winner, float] = {"a": 1.0, "draw": 0.5, "b": 0.0}
+    meetings = [
+        Meeting(f"{pair.group} {pair.source}", pair.system_a, pair.system_b, points[winner])
+        for pair in pairs
+        if (winner := panel.get(pair.id))
+    ]
+    return bradley_terry(meetings) if meetings else []
+
+
+def _drawn(contest: Contest) -> list[Drawing]:
+    return [
+        Drawing(
+            group.name,
+            # Without where it lies: reports are passed on, and folders tell of their owners.
+            run.folder.address.rstrip("/").rpartition("/")[2],
+            run.settings.fingerprint,
+            len(sample.tasks),
+            sample.of,
+            sample.excluded,
+            sample.empty,
+            sample.specified,
+        )
+        for group in contest.groups
+        for run in [next(iter(group.runs.values()))]
+        for sample in [contest.samples[group.name]]
+    ]
+
+
+def _systems(contest: Contest) -> list[System]:
+    runs = {(group.name, system): run for group in contest.groups for system, run in group.runs.items()}
+    made: list[System] = []
+    for job, solutions in contest.solutions():
+        (system,) = job.systems
+        there = [one for one in solutions.values() if not one.failed]
+        run = runs.get((job.group, system))
+        by = str(run.settings.config.get("model.name", "")) if run else ""
+        how = f"conversations{f' of {by}' if by else ''}, summarised" if run else "one answer"
+        made.append(
+            System(
+                job.group,
+                system,
+                how,
+                job.model,
+                len(there),
+                len(solutions) - len(there),
+                sum(one.finish == "length" for one in there),
+                sum(one.cut > 0 for one in there),
+                sum(len(one.text) for one in there) / max(1, len(there)),
+            )
+        )
+    return made
+
+
+def _costs(contest: Contest) -> list[Cost]:
+    used: dict[tuple[Kind, str], Usage] = {}
+
+    def add(kind: Kind, model: str, records: Mapping[int, Any]) -> None:
+        used[kind, model] = sum((one.usage for one in records.values()), used.get((kind, model), Usage()))
+
+    for job, solutions in contest.solutions():
+        add(job.kind, job.model, solutions)
+    for kind in ("verdict", "repeat"):
+        for job, said in contest.judged(kind):
+            add(kind, job.model, said)
+    return [
+        Cost(kind, model, used[kind, model], cost(model.partition("@")[0], used[kind, model]))
+        for kind, model in sorted(used, key=lambda key: (KINDS.index(key[0]), key[1]))
+    ]
+
+
+def _examples(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Shown]:
+    """Of each kind of verdict some, in the order in which the tasks were drawn; first the pairs with the agents."""
+    panel = _panel(verdicts)
+    said: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        said.setdefault(one.pair, []).append(one)
+    groups = dict.fromkeys(pair.group for pair in pairs)
+    kinds: tuple[Winner | None, ...] = ("a", "b", "draw", None)
+    each = max(1, SHOWN // (4 * max(1, len(groups))))
+    chosen = [
+        pair
+        for group in groups
+        for kind in kinds
+        for pair in [
+            one
+            for one in sorted(pairs, key=lambda pair: pair.system_a != AGENTS)
+            if one.group == group and panel.get(one.id) == kind
+        ][:each]
+    ]
+    return [Shown(pair, panel.get(pair.id), said.get(pair.id, [])) for pair in chosen]
+
+
+__all__ = ["PANEL", "PAPER", "Comparison", "Evaluation", "Solution", "evaluate"]

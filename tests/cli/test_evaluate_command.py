@@ -1,0 +1,239 @@
+"""`camel evaluate agents` as a user sees it: planted outcomes, budgets, kills, with the endpoint's ledger as the witness."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+
+sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
+from planted import PLANTED
+from planted import a_run as planted_run
+
+CALLS = {"tasks": 200, "verdicts": 400, "repeats": 80}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(author="planted:author")) as process:
+        yield process
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    planted_run(tmp_path / "society")
+    planted_run(tmp_path / "code", "code")
+    return tmp_path
+
+
+def environment(endpoint: SimulatorProcess) -> dict[str, str]:
+    return {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "camel", "evaluate", "agents", *args]
+
+
+def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*args),
+        cwd=folder,
+        env=environment(endpoint),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def figures(folder: Path, where: str = "society/evaluation") -> Any:
+    return json.loads((folder / where / "evaluation.json").read_text())
+
+
+def counted(figures: Any) -> dict[str, tuple[int, ...]]:
+    return {
+        one["group"]: tuple(one["shares"][kind]["count"] for kind in ("wins", "losses", "draws"))
+        for one in figures["headline"]
+    }
+
+
+SMALL = ("society", "--judge", "gpt-4", "--sample", "10", "--repeats", "2")
+
+
+def test_a_table_from_one_command(endpoint: SimulatorProcess, folder: Path):
+    asked = endpoint.ledger().served
+    plan = camel(endpoint, folder, *SMALL, "--dry-run")
+    assert plan.returncode == 0, plan.stderr
+    assert "10 tasks of 100 conversations" in plan.stdout
+    assert "about 44 calls" in plan.stdout
+    assert "$" in plan.stdout  # the base model has no price, the judge has
+    assert endpoint.ledger().served == asked
+    done = camel(endpoint, folder, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Paper: GPT-4 evaluation" in done.stdout
+    assert "76.3%" in done.stdout
+    assert endpoint.ledger().served == asked + 44
+    out = folder / "society/evaluation"
+    assert {"evaluation.html", "evaluation.md", "evaluation.json", "pairs.jsonl", "verdicts.jsonl"} <= {
+        path.name for path in out.iterdir()
+    }
+    assert {path.stem for path in (out / "plots").iterdir()} == {"results", "order", "length"}
+    assert {path.stem for path in (out / "prompts").iterdir()} == {"judge", "again", "summary", "single-shot"}
+    again = camel(endpoint, folder, *SMALL, "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout) == figures(folder)
+    assert "everything has been asked before" in again.stderr
+    assert endpoint.ledger().served == asked + 44
+
+
+def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, folder: Path):
+    asked = endpoint.ledger().served
+    for limit, total in (("13", 13), ("30", 30)):
+        stopped = camel(endpoint, folder, *SMALL, "--max-calls", limit)
+        assert stopped.returncode == 3
+        assert f"budget of {limit} calls" in stopped.stdout
+        assert endpoint.ledger().served == asked + total
+    priced = (*SMALL, "--model", "gpt-4.1-mini")
+    money = camel(endpoint, folder, *priced, "--max-money", "0.01", "--out", "priced")
+    assert money.returncode == 3, money.stdout + money.stderr
+    assert "budget of $0.01 is used up" in money.stdout
+    before = endpoint.ledger().served
+    assert camel(endpoint, folder, *SMALL).returncode == 0
+    assert endpoint.ledger().served == before + 14
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nothing", "--judge", "x"], "is not a run"),
+        (["society"], "name who judges"),
+        (["society", "--judge", "x", "--against", "nobody"], "--against takes single-shot"),
+        (["society", "--judge", "x", "--against", "code"], "no RUN is"),
+        (["society", "--judge", "x", "--acknowledge", "all"], "--acknowledge takes misalignment"),
+        (["society", "--judge", "x", "--judge-prompt", "none.txt"], "cannot read the prompt"),
+        (["society", "--judge", "x", "--max-money", "1"], "price of"),
+        (["society", "--judge", "x", "--guided", "mine"], "--guided must be one of"),
+        (["society", "--judge", "x", "--local"], "leave out the names"),
+    ],
+)
+def test_mistakes_are_one_line(endpoint: SimulatorProcess, folder: Path, args: list[str], says: str):
+    asked = endpoint.ledger().served
+    done = camel(endpoint, folder, *args)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert endpoint.ledger().served == asked
+
+
+@pytest.mark.slow
+def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, folder: Path):
+    asked = endpoint.ledger().served
+    with spawn(SimulatorSettings(author="planted:contrary")) as other:
+        done = camel(
+            endpoint, folder, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
+            "--summariser", "one", "--against", "single-shot",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert other.ledger().served == 400 + 80
+    assert endpoint.ledger().served == asked + 400 + 400 + 80
+    made = figures(folder)
+    one = {found["group"]: found for found in made["comparisons"] if found["judge"] == "one"}
+    for group, (agents, single, equal, first, second) in PLANTED.items():
+        shares, position = one[group]["shares"], one[group]["position"]
+        assert shares["of"] == 100
+        assert shares["wins"]["rate"] == agents / 100
+        assert shares["losses"]["rate"] == single / 100
+        assert shares["draws"]["rate"] == (equal + first + second) / 100
+        assert (position["to_first"], position["to_second"]) == (first, second)
+        # What one order alone would have reported is off by the bias.
+        assert position["a_first"]["wins"]["rate"] == (agents + first) / 100
+        assert position["b_first"]["wins"]["rate"] == (agents + second) / 100
+    assert one["ai_society"]["position"]["p"] < 0.05
+    assert one["code"]["position"]["p"] == 1
+    # The other judge finds the opposite in every fifth task.
+    two = {found["group"]: found for found in made["comparisons"] if found["judge"] != "one"}
+    assert two["code"]["shares"]["wins"]["count"] == 76 - 16 + 4
+    (agreement,) = made["agreement"]
+    assert 0 < agreement["kappa"]["kappa"] < 1
+    assert agreement["kappa"]["items"] == 200
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path, tmp_path: Path):
+    """After each kill exactly what is not in the folder is asked; the figures are those of an undisturbed evaluation."""
+    args = (
+        "society",
+        "--judge",
+        "strong",
+        "--sample",
+        "40",
+        "--repeats",
+        "5",
+        "--concurrency",
+        "4",
+        "--out",
+        "out",
+    )
+    whole = 40 + 40 + 80 + 10
+    chance = random.Random(11)
+    with spawn(SimulatorSettings(author="planted:author", latency=Constant(0.02))) as endpoint:
+        journaled = served = 0
+        for kill in range(40):
+            process = subprocess.Popen(
+                command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
+            )
+            deadline = time.monotonic() + 60
+            wanted = served + chance.randint(1, 30)
+            while (
+                process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline
+            ):
+                time.sleep(0.005)
+            time.sleep(chance.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            now = endpoint.ledger().requests
+            kept = _kept(folder)
+            # Paid since the last kill: what is kept, and at most what was in flight.
+            assert kept - journaled <= now - served <= kept - journaled + 4, f"kill {kill}"
+            journaled, served = kept, now
+            if kept >= whole - 20:
+                break
+        assert kill > 3
+        done = camel(endpoint, folder, *args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert endpoint.ledger().requests - served == whole - journaled
+        undisturbed = camel(endpoint, folder, *args[:-1], "undisturbed")
+        assert undisturbed.returncode == 0
+    for name in ("evaluation.json", "evaluation.md", "evaluation.html", "pairs.jsonl", "verdicts.jsonl"):
+        assert (folder / "out" / name).read_bytes() == (folder / "undisturbed" / name).read_bytes()
+
+
+def _kept(folder: Path) -> int:
+    """Calls whose answers are in an evaluation's folder: in what is committed, or in the journal of what is not."""
+    from camel.storage.run import RunFolder
+
+    kept = RunFolder(folder / "out" / "kept")
+    if not kept.root.exists():
+        return 0
+    calls = 0
+    for stage in {*kept.stages(), *(path.name for path in (kept.root / "journal").glob("*"))}:
+        done = kept.committed(stage)
+        calls += sum(
+            json.loads(kept.read(kept.marker(stage, shard).file)).get("usage", {}).get("calls", 0)
+            for shard in done
+        )
+        open_ = {
+            int(path.name.partition("-")[0]) for path in (kept.root / "journal" / stage).glob("*-*")
+        } - done
+        calls += sum(1 for shard in open_ for _ in kept.replay(stage, shard))
+    return calls

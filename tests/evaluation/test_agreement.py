@@ -1,0 +1,97 @@
+"""Kappas: the textbooks' figures, and what must hold for any ratings."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camel import InputError
+from camel.evaluation.agreement import cohen, fleiss
+
+LABELS = st.sampled_from(["a", "b", "draw"])
+PAIRED = st.lists(st.tuples(LABELS, LABELS), min_size=1, max_size=60)
+
+
+def test_cohen_s_own_kind_of_example():
+    # Two readers, 50 proposals: 20 both yes, 15 both no, 5 and 10 of the other two kinds.
+    first = ["y"] * 25 + ["n"] * 25
+    second = ["y"] * 20 + ["n"] * 5 + ["y"] * 10 + ["n"] * 15
+    found = cohen(first, second)
+    assert found.kappa == pytest.approx(0.4)
+    assert (found.observed, found.expected, found.items) == (pytest.approx(0.7), pytest.approx(0.5), 50)
+    assert found.low is not None
+    assert found.high is not None
+    # The large-sample standard error of this table is 0.127.
+    assert (found.high - found.low) / 2 / 1.96 == pytest.approx(0.127, rel=0.05)
+
+
+def test_fleiss_s_own_kind_of_example():
+    # Ten subjects, fourteen raters, five categories: the worked table that is in every textbook (kappa 0.210).
+    table = [
+        (0, 0, 0, 0, 14), (0, 2, 6, 4, 2), (0, 0, 3, 5, 6), (0, 3, 9, 2, 0), (2, 2, 8, 1, 1),
+        (7, 7, 0, 0, 0), (3, 2, 6, 3, 0), (2, 5, 3, 2, 2), (6, 5, 2, 1, 0), (0, 2, 2, 3, 7),
+    ]  # fmt: skip
+    items = [[kind for kind, count in enumerate(row) for _ in range(count)] for row in table]
+    found = fleiss(items)
+    assert found.kappa == pytest.approx(0.210, abs=5e-4)
+    assert found.observed == pytest.approx(0.378, abs=5e-4)
+
+
+@given(PAIRED)
+def test_bounds_and_symmetry(both: list[tuple[str, str]]):
+    first, second = [a for a, _ in both], [b for _, b in both]
+    found = cohen(first, second)
+    assert found == cohen(second, first) or found.kappa == pytest.approx(cohen(second, first).kappa)
+    if found.kappa is not None:
+        assert -1 <= found.kappa <= 1
+    if found.low is not None and found.high is not None and found.kappa is not None:
+        assert -1 <= found.low <= found.kappa <= found.high <= 1
+    renamed = cohen([f"x{a}" for a in first], [f"x{b}" for b in second])
+    assert renamed.kappa == pytest.approx(found.kappa)
+
+
+@given(st.lists(LABELS, min_size=1, max_size=50))
+def test_whoever_says_the_same_agrees(said: list[str]):
+    for found in (cohen(said, said), fleiss(zip(said, said, said, strict=True))):
+        assert found.observed == pytest.approx(1)
+        assert found.kappa is None if len(set(said)) == 1 else found.kappa == pytest.approx(1)
+
+
+@given(PAIRED)
+def test_fleiss_of_two_is_scott_s_pi(both: list[tuple[str, str]]):
+    found = fleiss(both)
+    every = [label for pair in both for label in pair]
+    expected = sum((every.count(label) / len(every)) ** 2 for label in set(every))
+    observed = sum(a == b for a, b in both) / len(both)
+    assert found.expected == pytest.approx(expected)
+    assert found.observed == pytest.approx(observed)
+    assert found.kappa == (
+        None if expected > 1 - 1e-9 else pytest.approx((observed - expected) / (1 - expected))
+    )
+
+
+@given(st.lists(st.lists(LABELS, max_size=6), max_size=30), st.randoms())
+def test_no_order_matters_and_single_ratings_say_nothing(items: list[list[str]], chance):
+    found = fleiss(items)
+    mixed = [chance.sample(item, len(item)) for item in chance.sample(items, len(items))]
+    other = fleiss([*mixed, ["a"], []])
+    assert found.items == other.items == sum(len(item) > 1 for item in items)
+    assert found.observed == pytest.approx(other.observed)
+    assert found.kappa == pytest.approx(other.kappa)
+
+
+def test_chance_is_zero():
+    first = ["a", "b"] * 200
+    second = ["a"] * 200 + ["b"] * 200
+    assert cohen(first, second).kappa == pytest.approx(0)
+    assert all(a <= b for a, b in pairwise([cohen(first, second).low, 0, cohen(first, second).high]))
+
+
+def test_nothing_and_a_mistake():
+    assert cohen([], []).kappa is None
+    assert fleiss([]).items == 0
+    with pytest.raises(InputError, match="same items"):
+        cohen(["a"], [])
