@@ -121,6 +121,9 @@ def _show(console: Console, made: Results) -> None:
         say(console, f"\n{one.system_a} against {one.system_b}{where}")
         head = ("", "wins", "95%", "draws", "95%", "losses", "95%", "of")
         table(console, head, _rows(one), right={1, 3, 5, 7})
+        if (longer := one.length.longer_wins).of:
+            share = f"{percent(longer.rate)} ({interval(longer)})"
+            say(console, f"the longer solution won {share} of {counted(longer.of, 'pair')} that are no draws")
     say(console, f"\nagreement of voters (Fleiss' kappa)  {_kappa(made.agreement)}")
     for judge in made.judges:
         say(console, f"most voters and {judge.one} (Cohen's kappa)  {_kappa(judge.kappa)}")
@@ -145,6 +148,7 @@ def _show(console: Console, made: Results) -> None:
 
 def _rows(one: Compared) -> list[tuple[str, ...]]:
     from camel.evaluation.page import interval, percent
+    from camel.evaluation.results import PAPER
 
     rows: list[tuple[str, ...]] = []
     for name, counted in (("votes", one), ("pairs, by majority", one.majority)):
@@ -152,6 +156,12 @@ def _rows(one: Compared) -> list[tuple[str, ...]]:
             (percent(rate.rate), interval(rate)) for rate in (counted.wins, counted.draws, counted.losses)
         ]
         rows.append((name, *(cell for two in cells for cell in two), f"{counted.wins.of:,}"))
+    for paper in PAPER.get(one.group, ()):
+        if paper.evaluation.startswith("Human"):
+            shares = (percent(share) for share in (paper.wins, paper.draws, paper.losses))
+            rows.append(
+                ("the paper's voters", *(cell for share in shares for cell in (share, "")), f"{paper.of:,}")
+            )
     return rows
 
 

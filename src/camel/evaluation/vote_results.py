@@ -21,7 +21,7 @@ from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.intervals import Clusters, Rate, wilson
 from camel.evaluation.pairs import VERDICTS, Pair, Verdict, Winner, read_pairs, read_verdicts
-from camel.evaluation.standing import RESAMPLES, Interval, Shares, majority, shares
+from camel.evaluation.standing import RESAMPLES, Interval, Length, Shares, length_bias, majority, shares
 from camel.evaluation.votes import Record, Vote, key_of, latest, read_records, votes_folder
 
 try:
@@ -53,6 +53,8 @@ class Compared(msgspec.Struct, frozen=True):
     """Wins and half of the draws, of all votes."""
     majority: Shares
     """Each pair once, by what most of its voters say; no majority is a draw."""
+    length: Length
+    """Does the longer solution win, by the same majorities?"""
 
 
 class Voter(msgspec.Struct, frozen=True):
@@ -156,20 +158,23 @@ def _compared(
         contests[pair.group, pair.system_a, pair.system_b].append(key)
     made: list[Compared] = []
     for contest, keys in contests.items():
-        counts = [Counter(decided[key].values()) for key in keys if key in decided]
+        voted = [key for key in keys if key in decided]
+        counts = [Counter(decided[key].values()) for key in voted]
+        said: list[Winner | None] = [outcomes[key] for key in voted]
         (wins, draws, losses), score = clustered([tuple(one[w] for w in WINNERS) for one in counts])
         made.append(
             Compared(
                 *contest,
                 pairs=len(keys),
-                voted=len(counts),
+                voted=len(voted),
                 votes=wins.of,
                 skipped=sum(skipped[key] for key in keys),
                 wins=wins,
                 draws=draws,
                 losses=losses,
                 score=score,
-                majority=shares([outcomes[key] for key in keys if key in decided]),
+                majority=shares(said),
+                length=length_bias(said, [(len(known[key].text_a), len(known[key].text_b)) for key in voted]),
             )
         )
     return made
