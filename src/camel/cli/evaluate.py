@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -136,6 +136,7 @@ def agents(
         repeats=repeats,
         judge_prompt=judge_prompt or JUDGE_PROMPT,
         acknowledge=tuple(acknowledge or ()),
+        **(_brief() if local else {}),
     )
     groups, folder = _groups(runs, against or []), out or _beside(runs[0])
     in_flight = concurrency or (2 if local else 16)
@@ -166,6 +167,16 @@ def agents(
         typer.echo(made.to_json().decode())
     else:
         _show(console, made, folder)
+
+
+def _brief() -> dict[str, Any]:
+    """The tiny model seldom comes to an end by itself, and writes a few dozen tokens a second."""
+    from camel.core.message import Sampling
+
+    return {
+        "summary_sampling": Sampling(temperature=0.2, max_tokens=256),
+        "single_shot_sampling": Sampling(temperature=0.2, max_tokens=256),
+    }
 
 
 # ---------------------------------------------------------------- who competes

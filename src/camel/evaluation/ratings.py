@@ -91,10 +91,11 @@ def _strengths(wins: Any) -> Any:
 
     One system after the other: all at once it swings between two tables for ever.
     """
-    strength = np.ones(wins.shape[:2])
+    count = len(wins[0])
+    strength: Any = np.ones((len(wins), count))
     for _ in range(_ROUNDS):
         before = strength.copy()
-        for i in range(strength.shape[1]):
+        for i in range(count):
             both = strength[:, i : i + 1] + strength
             won = (wins[:, i, :] * strength / both).sum(1)
             lost = (wins[:, :, i] / both).sum(1)

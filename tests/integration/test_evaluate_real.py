@@ -1,0 +1,84 @@
+"""Agents against single shot, end to end with the real small model: from conversations to a report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import camel.scenarios
+from camel import LocalServer, Run, Sampling, local_model
+from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
+from camel.evaluation.pairs import read_pairs, read_verdicts
+from camel.evaluation.report import write_report
+from camel.evaluation.results import evaluate
+from camel.generation.campaign import Campaign
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.models.local import LOCAL_SAMPLING
+
+pytestmark = pytest.mark.real_model
+
+SHORT = Sampling(temperature=0.3, max_tokens=48, seed=5)
+
+
+def test_a_table_from_the_tiny_model(tmp_path: Path):
+    scenario = tmp_path / "ai_society"
+    shutil.copytree(Path(camel.scenarios.__file__).parent / "ai_society", scenario)
+    declared = (scenario / "scenario.toml").read_text()
+    (scenario / "scenario.toml").write_text(declared.replace("[role_play]", "[role_play]\nmax_messages = 2"))
+    with local_model(LocalServer(parallel=3)) as model:
+        config = GenerateConfig(
+            scenario=str(scenario),
+            model=ModelSection(model.name, guided="llama.cpp"),
+            out=str(tmp_path / "run"),
+            counts={"assistant_role": 2, "user_role": 1, "task": 1},
+            sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=48),
+            seed=11,
+            run=RunSection(concurrency=2),
+        )
+
+        def contest() -> Contest:
+            me = Named(model.name, model)
+            return Contest(
+                tmp_path / "out" / "kept",
+                [Group("ai_society", {AGENTS: Run(tmp_path / "run")})],
+                AgentsConfig(
+                    tasks=2,
+                    repeats=1,
+                    summary_sampling=SHORT,
+                    single_shot_sampling=SHORT,
+                    judge_sampling=Sampling(temperature=0.3, max_tokens=160, seed=5),
+                ),
+                summariser=me,
+                writers={SINGLE_SHOT: me},
+                judges=[me],
+            )
+
+        async def work() -> Contest:
+            async with model:
+                campaign = Campaign(config, model)
+                assert (await campaign.run()).complete
+                made = contest()
+                assert await made.run(concurrency=3)
+                return made
+
+        made = asyncio.run(work())
+        calls = sum(usage.calls for usage in contest().spent().values())
+        figures, pairs, verdicts = evaluate(made)
+    write_report(made, figures, pairs, verdicts, tmp_path / "out")
+    assert read_pairs(tmp_path / "out") == pairs
+    assert read_verdicts(tmp_path / "out") == verdicts
+    assert len(pairs) == 2
+    assert all(pair.text_a and pair.text_b and pair.text_a != pair.text_b for pair in pairs)
+    # Held to JSON that cannot contradict itself, even this model decides at the first asking.
+    assert all(verdict.winner for verdict in verdicts)
+    assert figures.undecided.count == 0
+    assert calls == 2 + 2 + 4 + 2
+    shares = figures.headline[0].shares
+    assert shares.wins.count + shares.draws.count + shares.losses.count == 2
+    assert json.loads((tmp_path / "out/evaluation.json").read_text())["money"] == 0
+    assert (tmp_path / "out/evaluation.html").stat().st_size > 10_000
