@@ -6,9 +6,12 @@ The witness is the voters' own tally: each takes note of whose text stood where,
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,14 @@ import aiohttp
 import pytest
 from ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
 
+from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
 from camel.evaluation.votes import Vote, latest, read_records
+from camel.explorer.markup import as_html
+from camel.models.simulator import SimulatorSettings, spawn
+
+sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
+from planted import a_run as planted_run
 
 pytestmark = pytest.mark.slow
 Tally = dict[tuple[str, str], str]
@@ -167,3 +176,51 @@ async def test_killed_among_voters_no_answered_vote_is_lost(tmp_path: Path):
     assert kept(folder) == tally
     assert len(tally) == 12 * 25
     assert len(list((folder / "votes").glob("0*"))) == 5, "one journal for each start"
+
+
+async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
+    """From `camel evaluate agents` over the browser to agreement with the judge: voters who say what it said have kappa 1."""
+    planted_run(tmp_path / "society")
+    command = [
+        sys.executable,
+        "-m",
+        "camel",
+        "evaluate",
+        "agents",
+        "society",
+        "--judge",
+        "gpt-4",
+        "--sample",
+        "12",
+    ]
+    with spawn(SimulatorSettings(author="planted:author")) as endpoint:
+        told = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
+        run = subprocess.run  # once, before anybody votes
+        done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "society/evaluation"
+    verdicts = {one.pair: one.winner for one in read_verdicts(folder)}
+    made = read_pairs(folder)
+    assert len(made) == 12
+    server = await asyncio.to_thread(Server, folder)
+    try:
+        for name in ("Ada", "Ben"):
+            voter = Voter(name, server.url, {})
+            async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as voter.session:
+                page = (await voter.ask("GET", "/"))[2]
+                await voter.ask("POST", "/join", **hidden_fields(page), name=name)
+                while path := (await voter.ask("GET", "/"))[1]:
+                    page = (await voter.ask("GET", path))[2]
+                    one = next(
+                        one for one in made if as_html(one.task) in page and as_html(one.text_a) in page
+                    )
+                    left = page.index(as_html(one.text_a)) < page.index(as_html(one.text_b))
+                    winner = verdicts[one.id]
+                    choice = "AB"[(winner == "a") != left] if winner in ("a", "b") else "draw"
+                    assert (await voter.ask("POST", path, **hidden_fields(page), choice=choice))[0] == 303
+    finally:
+        await asyncio.to_thread(server.stop)
+    results = read_results(folder)
+    assert results.votes == 24
+    assert [(one.one, one.kappa.kappa, one.kappa.items) for one in results.judges] == [("gpt-4", 1.0, 12)]
+    assert results.agreement.kappa == 1.0
