@@ -154,6 +154,12 @@ def test_one_process_at_a_time_takes_votes(tmp_path: Path):
         BallotBox(tmp_path)
 
 
+def test_where_no_votes_can_be_kept(tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot keep votes"):
+        BallotBox(tmp_path / "file" / "votes")
+
+
 Click = st.tuples(
     st.sampled_from(["Ada", "Ben"]),
     st.integers(0, 2),

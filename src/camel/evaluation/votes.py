@@ -22,7 +22,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import msgspec
 
@@ -122,23 +122,14 @@ class BallotBox:
     """The votes of a folder, open for more. One process at a time; use on one event loop, `close()` when done."""
 
     def __init__(self, folder: Path) -> None:
-        make_folder(folder)
         self.folder = folder
-        self._lock = (folder / ".lock").open("a")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise InputError(
-                f"another process takes the votes of {folder}: use that one, or stop it"
-            ) from None
-        try:
+        self._lock = _locked(folder)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._lock.close)
             self.secret = _secret(folder / ".secret")
             self.votes = latest(read_records(folder))
-        except BaseException:
-            self._lock.close()
-            raise
-        """Those that count, by voter and pair's key. What is in here is on the disk."""
+            """Those that count, by voter and pair's key. What is in here is on the disk."""
+            undo.pop_all()
         self.counts = Counter(
             vote.key for mine in self.votes.values() for vote in mine.values() if vote.choice != "skip"
         )
@@ -204,6 +195,21 @@ class BallotBox:
         if self._journal is not None:
             await self._journal.close()
         self._lock.close()
+
+
+def _locked(folder: Path) -> IO[str]:
+    """Keep a second process from taking votes: each would let the other's be given again."""
+    try:
+        make_folder(folder)
+        file = (folder / ".lock").open("a")
+    except OSError as error:
+        raise InputError(f"cannot keep votes in {folder}: {error.strerror}") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise InputError(f"another process takes the votes of {folder}: use that one, or stop it") from None
+    return file
 
 
 def _secret(path: Path) -> bytes:
