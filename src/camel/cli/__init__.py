@@ -10,6 +10,7 @@ import typer
 
 from camel._version import __version__
 from camel.cli.ablate import ablate
+from camel.cli.agents import agents
 from camel.cli.compact import compact
 from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command()(play)
 app.command()(society)
+app.command()(agents)
 app.command()(serve)
 app.command()(translate)
 app.command()(generate)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Public
+
 
 def explore(
     runs: Annotated[
@@ -16,18 +18,11 @@ def explore(
         ),
     ],
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8090,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; on any but this machine's own a token is needed.")
-    ] = "127.0.0.1",
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="A further name under which this machine is reached, e.g. through a proxy."
-        ),
-    ] = None,
-    open_browser: Annotated[
-        bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
-    ] = None,
+    host: Host = "127.0.0.1",
+    allow_host: AllowHost = None,
+    frame_in: FrameIn = None,
+    public: Public = False,
+    open_browser: OpenBrowser = None,
 ) -> None:
     """Explore runs in the browser until Ctrl-C. Needs the extra `explore`."""
     from camel.core.errors import MissingExtra
@@ -49,6 +44,8 @@ def explore(
         host=host,
         port=port,
         allow_hosts=allow_host or (),
+        frames=frame_in or (),
+        public=public,
         open_browser=can_open() if open_browser is None else open_browser,
         ready=ready,
     )

@@ -1,4 +1,4 @@
-"""`camel export` and `camel import`: a run in other people's formats, and back."""
+"""`camel export` and `camel import`: a run in other people's formats or as pages to read, and back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from camel.storage.run import RunFolder
 
 IMPORTED = "conversations"
+SITE = "site"
+"""The one format that is not of `storage`: its pages are the explorer's."""
 ROWS_PER_SHARD = 512
 
 
@@ -22,7 +24,7 @@ def export(
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="chat, instruction, problems, messages, sharegpt, alpaca, preferences or dataset.",
+            help="chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset or site.",
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write.")],
@@ -34,7 +36,9 @@ def export(
         str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
     ] = "",
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    title: Annotated[str, typer.Option(help="Of a dataset's card; its folder's name unless given.")] = "",
+    title: Annotated[
+        str, typer.Option(help="Of a dataset's card or a site; its folder's name unless given.")
+    ] = "",
     licence: Annotated[
         str,
         typer.Option(
@@ -42,6 +46,19 @@ def export(
             "--license",
             metavar="ID",
             help="Of a dataset's card, as the hub names it: cc-by-4.0. None is stated unless given.",
+        ),
+    ] = "",
+    id: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Of a site: this conversation; repeatable.")
+    ] = None,
+    first: Annotated[int, typer.Option(metavar="N", help="Of a site: the first so many.")] = 100,
+    random: Annotated[int, typer.Option(metavar="N", help="Of a site: so many at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of a site: another draw with --random.")] = 0,
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="QUERY",
+            help="Of a site: which conversations, as the explorer's address says it: 'stop=done&q=oasis'.",
         ),
     ] = "",
 ) -> None:
@@ -53,14 +70,25 @@ def export(
     from camel.storage.release import RESTRICTED, Release
     from camel.storage.run import open_folder
 
-    if format not in FORMATS:
-        raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
+    if format not in (*FORMATS, SITE):
+        raise InputError(f"no format {format!r}: there are {', '.join([*FORMATS, SITE])}")
     if unknown := sorted(set(acknowledge or []) - RESTRICTED):
         raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
-    if format != "dataset" and (title or licence):
-        raise InputError("--title and --licence are for the card that the format dataset has")
+    if (title and format not in ("dataset", SITE)) or (licence and format != "dataset"):
+        raise InputError(
+            "--title and --licence are for the card that the format dataset has, --title for a site too"
+        )
+    if format != SITE and (id or random or where):
+        raise InputError(
+            "--id, --random and --where choose the conversations of a site: other formats write all"
+        )
     if out.is_file() and not force:
         raise InputError(f"{out} exists: --force replaces it")
+    if format == SITE:
+        if language:
+            raise InputError("a site shows the original: --language is for the other formats")
+        _site(run, out, id or [], first, random, seed, where, title, bool(acknowledge))
+        return
     folder = open_folder(run)
     stage = _translated(folder, language) if language else _last_stage(folder)
     acknowledged = bool(acknowledge)
@@ -72,6 +100,48 @@ def export(
         written = FORMATS[format].write(records, out, release=release)
     what = f"conversations in {language}" if language else stage
     typer.echo(f"{written.conversations:,} {what} as {written.rows:,} rows in {written.path}")
+
+
+def _site(
+    run: str,
+    out: Path,
+    ids: list[str],
+    first: int,
+    random: int,
+    seed: int,
+    where: str,
+    title: str,
+    acknowledged: bool,
+) -> None:
+    """Chosen conversations as pages."""
+    from urllib.parse import parse_qsl
+
+    from camel.core.errors import InputError, MissingExtra
+    from camel.storage.release import RESTRICTED, Release
+    from camel.storage.run import open_folder
+
+    try:
+        from camel.explorer.catalogue import Catalogue, NeedsConsent
+        from camel.explorer.query import Query
+        from camel.explorer.reading import terms_of
+        from camel.explorer.site import chosen, write_site
+    except ImportError as error:
+        raise MissingExtra(f"A site ({error.name})", "explore") from None
+    # Whoever copies from the explorer's address may copy all of it.
+    query = Query.from_params(parse_qsl(where.rpartition("?")[2]))
+    release = Release(acknowledged, _canary(open_folder(run)) if acknowledged else "")
+    with Catalogue([run], RESTRICTED if acknowledged else ()) as catalogue:
+        try:
+            rows = chosen(catalogue, query, ids=ids, first=first, sample=random, seed=seed)
+        except NeedsConsent as error:
+            label = error.labels[0]
+            raise InputError(f"{error}: say that you know what it is with --acknowledge {label}") from None
+        written = write_site(catalogue, rows, out, title=title, terms=terms_of(query.text), release=release)
+        there, hidden = catalogue.count(query), catalogue.restricted()
+    of = f" of {there:,}" if written.conversations < there and not ids else ""
+    typer.echo(f"{written.conversations:,}{of} conversations in {out / 'index.html'}")
+    if hidden:
+        typer.echo(f"without those labelled {', '.join(hidden)}: --acknowledge {hidden[0]} adds them")
 
 
 def import_(

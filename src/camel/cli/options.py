@@ -36,3 +36,25 @@ Save = Annotated[
     list[Path] | None,
     typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
 ]
+Host = Annotated[
+    str, typer.Option(help="Address to listen on; on any but this machine's own a token is needed.")
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="A further name under which this machine is reached, e.g. through a proxy."
+    ),
+]
+FrameIn = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ORIGIN", help="Pages of this origin may hold it in a frame: https://huggingface.co."
+    ),
+]
+Public = Annotated[
+    bool,
+    typer.Option("--public", help="Ask for no token on any address: everybody who reaches it is let in."),
+]
+OpenBrowser = Annotated[
+    bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
+]

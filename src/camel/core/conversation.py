@@ -233,6 +233,10 @@ class Conversation:
         other._told = len(other.transcript.messages)
         return other
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: what was said so far."""
+        return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
+
     def say(self, name: str, reply: Reply) -> Message:
         """Let a speaker say something without being asked; whoever iterates gets it as the next message."""
         self._opened(name)

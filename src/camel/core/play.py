@@ -50,6 +50,10 @@ class Play(ABC):
         if self.transcript.stop is None:
             self.transcript.stop = Stop(reason, detail)
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: what was said so far."""
+        return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
+
     def run(self) -> Transcript:
         """Talk to the end from code that is not async; also works inside a notebook."""
         return _run(self._finish_and_close())

@@ -66,6 +66,12 @@ class Transcript(msgspec.Struct):
             )
         return transcript
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from camel.core.notebook import transcript_html
+
+        return transcript_html(self)
+
     def to_markdown(self) -> str:
         """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""
         roles = " and ".join(in_one_line(speaker.role) for speaker in self.speakers)

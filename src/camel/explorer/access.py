@@ -26,6 +26,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from camel.core.errors import InputError, shown
+
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
@@ -38,16 +40,31 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(?::(?:[0-9]{1,5}|\*))?")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
 MISALIGNMENT = "misalignment"
 """The label whose rows are shown only after consent."""
 
 
+def set_cookie(response: Response, name: str, value: str, framed: bool) -> None:
+    """Have the browser remember something until it ends, out of reach of scripts; with an empty value, have it forget.
+
+    Of ours alone: other sites' pages do not bring it. In a frame on another's page ours are the other's guests, and a
+    strict cookie would never come: there it may, kept apart for each site that we are a guest of. Forms do not rely on
+    it: they carry a token, and the browser's word for where they come from.
+    """
+    rules = "Secure; SameSite=None; Partitioned" if framed else "SameSite=strict"
+    end = "" if value else "; Max-Age=0"
+    response.headers.append("set-cookie", f"{name}={value}; Path=/; HttpOnly; {rules}{end}")
+
+
 class Keys:
     """What this start of the server signs with, or all starts that are given the same secret."""
 
-    def __init__(self, secret: bytes = b"") -> None:
+    def __init__(self, secret: bytes = b"", *, framed: bool = False) -> None:
         self._secret = secret or secrets.token_bytes(32)
+        self.framed = framed
+        """Whether pages of others may hold ours in a frame, where cookies need other rules."""
         # Cookies know no ports: two servers on one machine must not take each other's.
         self.suffix = self.sign("cookies")[:8]
 
@@ -93,17 +110,11 @@ class Consent:
 
     def give(self, response: Response) -> None:
         """Have the browser remember it until it or the server ends."""
-        response.set_cookie(
-            self._cookie,
-            self._keys.sign(f"consent:{MISALIGNMENT}"),
-            httponly=True,
-            samesite="strict",
-            path="/",
-        )
+        set_cookie(response, self._cookie, self._keys.sign(f"consent:{MISALIGNMENT}"), self._keys.framed)
 
     def withdraw(self, response: Response) -> None:
         """Have it forget."""
-        response.delete_cookie(self._cookie, httponly=True, samesite="strict", path="/")
+        set_cookie(response, self._cookie, "", self._keys.framed)
 
 
 class Door:
@@ -116,9 +127,11 @@ class Door:
         hosts: Collection[str] = (),
         token: str = "",
         suffix: str = "",
+        frames: Collection[str] = (),
         command: str = "camel explore",
     ) -> None:
         self._app, self._token, self._command = app, token, command
+        self._headers, self._framed = headers_for(frames), bool(frames)
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
         self._cookie = f"camel-token-{suffix}" if suffix else "camel-token"
 
@@ -132,7 +145,7 @@ class Door:
         async def leave(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
             await send(message)
@@ -152,8 +165,8 @@ class Door:
         if not self._token or scope["path"].startswith("/static/"):  # the style sheet, for the pages below
             return None
         asked = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
-        shown = [value for name, value in asked if name == "token"]
-        if shown and scope["method"] == "GET" and self._is_token(shown[0]):
+        given = [value for name, value in asked if name == "token"]
+        if given and scope["method"] == "GET" and self._is_token(given[0]):
             return self._signed_in(scope, [(name, value) for name, value in asked if name != "token"])
         if self._is_token(_cookie(headers.get("cookie", ""), self._cookie)):
             return None
@@ -164,8 +177,8 @@ class Door:
             "<code>?token=…</code>. The browser then remembers it.",
         )
 
-    def _is_token(self, shown: str) -> bool:
-        return hmac.compare_digest(shown.encode("utf-8", "replace"), self._token.encode())
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
     def _signed_in(self, scope: Scope, rest: list[tuple[str, str]]) -> Response:
         """A page that goes on by itself. Not a redirect: that of a link in somebody's mail would bring no cookie."""
@@ -177,8 +190,23 @@ class Door:
             f'<a href="{_attribute(target)}">Go on to the explorer</a>',
             head=f'<meta http-equiv="refresh" content="0;url={_attribute(target)}">',
         )
-        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict", path="/")
+        set_cookie(response, self._cookie, self._token, self._framed)
         return response
+
+
+def headers_for(frames: Collection[str]) -> dict[str, str]:
+    """What every answer leaves with, where pages of these origins may hold ours in a frame."""
+    for origin in frames:
+        if not _ORIGIN.fullmatch(origin):
+            raise InputError(f"an origin is written as https://example.org, not {shown(origin)}")
+    if not frames:
+        return HEADERS
+    policy = HEADERS["content-security-policy"].replace(
+        "frame-ancestors 'none'", f"frame-ancestors {' '.join(frames)}"
+    )
+    # The older header knows no list.
+    kept = {name: value for name, value in HEADERS.items() if name != "x-frame-options"}
+    return kept | {"content-security-policy": policy}
 
 
 def is_ours(host: str, known: Collection[str]) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 from urllib.parse import quote
 
@@ -21,11 +22,14 @@ from starlette.staticfiles import StaticFiles
 from camel.core.errors import CamelError, InputError, shown
 from camel.explorer import views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
+from camel.explorer.agents import Agents
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
+from camel.explorer.forms import read_form
 from camel.explorer.home import hidden_labels, run_cards
+from camel.explorer.pages import STATIC, environment
+from camel.explorer.play import add_play
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
-from camel.explorer.shell import STATIC, local, read_form, templates
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
@@ -60,21 +64,36 @@ class _Asked:
         return int(text)
 
 
-def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] = ()) -> FastAPI:
-    """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL explorer")
-    keys = Keys()
+def create_app(
+    catalogue: Catalogue,
+    *,
+    token: str = "",
+    hosts: Collection[str] = (),
+    frames: Collection[str] = (),
+    agents: Agents | None = None,
+) -> FastAPI:
+    """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine,
+    `frames` the origins whose pages may hold it in a frame. With `agents`, conversations can be held in it.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        async with agents.open() if agents else nullcontext():
+            yield
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL explorer", lifespan=lifespan)
+    keys = Keys(framed=bool(frames))
     consent = Consent(keys)
-    app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix)
+    app.add_middleware(Door, hosts=hosts, token=token, suffix=keys.suffix, frames=frames)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    pages = templates(boost=views.BOOST)
-    pages.filters["words"] = views.words
+    pages = environment()
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
         state: State = values.pop("state", State(Query()))
         frame = {
             "here": values.pop("here", ""),
             "consented": MISALIGNMENT in allowed,
+            "plays": agents is not None,
             "find_text": state.query.text,
             # A search keeps what is chosen, except the order: what fits best comes first.
             "find_keeps": [
@@ -367,7 +386,15 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         (consent.give if shows else consent.withdraw)(response)
         return response
 
+    if agents is not None:
+        add_play(app, agents, pages, catalogue, consent, keys, page, failure)
     return app
+
+
+def local(target: str) -> str:
+    """A path of our own to go to; the first page where it is anything else."""
+    own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if own and len(target) < 4_000 else "/"
 
 
 def _canonical(asked: _Asked) -> str | None:

@@ -1,4 +1,4 @@
-"""Serve the explorer, or another app, until Ctrl-C: where it listens, what it prints, and the browser it opens.
+"""Serve the explorer until Ctrl-C: where it listens, what it prints, and the browser it opens.
 
 The one decision to know: on loopback the door is open, for whoever can reach it is on this machine; on any other address
 a token is made, stands in the printed link, and nothing is answered without it.
@@ -6,6 +6,8 @@ a token is made, stands in the printed link, and nothing is answered without it.
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import socket
 import sys
@@ -14,10 +16,17 @@ import webbrowser
 from collections.abc import Callable, Sequence
 
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
+from camel.explorer.agents import Agents
+from camel.explorer.app import create_app
+from camel.explorer.catalogue import Catalogue
+
+TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
+"""Environment: the token that is asked for on other addresses than loopback; a new one at each start unless set."""
+LEAST_TOKEN = 16
 
 
 def serve(
@@ -26,41 +35,52 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     allow_hosts: Sequence[str] = (),
+    frames: Sequence[str] = (),
+    public: bool = False,
+    agents: Agents | None = None,
     open_browser: bool = False,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Answer until interrupted. `ready` is told the link once the port is open."""
-    from camel.explorer.app import create_app
-    from camel.explorer.catalogue import Catalogue
+    """Answer until interrupted. `ready` is told the link once the port is open.
 
-    token = "" if is_loopback(host) else secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, listening(host, port) as opened:
-        app = create_app(catalogue, token=token, hosts=names_of(host, allow_hosts))
-        link = link_to(host, opened.getsockname()[1], token)
-        ready(link)
-        answer(app, opened, link if open_browser else "")
+    `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
+    """
+    open_door = public or is_loopback(host)
+    chosen = checked_token(os.environ.get(TOKEN, ""))
+    token = "" if open_door else chosen or secrets.token_urlsafe(24)
+    with Catalogue(runs) as catalogue, listening(host, port) as door:
+        hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
+        app = create_app(catalogue, token=token, hosts=hosts, frames=frames, agents=agents)
+        path = "play" if agents else ""
+        link = link_to(host, door.getsockname()[1], token, path)
+        # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
+        ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
+        if open_browser:
+            # Beside the server: some browsers stay in the foreground until they are closed.
+            threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
+        uvicorn.Server(settings(app)).run([door])
 
 
-def answer(app: ASGIApp, opened: socket.socket, open_link: str = "") -> None:
-    """Answer with an app until interrupted, and open a browser at a link."""
-    if open_link:
-        # Beside the server: some browsers stay in the foreground until they are closed.
-        threading.Thread(target=webbrowser.open, args=[open_link], daemon=True).start()
-    config = uvicorn.Config(
+def settings(app: FastAPI) -> uvicorn.Config:
+    """How the app is served: quietly, and stopped soon."""
+    return uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
-    uvicorn.Server(config).run([opened])
 
 
-def names_of(host: str, allow_hosts: Sequence[str]) -> set[str]:
-    """The names under which a server that listens on `host` is asked."""
-    return {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
+def checked_token(token: str) -> str:
+    """A token that was chosen by whoever serves; too short a one is refused."""
+    if token and not re.fullmatch(
+        rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},200}}", token
+    ):  # it stands in links and cookies
+        raise InputError(f"{TOKEN} is a token of at least {LEAST_TOKEN} letters, digits, _ and -, or not set")
+    return token
 
 
-def link_to(host: str, port: int, token: str) -> str:
+def link_to(host: str, port: int, token: str, path: str = "") -> str:
     """The link under which the explorer is opened."""
     name = "127.0.0.1" if is_any(host) else f"[{host}]" if ":" in host else host
-    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+    return f"http://{name}:{port}/{path}" + (f"?token={token}" if token else "")
 
 
 def is_any(host: str) -> bool:
@@ -69,7 +89,7 @@ def is_any(host: str) -> bool:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """An open port."""
+    """An open port; raises an `InputError` that says what to do where it cannot be opened."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, reuse_port=False)

@@ -34,6 +34,7 @@ from camel.core.stopping import Stop
 from camel.core.transcript import Speaker, Transcript
 from camel.storage.dataset import dataset
 from camel.storage.files import sink
+from camel.storage.inspect_log import ENDINGS, inspect_log
 from camel.storage.release import Release, Written, marks
 
 
@@ -378,6 +379,7 @@ FORMATS: dict[str, Exporter] = {
     "sharegpt": Exporter(sharegpt, "conversations of human and gpt", _ROW_ENDINGS),
     "alpaca": Exporter(alpaca, "instruction, input, output", _ROW_ENDINGS),
     "preferences": Exporter(preferences, "a critic's choices and what they were preferred to", _ROW_ENDINGS),
+    "inspect": Exporter(inspect_log, "a log for the viewer of inspect_ai", ENDINGS),
     "dataset": Exporter(dataset, "Parquet files and a card for datasets.load_dataset and the hub", ("",)),
 }
 """Every format by its name on the command line."""

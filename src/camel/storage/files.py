@@ -42,7 +42,7 @@ def sink(path: Path, endings: tuple[str, ...]) -> Generator[Put]:
         with new_folder(path) as folder:
             yield lambda name, data: _put_file(folder, name, data)
         return
-    with _replacing(path) as file, _compressed(file, ending) as stream:
+    with replacing(path) as file, _compressed(file, ending) as stream:
         if ending in (".tar.gz", ".tgz"):
             with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
                 yield _Archive(archive).put
@@ -114,7 +114,7 @@ def file_name(id: str) -> str:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Generator[IO[bytes]]:
+def replacing(path: Path) -> Generator[IO[bytes]]:
     """A file that takes the place of `path` once it is whole and durable."""
     if path.is_dir():
         raise InputError(f"{path} is a folder")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from importlib import import_module
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.errors import InputError, MissingExtra
+from camel.core.notebook import facts_html
 from camel.core.transcript import Transcript
 from camel.storage.compact import Part, parts_of
 from camel.storage.dataset import dataset_rows, dataset_schema
@@ -113,13 +115,38 @@ class Run:
         connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)
 
+    def view(self, *, port: int = 0, height: int = 640) -> Any:
+        """Open the explorer over this run on this machine: a notebook shows it in a frame, its `url` opens it elsewhere.
+
+        It runs in a thread of this process and stops with it, or with `.stop()`. Needs the extra `explore`.
+        """
+        # By name, as other parts that need not be there: the explorer is above this floor of the house.
+        explorer = _need("camel.explorer.notebook", "explore")
+        return explorer.view(self.folder.address, port=port, height=height)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: by its markers alone, so that it is quick however large the run is."""
+        config, totals = self.settings.config, Counter[str]()
+        for marker in self.markers:
+            totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - they are numbers, of any kind
+        facts = [
+            ("scenario", str(config.get("scenario", ""))),
+            (self.stage, f"{len(self):,} in {len(self.markers):,} shards"),
+            *((name.replace("_", " "), f"{value:,.0f}") for name, value in sorted(totals.items()) if value),
+            ("fingerprint", self.settings.fingerprint),
+            ("made with", f"camel {self.settings.version}"),
+        ]
+        return facts_html(
+            self.folder.address, [fact for fact in facts if fact[1]], "run.view() opens the explorer"
+        )
+
     def _need_some(self) -> None:
         if not self.parts:
             raise InputError(f"{self.folder.address} has no finished conversations yet")
 
 
-def _need(module: str) -> Any:
+def _need(module: str, extra: str = "data") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise MissingExtra(f"Reading a run with {module}", "data") from None
+        raise MissingExtra(f"Reading a run with {module}", extra) from None

@@ -84,7 +84,7 @@ document.addEventListener("click", (event) => {
     const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
     const next = now === "dark" ? "light" : "dark";
     document.documentElement.dataset.theme = next;
-    localStorage.setItem("camel-theme", next);
+    try { localStorage.setItem("camel-theme", next); } catch { /* a page in a frame may not keep anything */ }
   }
 });
 

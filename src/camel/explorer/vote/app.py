@@ -28,7 +28,9 @@ from camel.core.errors import InputError
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import BallotBox, Choice, Dealer, Stale, Vote, voter_name
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
-from camel.explorer.shell import STATIC, local, read_form, templates
+from camel.explorer.app import local
+from camel.explorer.forms import read_form
+from camel.explorer.pages import STATIC, environment
 from camel.explorer.vote.passes import Passes
 from camel.storage.journal import JournalBroken
 from camel.storage.release import RESTRICTED
@@ -122,7 +124,7 @@ def create_app(
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL votes", lifespan=lifespan)
     app.add_middleware(Door, hosts=hosts, suffix=keys.suffix, command="camel vote")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    pages = templates("vote/frame.html")
+    pages = environment()
 
     def form_of(voter: str | None) -> str:
         return f"form\n{voter or ''}"
@@ -133,7 +135,8 @@ def create_app(
         done, total = 0, booth.open(allowed)
         if voter:
             done = sum(key in booth.pairs and booth.may(key, allowed) for key in box.of(voter))
-        frame = {
+        around = {
+            "frame": "vote/frame.html",
             "voter": voter or "",
             "link": passes.link(voter) if voter else "",
             "form_token": keys.sign(form_of(voter)),
@@ -144,7 +147,7 @@ def create_app(
         }
         found = pages.get_template(template)
         # Beside the loop: a long text takes a while, and others vote meanwhile.
-        html = await asyncio.to_thread(found.render, {**frame, **values})
+        html = await asyncio.to_thread(found.render, {**around, **values})
         return HTMLResponse(html, status)
 
     async def failure(request: Request, refused: _Refused) -> Response:

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+import webbrowser
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import uvicorn
+
 from camel.core.errors import InputError, shown
 from camel.evaluation.pairs import read_pairs
 from camel.evaluation.votes import BallotBox, voter_name, votes_folder
 from camel.explorer.access import Keys, is_loopback
-from camel.explorer.serving import answer, is_any, link_to, listening, names_of
+from camel.explorer.serving import is_any, link_to, listening, settings
 from camel.explorer.vote.app import create_app
 from camel.explorer.vote.passes import Passes
 
@@ -60,12 +64,15 @@ def serve(
         # Of all addresses of this machine, its name is the one that others can use.
         base = url or link_to(socket.gethostname() if is_any(host) else host, opened.getsockname()[1], "")
         base = base.rstrip("/")
-        hosts = names_of(host, [*allow_hosts, *([asked.hostname] if asked.hostname else [])])
-        app = create_app(found, box, hosts=hosts, by_name=by_name, url=url)
+        known = {*allow_hosts, socket.gethostname(), host, asked.hostname or host}
+        app = create_app(found, box, hosts=known, by_name=by_name, url=url)
         passes = Passes(Keys(box.secret))
         anybody = f"{base}/" if by_name else base + passes.link("")
         ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
-        answer(app, opened, anybody if open_browser else "")
+        if open_browser:
+            # Beside the server: some browsers stay in the foreground until they are closed.
+            threading.Thread(target=webbrowser.open, args=[anybody], daemon=True).start()
+        uvicorn.Server(settings(app)).run([opened])
 
 
 async def _invite(folder: Path, names: Sequence[str]) -> list[str]:

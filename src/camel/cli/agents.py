@@ -1,0 +1,117 @@
+"""`camel agents`: two agents talk in your browser, and you may take a seat."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from camel.cli.options import (
+    AllowHost,
+    BaseUrl,
+    Context,
+    FrameIn,
+    Host,
+    Local,
+    ModelName,
+    OpenBrowser,
+    Public,
+)
+
+
+def agents(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN…", help="Further runs to explore in the same app.")
+    ] = None,
+    out: Annotated[
+        str, typer.Option(metavar="RUN", help="The run that keeps what is saved; made where there is none.")
+    ] = "runs/agents",
+    model: ModelName = "",
+    base_url: BaseUrl = "",
+    local: Local = False,
+    temperature: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Longest reply, in tokens; 1,024 unless given.")
+    ] = None,
+    context: Context = None,
+    guided: Annotated[
+        str,
+        typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
+    ] = "",
+    max_messages: Annotated[int, typer.Option(help="Longest conversation that may be asked for.")] = 40,
+    at_once: Annotated[
+        int, typer.Option(metavar="N", help="Conversations that may go on at the same time.")
+    ] = 4,
+    budget_tokens: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Tokens that all of them may use together, until it is started again."
+        ),
+    ] = 1_000_000,
+    budget_money: Annotated[
+        float | None, typer.Option(metavar="DOLLARS", help="Money that they may use together.")
+    ] = None,
+    keep_all: Annotated[
+        bool,
+        typer.Option("--keep-all", help="Save every conversation when it ends, whether asked to or not."),
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8091,
+    host: Host = "127.0.0.1",
+    allow_host: AllowHost = None,
+    frame_in: FrameIn = None,
+    public: Public = False,
+    open_browser: OpenBrowser = None,
+) -> None:
+    """Let agents talk in the browser until Ctrl-C: choose roles and a task, watch, take a seat, save. Needs the extra `explore`."""
+    from camel.cli.showing import checked_temperature, guide
+    from camel.core.errors import MissingExtra
+    from camel.core.message import Sampling
+    from camel.core.role_playing import AGENT_SAMPLING
+    from camel.models.connect import connect
+    from camel.models.local import LOCAL_SAMPLING, local_model
+
+    try:
+        from camel.explorer.agents import Agents, Limits
+        from camel.explorer.serving import can_open, serve
+    except ImportError as error:
+        raise MissingExtra(f"The agents app ({error.name})", "explore") from None
+    from camel.generation.config import Budget
+
+    usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
+    sampling = Sampling(
+        temperature=usual.temperature if temperature is None else checked_temperature(temperature),
+        max_tokens=max_tokens or usual.max_tokens or 1024,
+    )
+    limits = Limits(at_once=at_once, messages=max_messages)
+    budget = Budget(money=budget_money, tokens=budget_tokens)
+    with ExitStack() as stack:
+        chat = (
+            stack.enter_context(local_model(guided=guide(guided or "llama.cpp"), say=typer.echo))
+            if local
+            else connect(
+                model, base_url=base_url, context_tokens=context, guided=guide(guided), max_attempts=4
+            )
+        )
+        table = Agents(chat, out, sampling=sampling, limits=limits, budget=budget, keep_all=keep_all)
+
+        def ready(link: str) -> None:
+            typer.echo(f"{table.name} talks at {link}")
+            typer.echo(f"What is saved goes to {table.folder.address}. Ctrl-C stops it.")
+
+        serve(
+            [table.folder.address, *(runs or [])],
+            host=host,
+            port=port,
+            allow_hosts=allow_host or (),
+            frames=frame_in or (),
+            public=public,
+            agents=table,
+            open_browser=can_open() if open_browser is None else open_browser,
+            ready=ready,
+        )

@@ -1,0 +1,78 @@
+"""The explorer in a notebook: `run.view()`.
+
+The one decision to know: it is the same server on loopback, in a thread of this process that goes with it. Pages of this
+machine (the notebook's) may show it in a frame; those of others may not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Sequence
+from html import escape
+
+import uvicorn
+
+from camel.core.errors import CamelError
+from camel.explorer.app import create_app
+from camel.explorer.catalogue import Catalogue
+from camel.explorer.serving import link_to, listening, settings
+
+HOST = "127.0.0.1"
+FRAMES = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
+"""Whose pages may hold the explorer in a frame: those of this machine."""
+_PATIENCE = 20.0
+_open: dict[tuple[str, ...], View] = {}
+
+
+class View:
+    """A running explorer. A notebook shows it in a frame, with the link to open it in a tab of its own."""
+
+    def __init__(self, runs: Sequence[str], port: int = 0, height: int = 640) -> None:
+        self.height = height
+        self._catalogue = Catalogue(runs)
+        self._socket = listening(HOST, port)
+        self.url = link_to(HOST, self._socket.getsockname()[1], "")
+        self._server = uvicorn.Server(settings(create_app(self._catalogue, frames=FRAMES)))
+        self._thread = threading.Thread(target=self._serve, name="camel-view", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def _serve(self) -> None:
+        with self._catalogue, self._socket:
+            self._server.run([self._socket])
+
+    @property
+    def running(self) -> bool:
+        """Whether it still answers."""
+        return self._thread.is_alive() and not self._server.should_exit
+
+    def stop(self) -> None:
+        """Stop it; otherwise it stops with the kernel."""
+        self._server.should_exit = True
+        self._thread.join(_PATIENCE)
+        atexit.unregister(self.stop)
+
+    def __repr__(self) -> str:
+        return f"<explorer at {self.url}>" if self.running else "<explorer, stopped>"
+
+    def _repr_html_(self) -> str:
+        if not self.running:
+            return "<p>The explorer was stopped.</p>"
+        url = escape(self.url)
+        return (
+            f'<p><a href="{url}" target="_blank" rel="noopener">Open the explorer in a tab of its own</a> ({url})</p>'
+            f'<iframe src="{url}" title="CAMEL explorer" style="width:100%;height:{self.height}px;'
+            'border:1px solid rgba(128,128,128,.35);border-radius:8px"></iframe>'
+        )
+
+
+def view(*runs: str, port: int = 0, height: int = 640) -> View:
+    """Open the explorer over runs, in a thread of this process; the one that is open for them already is used again."""
+    if not runs:
+        raise CamelError("name a run to view")
+    known = _open.get(runs)
+    if known is None or not known.running:
+        known = _open[runs] = View(runs, port, height)
+    known.height = height
+    return known

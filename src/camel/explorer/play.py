@@ -1,0 +1,254 @@
+"""The pages of the agents app: set a table, watch, say something, stop, save.
+
+The one decision to know: a table's address lets anybody watch who has it, and only the browser that set it (known by a
+signed cookie) may speak, stop or save there. Every form carries the app's own token, as that of the consent does.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import quote
+
+from fastapi import FastAPI
+from jinja2 import Environment
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from camel.core.errors import CamelError, InputError
+from camel.explorer.access import Consent, Keys, set_cookie
+from camel.explorer.agents import MAX_ROLE, MAX_TASK, Agents, Full, Table, Wanted
+from camel.explorer.catalogue import Catalogue
+from camel.explorer.forms import read_form
+from camel.explorer.reading import Bubble
+from camel.explorer.views import counted, money, short, url
+from camel.models.person import HandOver
+
+MAX_FORM = 100_000
+"""Bytes: what a person says, every character as three times three."""
+
+
+class Idea(NamedTuple):
+    """An example to begin with."""
+
+    assistant: str
+    user: str
+    task: str
+
+
+IDEAS = (
+    Idea("Python Programmer", "Stock Trader", "Develop a trading bot for the stock market"),
+    Idea("Chef", "Event Planner", "Design a vegetarian dinner for eight guests"),
+    Idea("Mathematics Tutor", "Student", "Understand why there are infinitely many primes"),
+    Idea("Travel Agent", "Retired Teacher", "Plan a calm week in Kyoto in November"),
+    Idea("Novelist", "Gardener", "Write a mystery that is solved by a plant"),
+    Idea("Physicist", "Journalist", "Explain black holes to children"),
+)
+Show = Callable[..., Response]
+
+
+class Play:
+    """The routes, with what they need of the app."""
+
+    def __init__(
+        self, agents: Agents, catalogue: Catalogue, consent: Consent, keys: Keys, page: Show, failure: Show
+    ) -> None:
+        self.agents, self.catalogue, self.consent, self.keys = agents, catalogue, consent, keys
+        self._page, self._failure = page, failure
+        self._cookie = f"camel-seat-{keys.suffix}"
+
+    # --- pages ---------------------------------------------------------------------------------------------------
+
+    async def lobby(self, request: Request) -> Response:
+        """The form, and what this browser has begun."""
+        asked = request.query_params
+        given = {name: asked.get(name, "")[:MAX_TASK] for name in ("assistant", "user", "task", "seat")}
+        if not given["task"]:
+            given = {**IDEAS[0]._asdict(), "seat": given["seat"]}
+        return self._lobby(request, given)
+
+    def _lobby(self, request: Request, given: dict[str, str], error: str = "", status: int = 200) -> Response:
+        agents = self.agents
+        limits = [
+            f"at most {agents.limits.messages} messages",
+            f"{agents.going_on} of {agents.limits.at_once} tables taken",
+        ]
+        budget = agents.meter.budget
+        if budget.money is not None:
+            limits.append(f"{money(agents.meter.money)} of {money(budget.money)} used")
+        if budget.tokens is not None:
+            limits.append(f"{short(agents.meter.usage.total)} of {short(budget.tokens)} tokens used")
+        return self._page(
+            "play.html",
+            self.consent.given(request),
+            status,
+            here="play",
+            given={"seat": "", "specify": "on", "messages": str(min(20, agents.limits.messages))} | given,
+            error=error,
+            model=agents.name,
+            limits=limits,
+            most=agents.limits.messages,
+            most_role=MAX_ROLE,
+            most_task=MAX_TASK,
+            form_token=self.consent.form_token,
+            ideas=[(idea, url("/play", idea._asdict().items())) for idea in IDEAS],
+            tables=[self._about(table) for table in agents.of(self._owner(request))],
+            closed=agents.used_up(),
+        )
+
+    def _about(self, table: Table) -> dict[str, str]:
+        count = counted(len(table.html), "message")
+        return {
+            "link": f"/play/{table.id}",
+            "roles": f"{table.wanted.user} and {table.wanted.assistant}",
+            "task": table.wanted.task,
+            "state": "saved" if table.saved else "ended" if table.ended else "live",
+            "count": count,
+        }
+
+    async def begin(self, request: Request) -> Response:
+        """Set a table."""
+        form = await read_form(request, MAX_FORM)
+        if not self.consent.check_form(request, form.get("token", "")):
+            return self._strange(request)
+        owner = self._owner(request) or secrets.token_urlsafe(16)
+        number = form.get("messages", "")
+        try:
+            wanted = Wanted(
+                form.get("assistant", "").strip(),
+                form.get("user", "").strip(),
+                form.get("task", "").strip(),
+                form.get("seat", ""),
+                int(number) if number.isdecimal() and len(number) < 6 else self.agents.limits.messages,
+                form.get("specify") == "on",
+            )
+            table = self.agents.begin(owner, wanted)
+        except InputError as error:
+            given = {name: value for name, value in form.items() if name != "token"}
+            blank = {"assistant": "", "user": "", "task": "", "specify": ""}
+            return self._lobby(request, blank | given, str(error), 429 if isinstance(error, Full) else 400)
+        response = RedirectResponse(f"/play/{table.id}", 303)
+        set_cookie(response, self._cookie, f"{owner}.{self.keys.sign(f'seat:{owner}')}", self.keys.framed)
+        return response
+
+    def table(self, request: Request) -> Response:
+        """A conversation while it goes on, and after."""
+        table = self._table(request)
+        if table is None:
+            return self._gone(request)
+        transcript = table.transcript
+        mine = self._owner(request) == table.owner
+        return self._page(
+            "table.html",
+            self.consent.given(request),
+            here="play",
+            table=table,
+            now=table.state(),
+            mine=mine,
+            seat=table.wanted.seat,
+            messages=[Markup(html) for html in table.html],  # noqa: S704 - our own template made it
+            roles=[(table.look(seat)["role"], table.look(seat)["hue"]) for seat in ("user", "assistant")],
+            task=transcript.task,
+            stop=transcript.stop,
+            model=self.agents.name,
+            form_token=self.consent.form_token,
+            base=f"/play/{table.id}",
+            again=url(
+                "/play",
+                [(name, getattr(table.wanted, name)) for name in ("assistant", "user", "task", "seat")],
+            ),
+            saved=self._saved(table),
+        )
+
+    def _saved(self, table: Table) -> str:
+        """The link to a conversation in the explorer, once it is saved."""
+        if not table.saved:
+            return ""
+        address = self.agents.folder.address
+        name = next((run.name for run in self.catalogue.runs if run.address == address), "")
+        return url(f"/conversation/{quote(name, safe='')}", [("id", table.saved)]) if name else ""
+
+    def events(self, request: Request) -> Response:
+        """What happens at a table, as it happens."""
+        table = self._table(request)
+        if table is None:
+            return self._gone(request)
+        known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
+        seen = int(known) if known.isdecimal() and len(known) < 9 else 0
+        return StreamingResponse(
+            table.stream(seen), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        )
+
+    async def act(self, request: Request) -> Response:
+        """Say something, let the model answer, stop, or save."""
+        form = await read_form(request, MAX_FORM)
+        table = self._table(request)
+        if table is None:
+            return self._gone(request)
+        if not self.consent.check_form(request, form.get("token", "")):
+            return self._strange(request)
+        if self._owner(request) != table.owner:
+            text = "Only the browser that began this conversation can do that. Begin one of your own."
+            return self._failure(request, 403, "Not your table", text)
+        try:
+            match form.get("do", ""):
+                case "say":
+                    table.answer(form.get("text", "").replace("\r\n", "\n"))
+                case "hand":
+                    table.answer(HandOver(1))
+                case "stop":
+                    table.stop()
+                case "save":
+                    await self.agents.save(table)
+                case _:
+                    raise InputError("there is nothing like that to do here")
+        except InputError as error:
+            return self._failure(request, 409, "Not now", str(error))
+        except CamelError as error:
+            return self._failure(request, 500, "Something went wrong", str(error))
+        return RedirectResponse(f"/play/{table.id}", 303)
+
+    # --- who ---------------------------------------------------------------------------------------------------
+
+    def _owner(self, request: Request) -> str:
+        """This browser, if it has begun something here."""
+        owner, _, signature = request.cookies.get(self._cookie, "").partition(".")
+        return owner if owner and self.keys.signed(f"seat:{owner}", signature) else ""
+
+    def _table(self, request: Request) -> Table | None:
+        return self.agents.find(request.path_params["table"])
+
+    def _gone(self, request: Request) -> Response:
+        text = "It ended a while ago and was not saved, or the server was started again since. Begin another one."
+        return self._failure(request, 404, "This table is gone", text)
+
+    def _strange(self, request: Request) -> Response:
+        text = "This did not come from the app's own page. Open the page again and answer there."
+        return self._failure(request, 403, "Not accepted", text)
+
+
+def add_play(
+    app: FastAPI,
+    agents: Agents,
+    pages: Environment,
+    catalogue: Catalogue,
+    consent: Consent,
+    keys: Keys,
+    page: Show,
+    failure: Show,
+) -> None:
+    """Add the routes of the agents app."""
+    message = pages.get_template("message.html")
+
+    def render(bubble: Bubble) -> str:
+        return message.render(bubble=bubble)
+
+    agents.render = render
+    play = Play(agents, catalogue, consent, keys, page, failure)
+    app.get("/play")(play.lobby)
+    app.post("/play")(play.begin)
+    app.get("/play/{table}")(play.table)
+    app.get("/play/{table}/events")(play.events)
+    app.post("/play/{table}")(play.act)

@@ -1,0 +1,572 @@
+"""The agents app: one loop, whoever sits there; words in, words out; limits that hold; and nothing of the server's leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from payloads import PAYLOADS
+from societies import society
+from starlette.testclient import TestClient
+from test_app import BASE
+from test_browser import Reader
+from test_browser import chromium as chromium
+from web_page import Page
+
+from camel import Run
+from camel.core.errors import InputError, NotAuthorised
+from camel.core.message import Sampling, Usage
+from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
+from camel.core.task import SPECIFIER
+from camel.explorer.agents import Agents, Limits, Wanted, prepared
+from camel.explorer.app import create_app
+from camel.explorer.catalogue import Catalogue
+from camel.generation.config import Budget
+from camel.generation.status import read_status
+from camel.models.person import PERSON
+from camel.models.scripted import ScriptedModel
+from camel.models.simulator import Constant, SimulatorSettings, spawn
+from camel.storage.run import Settings, open_folder
+
+WANTED = {"assistant": "Guide", "user": "Nomad", "task": "Find a well", "messages": "6"}
+SOON = 10.0
+
+
+def line(request: Request) -> str:
+    """A society that never tires: every message is another one."""
+    count = len(request.history.entries)
+    return (
+        f"Instruction: Step {count}\nInput: None" if request.speaker == "user" else f"Solution: Done {count}."
+    )
+
+
+class Slow:
+    """A model that says word by word what it is told, and waits for leave to begin."""
+
+    name = "slow"
+
+    def __init__(self, author: Callable[[Request], str] = line) -> None:
+        self._author = author
+        self.go = asyncio.Event()
+        self.asked = 0
+
+    async def reply(self, request: Request) -> Reply:
+        self.asked += 1
+        await self.go.wait()
+        said = self._author(request)
+        if request.watch:
+            request.watch(Text(request.speaker, "what is void"))
+            await asyncio.sleep(0.1)
+            request.watch(Retrying(request.speaker, "it broke", 0))
+            for word in re.split(r"(?<= )", said):
+                request.watch(Text(request.speaker, word))
+                await asyncio.sleep(0.01)
+        return Reply((Choice(said),), Usage(10, 5, 0, 1), self.name)
+
+
+class Visitor:
+    """A browser: a client with cookies of its own."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+
+    def token(self) -> str:
+        found = re.search(r'name="token" value="([0-9a-f]+)"', self.client.get("/play").text)
+        assert found
+        return found[1]
+
+    def begin(self, **changed: str) -> str:
+        answer = self.client.post("/play", data={"token": self.token(), **WANTED, **changed})
+        assert answer.status_code == 303, Page(answer.text).said
+        return answer.headers["location"]
+
+    def do(self, where: str, what: str, text: str = "") -> int:
+        return self.client.post(where, data={"token": self.token(), "do": what, "text": text}).status_code
+
+    def page(self, where: str) -> Page:
+        page = Page(self.client.get(where).text)
+        assert page.wrong == []
+        return page
+
+    def events(self, where: str, seen: int = 0, **headers: str) -> list[tuple[str, Any]]:
+        """All that happens there, to the end."""
+        text = self.client.get(f"{where}/events?seen={seen}", headers=headers).text
+        found = re.findall(r"^event: (\w+)\ndata: (.*)$", text, re.MULTILINE)
+        return [(kind, json.loads(data)) for kind, data in found]
+
+    def wait(self, where: str, words: str) -> None:
+        until = time.monotonic() + SOON
+        while words not in self.page(where).said:
+            assert time.monotonic() < until, self.page(where).said
+            time.sleep(0.02)
+
+
+@contextmanager
+def serving(
+    tmp_path: Path, model: Model, **settings: Any
+) -> Iterator[tuple[Visitor, Agents, Callable[[], Visitor]]]:
+    agents = Agents(model, tmp_path / "agents", **settings)
+    with Catalogue([tmp_path / "agents"]) as catalogue:
+        app = create_app(catalogue, agents=agents)
+
+        def visitor() -> Visitor:
+            # Without a start of its own: all are guests of the one server below.
+            return Visitor(TestClient(app, base_url=BASE, follow_redirects=False))
+
+        with TestClient(app, base_url=BASE, follow_redirects=False) as first:
+
+            def another() -> Visitor:
+                made = visitor()
+                made.client.portal = first.portal
+                return made
+
+            yield Visitor(first), agents, another
+
+
+def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
+    model = ScriptedModel(line)
+    with serving(tmp_path, model) as (visitor, agents, _):
+        where = visitor.begin(specify="on")
+        events = visitor.events(where)
+        said = [data["html"] for kind, data in events if kind == "message"]
+        assert len(said) == 6
+        assert events[-1][0] == "ended"
+        assert all(Page(html).wrong == [] for html in said)
+        page = visitor.page(where)
+        assert "max messages" in page.said
+        assert visitor.do(where, "save") == visitor.do(where, "save") == 303
+        table = agents.find(where.rpartition("/")[2])
+        assert table
+        time.sleep(1.1)  # the catalogue looks once a second
+        link = next(link for link in visitor.page(where).links if link.startswith("/conversation/agents"))
+        assert "Done 2." in visitor.page(link).said
+    kept = list(Run(tmp_path / "agents"))
+    assert [one.id for one in kept] == [table.saved], "saved once"
+    assert kept[0].messages == table.transcript.messages
+    assert kept[0].stop == table.transcript.stop
+    assert read_status(str(tmp_path / "agents")).usage.total == kept[0].usage.total
+    assert len(model.requests) == 7, "six messages and the task; nothing was asked twice"
+
+
+def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
+    model = Slow(lambda request: line(request) + " and on" * 30)
+    with serving(tmp_path, model) as (visitor, _, _):
+        where = visitor.begin(messages="3")
+        visitor.client.portal.call(model.go.set)
+        events = visitor.events(where)
+        text, texts = "", list[str]()
+        for kind, data in events:
+            if kind == "writing":
+                text = data["text"] if data["from"] == 0 else text + data["text"]
+                assert data["side"] == ("left" if data["speaker"] == "user" else "right")
+            elif kind == "message":
+                texts.append(text)
+        assert len(texts) == 3
+        for one in texts:
+            assert "void" not in one
+            assert re.match(r"(Instruction: Step|Solution: Done) \d.* and on and on", one, re.DOTALL), one
+        assert events[-2][0] == "state"
+        # Who comes back gets what was missed, and nothing twice.
+        for seen, headers in ((2, {}), (0, {"last-event-id": "2"})):
+            again = [data for kind, data in visitor.events(where, seen, **headers) if kind == "message"]
+            assert len(again) == 1
+
+
+def test_a_person_in_a_seat(tmp_path: Path):
+    model = ScriptedModel(line)
+    with serving(tmp_path, model) as (visitor, agents, another):
+        where = visitor.begin(seat="user", specify="")
+        visitor.wait(where, "It is your turn.")
+        assert visitor.do(where, "say", "   ") == 409
+        assert visitor.do(where, "say", "x" * 20_001) == 409
+        assert visitor.do(where, "say", "Look <b>there</b>") == 303
+        visitor.wait(where, "Done 2.")
+        visitor.wait(where, "It is your turn.")
+        assert visitor.do(where, "hand") == 303
+        visitor.wait(where, "Done 4.")
+        stranger = another()
+        assert "somebody else began" in stranger.page(where).said
+        for what in ("say", "stop", "save", "hand"):
+            assert stranger.do(where, what, "x") == 403
+        assert visitor.do(where, "save") == 409, "not before it has ended"
+        assert visitor.do(where, "anything") == 409
+        assert visitor.do(where, "stop") == 303
+        visitor.wait(where, "stopped by whoever began it")
+        assert visitor.do(where, "say", "too late") == 409
+        said = agents.find(where.rpartition("/")[2]).transcript.messages  # type: ignore[union-attr]
+    assert [message.model for message in said] == [PERSON, "scripted", "scripted", "scripted"]
+    assert said[0].content == "Instruction: Look <b>there</b>\nInput: None"
+
+
+def test_forms_of_others_are_not_taken(tmp_path: Path):
+    with serving(tmp_path, ScriptedModel(line)) as (visitor, agents, _):
+        client = visitor.client
+        where = visitor.begin(seat="user")
+        for target, data in (("/play", WANTED), (where, {"do": "stop"})):
+            assert client.post(target, data=data).status_code == 403
+            assert client.post(target, data={**data, "token": "0" * 64}).status_code == 403
+            good = {**data, "token": visitor.token()}
+            for headers in ({"origin": "http://evil.invalid"}, {"sec-fetch-site": "cross-site"}):
+                assert client.post(target, data=good, headers=headers).status_code == 403
+        assert client.post(where, data={"x": "y" * 200_000}).status_code == 403
+        assert agents.going_on == 1
+        assert client.get("/play/nothing-here").status_code == 404
+        assert client.get("/play/nothing-here/events").status_code == 404
+
+
+def test_nothing_but_words_comes_from_the_browser(tmp_path: Path):
+    """A model, an address or a key in the form changes nothing."""
+    model = ScriptedModel(line)
+    with serving(tmp_path, model) as (visitor, agents, _):
+        where = visitor.begin(
+            model="evil", base_url="http://169.254.169.254/", api_key="k", max_tokens="99999"
+        )
+        visitor.events(where)
+        transcript = agents.find(where.rpartition("/")[2]).transcript  # type: ignore[union-attr]
+    assert {message.model for message in transcript.messages} == {"scripted"}
+    assert {request.sampling.max_tokens for request in model.requests} == {None}
+
+
+def test_limits(tmp_path: Path):
+    model = Slow()
+    with serving(tmp_path, model, limits=Limits(at_once=2, messages=8)) as (visitor, agents, another):
+        first = visitor.begin()
+        another().begin()
+        full = visitor.client.post("/play", data={"token": visitor.token(), **WANTED})
+        assert full.status_code == 429
+        assert "2 conversations go on" in Page(full.text).said
+        visitor.do(first, "stop")
+        visitor.wait(first, "stopped by whoever began it")
+        visitor.begin()
+        for wrong in (
+            {"messages": "9"},
+            {"messages": "1"},
+            {"task": ""},
+            {"task": "x" * 4_001},
+            {"user": "x" * 101},
+            {"assistant": " "},
+            {"seat": "critic"},
+        ):
+            visitor.client.portal.call(model.go.set)
+            for table in list(agents._tables.values()):
+                visitor.client.portal.call(table.stop)
+            until = time.monotonic() + SOON
+            while agents.going_on and time.monotonic() < until:
+                time.sleep(0.01)
+            refused = visitor.client.post("/play", data={"token": visitor.token(), **WANTED, **wrong})
+            assert refused.status_code == 400, wrong
+            assert Page(refused.text).wrong == []
+    for wrong_limits in ({"at_once": 0}, {"messages": -1}, {"seat_seconds": 0}):
+        with pytest.raises(InputError, match="above zero"):
+            Limits(**wrong_limits)
+
+
+def test_the_budget_ends_it(tmp_path: Path):
+    model = ScriptedModel(lambda request: Reply((Choice(line(request)),), Usage(50, 50, 0, 1), "scripted"))
+    with serving(tmp_path, model, budget=Budget(tokens=350)) as (visitor, agents, _):
+        where = visitor.begin(messages="20")
+        visitor.events(where)
+        assert "the budget of 350 tokens is used up" in visitor.page(where).said
+        assert len(model.requests) == 4, "not one call beyond it"
+        again = visitor.client.post("/play", data={"token": visitor.token(), **WANTED})
+        assert again.status_code == 429
+        assert visitor.do(where, "save") == 303, "what was paid for can be kept"
+        assert agents.meter.usage.total == 400
+    with pytest.raises(InputError, match="price"):
+        Agents(model, tmp_path / "agents", budget=Budget(money=1.0))
+
+
+def test_who_stops_a_reply_pays_for_it(tmp_path: Path):
+    """Otherwise begin, stop, begin, stop would be free for whoever does it, and for nobody else."""
+    model = Slow()
+    sampling = Sampling(max_tokens=100)
+    with serving(tmp_path, model, sampling=sampling, budget=Budget(tokens=5_000)) as (visitor, agents, _):
+        for number in range(1, 4):
+            where = visitor.begin()
+            until = time.monotonic() + SOON
+            while model.asked < number and time.monotonic() < until:
+                time.sleep(0.01)
+            visitor.do(where, "stop")
+            visitor.wait(where, "stopped by whoever began it")
+            assert agents.meter.usage.completion == 100 * number
+            assert agents.meter.usage.prompt > 100 * number
+
+
+def test_a_table_that_is_stopped_at_once_has_ended(tmp_path: Path):
+    agents = Agents(ScriptedModel(line), tmp_path / "agents")
+
+    async def at_once() -> bool:
+        async with agents.open():
+            table = agents.begin("me", Wanted("Guide", "Nomad", "Find a well"))
+            table.stop()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return table.ended
+
+    assert asyncio.run(at_once())
+    assert agents.going_on == 0
+
+
+def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path):
+    def author(request: Request) -> Any:
+        if request.speaker == SPECIFIER:
+            return "A task"
+        if "broken" in str(request.history.entries[0].content):
+            raise RuntimeError("a mistake of ours")
+        if "refused" in str(request.history.entries[0].content):
+            return NotAuthorised("the key is wrong", status=401)
+        return line(request)
+
+    with serving(tmp_path, ScriptedModel(author)) as (visitor, _, _):
+        broken = visitor.begin(user="broken", specify="")
+        refused = visitor.begin(user="refused", specify="")
+        visitor.events(broken)
+        visitor.events(refused)
+        assert "an error of its own" in visitor.page(broken).said
+        assert "a mistake of ours" not in visitor.page(broken).said
+        assert "NotAuthorised: the key is wrong" in visitor.page(refused).said
+        good = visitor.begin(specify="")
+        assert sum(kind == "message" for kind, _ in visitor.events(good)) == 6
+        assert visitor.do(broken, "save") == 409, "nothing was said"
+
+
+def test_nobody_pays_for_what_nobody_reads(tmp_path: Path):
+    model = ScriptedModel(line)
+    limits = Limits(alone_seconds=0.001)
+    with serving(tmp_path, model, limits=limits) as (visitor, _, _):
+        where = visitor.begin(messages="40")
+        visitor.wait(where, "nobody was watching")
+    assert len(model.requests) < 10
+
+
+def test_who_says_nothing_has_left(tmp_path: Path):
+    with serving(tmp_path, ScriptedModel(line), limits=Limits(seat_seconds=0.2)) as (visitor, _, _):
+        where = visitor.begin(seat="assistant")
+        visitor.wait(where, "seat left")
+
+
+def test_the_end_of_the_server_is_the_end_of_all(tmp_path: Path):
+    with serving(tmp_path, ScriptedModel(line), keep_all=True) as (visitor, _, _):
+        watched = visitor.begin()
+        visitor.events(watched)
+        seated = visitor.begin(seat="assistant")
+        visitor.wait(seated, "It is your turn.")
+    kept = list(Run(tmp_path / "agents"))
+    assert [one.stop.reason for one in kept if one.stop] == ["max_messages", "stopped"]
+    assert kept[1].stop
+    assert kept[1].stop.detail == "the server was stopped"
+
+
+def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
+    with serving(tmp_path, ScriptedModel(line), limits=Limits(kept=2)) as (visitor, agents, _):
+        places = []
+        for _ in range(5):
+            places.append(visitor.begin(specify="", messages="2"))
+            visitor.events(places[-1])
+        assert visitor.client.get(places[0]).status_code == 404
+        assert visitor.client.get(places[-1]).status_code == 200
+        assert len(agents._tables) <= 3
+
+
+def test_hostile_words_stay_words(tmp_path: Path):
+    said = iter([text for text in PAYLOADS for _ in range(2)])
+    model = ScriptedModel(lambda request: f"Instruction: {next(said)}\nSolution: x")
+    with serving(tmp_path, model, limits=Limits(messages=2)) as (visitor, _, _):
+        for text in PAYLOADS[::3]:
+            clean = text.encode("utf-8", "replace").decode()[:100]
+            if not clean.strip():
+                continue
+            where = visitor.begin(user=clean, assistant=clean, task=clean, messages="2", specify="")
+            for kind, data in visitor.events(where):
+                if kind == "message":
+                    assert Page(data["html"]).wrong == []
+            assert clean.split()[0] in visitor.page(where).said
+            visitor.page("/play")
+
+
+def test_the_run_that_keeps_them(tmp_path: Path):
+    assert prepared(tmp_path / "new").address == prepared(tmp_path / "new").address
+    society(tmp_path / "other", rows=3)
+    with pytest.raises(InputError, match="something else"):
+        prepared(tmp_path / "other")
+    (tmp_path / "half" / "committed" / "conversations").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"no run\.json"):
+        prepared(tmp_path / "half")
+
+
+def test_every_route_needs_the_token(tmp_path: Path):
+    agents = Agents(ScriptedModel(line), tmp_path / "agents")
+    with Catalogue([tmp_path / "agents"]) as catalogue:
+        app = create_app(catalogue, agents=agents, token="s" * 20)
+        client = TestClient(app, base_url=BASE, follow_redirects=False)
+        for path in ("/play", "/play/x", "/play/x/events"):
+            assert client.get(path).status_code == 401
+        for path in ("/play", "/play/x"):
+            assert client.post(path, data=WANTED).status_code == 401
+        there = {route.path for route in app.routes if "/play" in getattr(route, "path", "")}  # type: ignore[attr-defined]
+    assert there == {"/play", "/play/{table}", "/play/{table}/events"}
+
+
+def test_the_app_without_agents_has_none(tmp_path: Path):
+    open_folder(tmp_path / "run").create(Settings("f", {}, "0"))
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        client = TestClient(create_app(catalogue), base_url=BASE)
+        assert client.get("/play").status_code == 404
+        assert "/play" not in client.get("/").text
+
+
+class App:
+    """`camel agents` as a user starts it."""
+
+    def __init__(self, out: Path, *options: str, **variables: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "camel",
+            "agents",
+            "--out",
+            str(out),
+            "--no-open",
+            "--port",
+            "0",
+            *options,
+        ]
+        environment = {**os.environ, "OPENAI_API_KEY": "sk-very-secret", **variables}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert self.process.stdout
+        for printed in self.process.stdout:
+            if found := re.search(r"talks at (http://\S+)/play", printed):
+                self.url = found[1]
+                return
+        assert self.process.stderr
+        raise AssertionError(self.process.stderr.read())
+
+    def stop(self) -> str:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.communicate(timeout=30)[1]
+        finally:
+            self.process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_in_a_browser(chromium: Any, tmp_path: Path):
+    settings = SimulatorSettings(length=Constant(7), tokens_per_second=400, words=40)
+    with spawn(settings) as endpoint:
+        app: Any = App(tmp_path / "agents", "--base-url", endpoint.base_url)
+        try:
+            reader = Reader(chromium, app)
+            page = reader.page
+            reader.go("/play")
+            page.click(".ideas a >> nth=1")
+            assert page.input_value("[name=assistant]") == "Chef"
+            page.click("text=Begin")
+            page.wait_for_selector(".message.writing")
+            page.wait_for_selector(".ending", timeout=60_000)
+            count = page.locator(".message").count()
+            assert count == 7
+            assert page.locator(".message.writing").count() == 0
+            page.click("button:has-text('Save')")
+            page.wait_for_selector("text=Read it in the explorer")
+            page.wait_for_timeout(1_200)  # the catalogue looks once a second
+            page.click("text=Read it in the explorer")
+            page.wait_for_selector(".minimap")
+            assert page.locator(".message").count() == count
+            # A seat: what is said appears, the model answers, and it can be asked to speak instead.
+            reader.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+dinner&seat=user")
+            page.click("text=Begin")
+            page.wait_for_selector("#composer[data-turn=yes]")
+            assert page.evaluate("document.activeElement.id") == "say"
+            page.keyboard.type("Propose <b>one</b> starter")
+            page.keyboard.press("Control+Enter")
+            page.wait_for_selector("#m2")
+            assert "Propose <b>one</b> starter" in page.inner_text("#m1")
+            assert page.input_value("#say") == ""
+            page.wait_for_selector("#composer[data-turn=yes]")
+            page.click("text=Let the model answer")
+            page.wait_for_selector("#m4")
+            page.reload()
+            assert page.locator(".message").count() >= 4
+            page.click("button:has-text('Stop')")
+            page.wait_for_selector(".ending")
+            assert "stopped by whoever began it" in page.inner_text(".ending")
+            for width in (390, 1280):
+                page.set_viewport_size({"width": width, "height": 800})
+                for path in ("/play", page.url):
+                    reader.go(path)
+                    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+            assert "sk-very-secret" not in page.content()
+            reader.close()
+            # Without JavaScript: the same forms, and the page shows what was said when it is loaded again.
+            plain = Reader(chromium, app, java_script_enabled=False)
+            plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+dinner&seat=user")
+            plain.page.click("text=Begin")
+            until = time.monotonic() + SOON
+            while "It is your turn." not in plain.page.content() and time.monotonic() < until:
+                plain.page.reload()
+            plain.page.fill("#say", "Propose a starter")
+            plain.page.click("text=Say it")
+            while plain.page.locator("#m2").count() == 0 and time.monotonic() < until:
+                plain.page.reload()
+            assert plain.page.locator("#m2").count() == 1
+            plain.close()
+            ledger = endpoint.ledger()
+        finally:
+            errors = app.stop()
+        assert "Traceback" not in errors
+        assert ledger.billed < 40
+        assert ledger.billed_repeats == 0, "nothing was paid for twice"
+    assert len(Run(tmp_path / "agents")) == 1
+
+
+@pytest.mark.real_model
+@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'")
+def test_with_the_real_model(tmp_path: Path):
+    """The small model behind the whole of it: words arrive in pieces, a person says something, it is saved."""
+    from camel.models.local import LOCAL_SAMPLING, LocalServer, local_model
+
+    with local_model(LocalServer(parallel=1)) as chat:
+        name, limits = chat.name, Limits(messages=4)
+        with serving(
+            tmp_path, chat, sampling=LOCAL_SAMPLING, limits=limits, budget=Budget(tokens=50_000)
+        ) as (
+            visitor,
+            agents,
+            _,
+        ):
+            where = visitor.begin(messages="4", specify="on")
+            events = visitor.events(where)
+            assert [kind for kind, _ in events].count("writing") > 4
+            said = [kind for kind, _ in events].count("message")
+            assert 1 <= said <= 4
+            seated = visitor.begin(messages="2", seat="user", specify="")
+            until = time.monotonic() + 60
+            while "It is your turn." not in visitor.page(seated).said and time.monotonic() < until:
+                time.sleep(0.1)
+            assert visitor.do(seated, "say", "Name one well") == 303
+            visitor.events(seated)
+            for one in (where, seated):
+                assert visitor.do(one, "save") == 303
+            used = agents.meter.usage
+        kept = list(Run(tmp_path / "agents"))
+    assert [len(one.messages) for one in kept] == [said, 2]
+    assert kept[1].messages[0].model == PERSON
+    assert kept[1].messages[1].model
+    assert used == sum((one.usage for one in kept), Usage())
+    assert name
