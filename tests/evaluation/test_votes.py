@@ -349,6 +349,8 @@ def test_votes_that_agree_within_a_pair_say_less_than_their_number():
         [pair(n) for n in range(20)], [vote(f"v{w}", n, "a") for n in range(20) for w in range(10)]
     )
     assert 0.8 < all_one.compared[0].wins.low < 0.9, "of 20, not of 200"
+    assert 0.85 < all_one.compared[0].score.low < 0.99
+    assert all_one.compared[0].score.value == all_one.compared[0].score.high == 1
 
 
 @settings(max_examples=15, deadline=None)

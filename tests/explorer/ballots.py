@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
 from camel.evaluation.pairs import Pair, write_pairs
+from camel.models.simulator import Facts
 
 SYSTEMS = ("Zebulon-Society-9000", "Quux-Single-Shot-7B")
 """Names that must be in no page."""
@@ -34,6 +37,21 @@ def pairs(count: int, labels: dict[int, str] | None = None, texts: Any = None) -
             )
         )
     return made
+
+
+def author(facts: Facts) -> str:
+    """An endpoint that summarises, solves alone and judges, the same in either order."""
+    asked = facts.messages[0].text
+    if not asked.startswith("You are an impartial judge"):
+        return (
+            f"{'Together' if asked.startswith('Two agents') else 'Alone'}: {zlib.crc32(asked.encode()):08x}"
+        )
+    found = re.search(r"Together: (\w+)", asked)
+    assert found
+    first = asked.index("> Together") < asked.index("> Alone")
+    better = int(found[1], 16) % 3
+    better = better if first or not better else 3 - better
+    return json.dumps({"reason": "x", "scores": [[6, 6], [8, 5], [5, 8]][better], "better": better})
 
 
 def hidden_fields(page: str) -> dict[str, str]:

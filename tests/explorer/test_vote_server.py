@@ -18,15 +18,13 @@ from typing import Any
 import aiohttp
 import pytest
 from ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
+from societies import society
 
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
 from camel.evaluation.votes import Vote, latest, read_records
 from camel.explorer.markup import as_html
 from camel.models.simulator import SimulatorSettings, spawn
-
-sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
-from planted import a_run as planted_run
 
 pytestmark = pytest.mark.slow
 Tally = dict[tuple[str, str], str]
@@ -180,20 +178,10 @@ async def test_killed_among_voters_no_answered_vote_is_lost(tmp_path: Path):
 
 async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
     """From `camel evaluate agents` over the browser to agreement with the judge: voters who say what it said have kappa 1."""
-    planted_run(tmp_path / "society")
-    command = [
-        sys.executable,
-        "-m",
-        "camel",
-        "evaluate",
-        "agents",
-        "society",
-        "--judge",
-        "gpt-4",
-        "--sample",
-        "12",
-    ]
-    with spawn(SimulatorSettings(author="planted:author")) as endpoint:
+    society(tmp_path / "society", rows=40)
+    options = "--model base --judge gpt-4 --sample 12"
+    command = [sys.executable, "-m", "camel", "evaluate", "agents", "society", *options.split()]
+    with spawn(SimulatorSettings(author="ballots:author")) as endpoint:
         told = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
         run = subprocess.run  # once, before anybody votes
         done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
