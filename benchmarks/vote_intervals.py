@@ -3,7 +3,8 @@
     python -m benchmarks.vote_intervals
 
 Each trial draws, for every pair, what its voters tend to say, then their votes, and looks whether the 95% interval of
-each share (wins, draws, losses) holds the share they were drawn from. `clusters` is what `camel vote --results` uses.
+each share (wins, draws, losses) holds the share they were drawn from, and that of the score (wins and half of the draws)
+its own. `clusters` and `score` are what `camel vote --results` uses.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ def main() -> None:
     )
     for pairs, votes, spread in CASES:
         for mean in MEANS:
-            held, width = np.zeros(2), np.zeros(2)
+            held, width = np.zeros(3), np.zeros(3)
             for _ in range(trials):
                 tend = chance.dirichlet(np.array(mean) * spread, pairs)
                 sizes = np.maximum(1, chance.poisson(votes, pairs)) if votes > 1 else np.ones(pairs, int)
                 table = np.array([chance.multinomial(n, p) for n, p in zip(sizes, tend, strict=True)])
-                rates, _ = clustered([tuple(map(int, row)) for row in table])
+                rates, score = clustered([tuple(map(int, row)) for row in table])
                 ways = np.array([[rate.low for rate in rates], [rate.high for rate in rates]])
                 for way, bounds in enumerate((ways, drawn_again(table, chance))):
                     held[way] += ((bounds[0] <= mean) & (mean <= bounds[1])).mean()
                     width[way] += (bounds[1] - bounds[0]).mean()
+                held[2] += score.low <= mean[0] + mean[1] / 2 <= score.high
+                width[2] += score.high - score.low
             shown = "   ".join(
                 f"{h / trials:8.1%} {w / trials:7.3f}" for h, w in zip(held, width, strict=True)
             )
