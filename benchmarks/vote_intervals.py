@@ -31,9 +31,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200)
     trials = parser.parse_args().trials
     chance = np.random.default_rng(1)
-    print(
-        f"{'pairs':>5} {'votes':>5} {'wins':>5}   {'clusters':>16}   {'drawn again':>16}   (held, mean width)"
-    )
+    ways = "   ".join(f"{name:>16}" for name in ("clusters", "drawn again", "score"))
+    print(f"{'pairs':>5} {'votes':>5} {'wins':>5}   {ways}   (held, mean width)")
     for pairs, votes, spread in CASES:
         for mean in MEANS:
             held, width = np.zeros(3), np.zeros(3)
@@ -42,8 +41,8 @@ def main() -> None:
                 sizes = np.maximum(1, chance.poisson(votes, pairs)) if votes > 1 else np.ones(pairs, int)
                 table = np.array([chance.multinomial(n, p) for n, p in zip(sizes, tend, strict=True)])
                 rates, score = clustered([tuple(map(int, row)) for row in table])
-                ways = np.array([[rate.low for rate in rates], [rate.high for rate in rates]])
-                for way, bounds in enumerate((ways, drawn_again(table, chance))):
+                mine = np.array([[rate.low for rate in rates], [rate.high for rate in rates]])
+                for way, bounds in enumerate((mine, drawn_again(table, chance))):
                     held[way] += ((bounds[0] <= mean) & (mean <= bounds[1])).mean()
                     width[way] += (bounds[1] - bounds[0]).mean()
                 held[2] += score.low <= mean[0] + mean[1] / 2 <= score.high
