@@ -27,6 +27,7 @@ from camel.cli.status import runs, status
 from camel.cli.study import study
 from camel.cli.translate import translate
 from camel.cli.verify import verify
+from camel.cli.vote import vote
 
 app = typer.Typer(
     name="camel",
@@ -47,6 +48,7 @@ app.command()(runs)
 app.command()(study)
 app.command()(ablate)
 app.command()(explore)
+app.command()(vote)
 app.command()(export)
 app.command("import")(import_)
 app.command()(verify)

@@ -1,0 +1,172 @@
+"""`camel vote`: people compare two solutions without knowing whose they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.evaluation.agreement import Kappa
+    from camel.evaluation.vote_results import Compared, Results
+    from camel.explorer.vote.serving import Links
+
+
+def vote(
+    pairs: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="An evaluation's folder, or a file of pairs (.jsonl).")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8091,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; on any but this machine's own people come by links.")
+    ] = "127.0.0.1",
+    url: Annotated[
+        str,
+        typer.Option(metavar="URL", help="The address that voters open, where a proxy stands before this."),
+    ] = "",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A further name under which this machine is reached."),
+    ] = None,
+    invite: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Print a link for this voter; repeatable.")
+    ] = None,
+    open_browser: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
+    ] = None,
+    results: Annotated[
+        bool, typer.Option("--results", help="Show what the votes come to so far, and end.")
+    ] = False,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="With --results, write them here: .json figures, .csv votes; repeatable."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --results, print the figures as JSON.")
+    ] = False,
+) -> None:
+    """Have people vote on pairs of solutions in the browser until Ctrl-C. Needs the extra `explore`."""
+    from camel.core.errors import InputError, MissingExtra
+
+    if results:
+        _results(pairs, out or [], as_json)
+        return
+    if out or as_json:
+        raise InputError("--out and --json are for results: add --results")
+    try:
+        from camel.explorer.serving import can_open
+        from camel.explorer.vote.serving import serve
+    except ImportError as error:
+        raise MissingExtra(f"Voting in the browser ({error.name})", "explore") from None
+
+    def ready(links: Links) -> None:
+        typer.echo(f"{links.pairs:,} {'pair' if links.pairs == 1 else 'pairs'} to vote on at {links.anybody}")
+        for name, link in links.own.items():
+            typer.echo(f"for {name}: {link}")
+        typer.echo(f"Ctrl-C stops it, and the same command goes on. Results: camel vote {pairs} --results")
+
+    serve(
+        pairs,
+        host=host,
+        port=port,
+        url=url,
+        allow_hosts=allow_host or (),
+        invite=invite or (),
+        open_browser=can_open() if open_browser is None else open_browser,
+        ready=ready,
+    )
+
+
+def _results(pairs: Path, out: list[Path], as_json: bool) -> None:
+    from rich.console import Console
+
+    from camel.core.errors import InputError
+    from camel.evaluation.vote_results import read_results, votes_csv
+
+    if wrong := next((path for path in out if path.suffix not in (".csv", ".json")), None):
+        raise InputError(f"{wrong}: results are written as .json (figures) or .csv (votes)")
+    made = read_results(pairs)
+    for path in out:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".json":
+            path.write_bytes(made.to_json())
+        else:
+            path.write_text(votes_csv(pairs), "utf-8")
+    if as_json:
+        typer.echo(made.to_json().decode())
+        return
+    _show(Console(highlight=False), made)
+
+
+def _show(console: Console, made: Results) -> None:
+    from camel.cli.panel import counted, say, table
+    from camel.evaluation.page import interval, percent
+
+    skipped = f", {made.skipped:,} skipped" if made.skipped else ""
+    people = counted(len(made.voters), "voter")
+    say(console, f"{counted(made.votes, 'vote')} by {people} on {counted(made.pairs, 'pair')}{skipped}")
+    if made.elsewhere:
+        say(console, f"{counted(made.elsewhere, 'vote')} on pairs that have other texts now count nowhere")
+    if not made.votes:
+        say(console, "there are no votes yet: camel vote without --results takes them")
+        return
+    several = len(made.compared) > 1
+    for one in made.compared:
+        where = f" ({one.group})" if several and one.group else ""
+        say(console, f"\n{one.system_a} against {one.system_b}{where}")
+        head = ("", "wins", "95%", "draws", "95%", "losses", "95%", "of")
+        table(console, head, _rows(one), right={1, 3, 5, 7})
+        if (longer := one.length.longer_wins).of:
+            share = f"{percent(longer.rate)} ({interval(longer)})"
+            say(console, f"the longer solution won {share} of {counted(longer.of, 'pair')} that are no draws")
+    say(console, f"\nagreement of voters (Fleiss' kappa)  {_kappa(made.agreement)}")
+    for judge in made.judges:
+        say(console, f"most voters and {judge.one} (Cohen's kappa)  {_kappa(judge.kappa)}")
+    for two in made.between[:20]:
+        say(console, f"{two.one} and {two.other} (Cohen's kappa)  {_kappa(two.kappa)}")
+    if made.first.of:
+        share = f"{percent(made.first.rate)} ({interval(made.first)})"
+        say(console, f"the solution shown first won {share} of {made.first.of:,} votes that are no draws")
+    rows = [
+        (
+            one.voter,
+            f"{one.votes:,}",
+            f"{one.skipped:,}",
+            f"{one.draws:,}",
+            percent(one.with_majority.rate) if one.with_majority.of else "–",
+        )
+        for one in made.voters
+    ]
+    say(console, "")
+    table(console, ("voter", "votes", "skipped", "draws", "as most others"), rows, right={1, 2, 3, 4})
+
+
+def _rows(one: Compared) -> list[tuple[str, ...]]:
+    from camel.evaluation.page import interval, percent
+    from camel.evaluation.results import PAPER
+
+    rows: list[tuple[str, ...]] = []
+    for name, counted in (("votes", one), ("pairs, by majority", one.majority)):
+        cells = [
+            (percent(rate.rate), interval(rate)) for rate in (counted.wins, counted.draws, counted.losses)
+        ]
+        rows.append((name, *(cell for two in cells for cell in two), f"{counted.wins.of:,}"))
+    for paper in PAPER.get(one.group, ()):
+        if paper.evaluation.startswith("Human"):
+            shares = (percent(share) for share in (paper.wins, paper.draws, paper.losses))
+            rows.append(
+                ("the paper's voters", *(cell for share in shares for cell in (share, "")), f"{paper.of:,}")
+            )
+    return rows
+
+
+def _kappa(kappa: Kappa) -> str:
+    if kappa.kappa is None:
+        return "none: too few votes on the same pairs, or all the same"
+    width = "" if kappa.low is None else f" ({kappa.low:.2f} to {kappa.high:.2f})"
+    return f"{kappa.kappa:.2f}{width}, {kappa.observed:.0%} agree, on {kappa.items:,} pairs"

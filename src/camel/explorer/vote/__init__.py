@@ -1,0 +1,1 @@
+"""The voting app: people compare two solutions without knowing whose they are."""

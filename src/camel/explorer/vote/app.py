@@ -1,0 +1,357 @@
+"""The voting app: two solutions side by side, and four answers.
+
+The one decision to know: nothing that leaves this module knows whose a solution is. A page gets a task and two texts in
+the order drawn for this voter; pairs are named by signatures, not by their ids; which system is meant by "A" is worked
+out here when the answer comes back. There is no page with results: `camel vote FOLDER --results` has them.
+
+An answer is sent after the vote is on the disk, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from camel.core.errors import InputError
+from camel.evaluation.pairs import Pair
+from camel.evaluation.votes import BallotBox, Choice, Dealer, Stale, Vote, voter_name
+from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
+from camel.explorer.app import local
+from camel.explorer.forms import read_form
+from camel.explorer.pages import STATIC, environment
+from camel.explorer.vote.passes import Passes
+from camel.storage.journal import JournalBroken
+from camel.storage.release import RESTRICTED
+
+SCREEN = ("A", "B", "draw", "skip")
+"""What can be answered, in terms of the screen."""
+_NONCE = re.compile(r"[0-9a-f]{0,32}")
+
+
+class _Refused(Exception):
+    """A page to answer with instead."""
+
+    def __init__(self, status: int, title: str, text: str) -> None:
+        self.status, self.title, self.text = status, title, text
+
+
+class Booth:
+    """What the pages show, and what answers mean. Knows the systems; its values do not."""
+
+    def __init__(self, pairs: Sequence[Pair], box: BallotBox) -> None:
+        self.box, self.dealer = box, Dealer(pairs, box)
+        self.keys = Keys(box.secret)
+        self.pairs = self.dealer.pairs
+        self._handles = {key: self.keys.sign(f"pair\n{key}")[:24] for key in self.pairs}
+        self._keys_of = {handle: key for key, handle in self._handles.items()}
+        self.restricted = {key for key, pair in self.pairs.items() if RESTRICTED.intersection(pair.labels)}
+
+    def open(self, allowed: Collection[str]) -> int:
+        """How many pairs a voter may be shown."""
+        return len(self.pairs) - (0 if MISALIGNMENT in allowed else len(self.restricted))
+
+    def may(self, key: str, allowed: Collection[str]) -> bool:
+        """Whether a voter may be shown a pair."""
+        return key not in self.restricted or MISALIGNMENT in allowed
+
+    def path(self, key: str) -> str:
+        """Where a pair is voted on."""
+        return f"/pair/{self._handles[key]}"
+
+    def key(self, handle: str) -> str | None:
+        """The pair of a path."""
+        return self._keys_of.get(handle)
+
+    def next(self, voter: str, allowed: Collection[str]) -> str | None:
+        """Where a voter goes on; None at the end."""
+        found = self.dealer.next(
+            voter, lambda pair: MISALIGNMENT in allowed or not RESTRICTED.intersection(pair.labels)
+        )
+        return found and self.path(found)
+
+    def first(self, voter: str, key: str) -> Literal["a", "b"]:
+        """Which solution this voter sees as A."""
+        return "a" if int(self.keys.sign(f"order\n{voter}\n{key}")[0], 16) % 2 else "b"
+
+    def sides(self, voter: str, key: str) -> tuple[str, str]:
+        """The texts in this voter's order."""
+        pair = self.pairs[key]
+        return (pair.text_a, pair.text_b) if self.first(voter, key) == "a" else (pair.text_b, pair.text_a)
+
+    def choice(self, voter: str, key: str, answer: str) -> Choice | None:
+        """What an answer in terms of the screen means."""
+        if answer in ("A", "B"):
+            return "a" if (answer == "A") == (self.first(voter, key) == "a") else "b"
+        return "draw" if answer == "draw" else "skip" if answer == "skip" else None
+
+    def answer(self, vote: Vote | None) -> str:
+        """A vote in terms of the screen on which it was given."""
+        if vote is None or vote.choice in ("draw", "skip"):
+            return vote.choice if vote else ""
+        return "A" if vote.choice == vote.first else "B"
+
+
+def create_app(
+    pairs: Sequence[Pair],
+    box: BallotBox,
+    *,
+    hosts: Collection[str] = (),
+    by_name: bool = True,
+    url: str = "",
+) -> FastAPI:
+    """The app over some pairs and their votes. Unless `by_name`, who votes must come by a link; `url` is where it is reached."""
+    booth = Booth(pairs, box)
+    keys = booth.keys
+    consent, passes = Consent(keys), Passes(keys, secure=url.startswith("https:"))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        yield
+        await box.close()
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL votes", lifespan=lifespan)
+    app.add_middleware(Door, hosts=hosts, suffix=keys.suffix, command="camel vote")
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    pages = environment()
+
+    def form_of(voter: str | None) -> str:
+        return f"form\n{voter or ''}"
+
+    async def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        voter, allowed = passes.shown(request), consent.given(request)
+        voter = values.pop("voter", voter)
+        done, total = 0, booth.open(allowed)
+        if voter:
+            done = sum(key in booth.pairs and booth.may(key, allowed) for key in box.of(voter))
+        around = {
+            "frame": "vote/frame.html",
+            "voter": voter or "",
+            "link": passes.link(voter) if voter else "",
+            "form_token": keys.sign(form_of(voter)),
+            "done": done,
+            "total": total,
+            "consented": MISALIGNMENT in allowed,
+            "hidden": len(booth.pairs) - total,
+        }
+        found = pages.get_template(template)
+        # Beside the loop: a long text takes a while, and others vote meanwhile.
+        html = await asyncio.to_thread(found.render, {**around, **values})
+        return HTMLResponse(html, status)
+
+    async def failure(request: Request, refused: _Refused) -> Response:
+        return await page(request, "vote/error.html", refused.status, title=refused.title, text=refused.text)
+
+    def route(
+        path: str, method: Literal["GET", "POST"] = "GET"
+    ) -> Callable[[Callable[[Request], Awaitable[Response]]], None]:
+        def add(answer: Callable[[Request], Awaitable[Response]]) -> None:
+            async def ask(request: Request) -> Response:
+                try:
+                    return await answer(request)
+                except _Refused as refused:
+                    return await failure(request, refused)
+                except Exception:
+                    # Here, not by a handler of the app: those answer outside the door, without its headers.
+                    logging.getLogger(__name__).exception("a page of the votes failed")
+                    text = "The server met an error of its own. Reload the page to try again; your votes are kept."
+                    return await failure(request, _Refused(500, "Something went wrong", text))
+
+            app.add_api_route(path, ask, methods=[method], response_model=None)
+
+        return add
+
+    @app.exception_handler(HTTPException)
+    async def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
+        return await failure(
+            request, _Refused(error.status_code, "There is no such page", "Go on with voting.")
+        )
+
+    def voter_of(request: Request) -> str:
+        voter = passes.shown(request)
+        if not voter:
+            raise _Refused(
+                401, "Who are you?", "Open your invitation link, or enter your name on the first page."
+            )
+        return voter
+
+    async def form_from(request: Request, voter: str | None) -> dict[str, str]:
+        form = await read_form(request)
+        if not consent.check_form(request, form.get("token", ""), form_of(voter)):
+            text = (
+                "This did not come from a page that was made for you. Go on with voting and try again there."
+            )
+            raise _Refused(403, "Not accepted", text)
+        return form
+
+    def onward(request: Request, voter: str) -> Response:
+        return RedirectResponse(booth.next(voter, consent.given(request)) or "/", 303)
+
+    # --- coming and going -------------------------------------------------------------------------------------
+
+    @route("/")
+    async def home(request: Request) -> Response:
+        voter = passes.shown(request)
+        if voter is None and not by_name:
+            text = "Open the invitation link that you were sent; this browser then remembers you."
+            raise _Refused(401, "By invitation", text)
+        if not voter:
+            return await page(request, "vote/join.html", name="", wrong="")
+        if (to := booth.next(voter, consent.given(request))) is not None:
+            return RedirectResponse(to, 303)
+        mine = box.of(voter)
+        skipped = [
+            booth.path(key)
+            for key, vote in mine.items()
+            if vote.choice == "skip" and key in booth.pairs and booth.may(key, consent.given(request))
+        ]
+        seen = [key for key in mine if key in booth.pairs]
+        return await page(
+            request, "vote/done.html", skipped=skipped, last=booth.path(seen[-1]) if seen else ""
+        )
+
+    @route("/join")
+    async def come(request: Request) -> Response:
+        voter = passes.voter(request.query_params.get("pass", ""))
+        if voter is None:
+            text = "The link is not whole, or it is for other votes. Open it once more as you were sent it."
+            raise _Refused(401, "This invitation is not known here", text)
+        if not voter and passes.shown(request):  # who has a name keeps it
+            return RedirectResponse("/", 303)
+        response = await page(
+            request, "vote/welcome.html" if voter else "vote/join.html", voter=voter, name="", wrong=""
+        )
+        passes.give(response, voter)
+        return response
+
+    @route("/join", "POST")
+    async def join(request: Request) -> Response:
+        shown = passes.shown(request)
+        if shown is None and not by_name:
+            raise _Refused(401, "By invitation", "Open the invitation link that you were sent first.")
+        form = await form_from(request, shown)
+        given = form.get("name", "")
+        try:
+            name = voter_name(given)
+            if not by_name and box.known(name):
+                raise InputError(
+                    "somebody has this name: if it is you, open your own link; else add something to it"
+                )
+            name = await box.join(name)
+        except InputError as error:
+            return await page(request, "vote/join.html", 400, name=given[:200], wrong=str(error))
+        except JournalBroken:  # its text names a folder, and that perhaps a system
+            raise _Refused(
+                503, "Not now", "Your name could not be written to the server's disk. Try again."
+            ) from None
+        response = onward(request, name)
+        passes.give(response, name)
+        return response
+
+    @route("/leave", "POST")
+    async def leave(request: Request) -> Response:
+        await form_from(request, voter_of(request))
+        response = RedirectResponse("/", 303)
+        passes.take(response)
+        return response
+
+    # --- voting -----------------------------------------------------------------------------------------------
+
+    async def booth_page(
+        request: Request, voter: str, key: str, status: int = 200, note: str = ""
+    ) -> Response:
+        allowed = consent.given(request)
+        mine = box.of(voter)
+        last = mine.get(key)
+        seen = [one for one in mine if one in booth.pairs and booth.may(one, allowed)]
+        at = seen.index(key) if key in seen else len(seen)
+        return await page(
+            request,
+            "vote/pair.html",
+            status,
+            note=note,
+            here=booth.path(key),
+            task=booth.pairs[key].task,
+            sides=booth.sides(voter, key),
+            restricted=key in booth.restricted,
+            chosen=booth.answer(last),
+            nonce=secrets.token_hex(16),
+            replaces=last.nonce if last else "",
+            number=at + 1,
+            back=booth.path(seen[at - 1]) if at else "",
+            forward="" if last is None else booth.path(seen[at + 1]) if at + 1 < len(seen) else "/",
+        )
+
+    async def pair_of(request: Request) -> tuple[str, str] | Response:
+        """The voter and the pair, or the gate."""
+        voter = voter_of(request)
+        key = booth.key(request.path_params["handle"])
+        if key is None:
+            raise _Refused(404, "This pair is not there", "The pairs have changed, or the link is not whole.")
+        if not booth.may(key, consent.given(request)):
+            return await ask_consent(request, 403, booth.path(key))
+        return voter, key
+
+    @route("/pair/{handle}")
+    async def show(request: Request) -> Response:
+        asked = await pair_of(request)
+        return asked if isinstance(asked, Response) else await booth_page(request, *asked)
+
+    @route("/pair/{handle}", "POST")
+    async def vote(request: Request) -> Response:
+        asked = await pair_of(request)
+        if isinstance(asked, Response):
+            return asked
+        voter, key = asked
+        form = await form_from(request, voter)
+        choice, nonce = booth.choice(voter, key, form.get("choice", "")), form.get("nonce", "")
+        if choice is None or len(nonce) != 32 or not _NONCE.fullmatch(nonce):
+            raise _Refused(400, "Not an answer", "Choose one of the four answers on the page.")
+        made = Vote(
+            voter, booth.pairs[key].id, key, choice, booth.first(voter, key), nonce, round(time.time(), 3)
+        )
+        try:
+            await box.add(made, form.get("replaces", ""))
+        except Stale as stale:
+            kept = {"draw": "“equally good”", "skip": "“skip”"}.get(
+                booth.answer(stale.vote), booth.answer(stale.vote)
+            )
+            note = (
+                f"You have answered {kept} here before, and that is what counts. Answer again to change it."
+            )
+            return await booth_page(request, voter, key, 409, note)
+        except JournalBroken:
+            note = "Your answer could not be written to the disk of the server, and does not count yet. Answer again."
+            return await booth_page(request, voter, key, 503, note)
+        return onward(request, voter)
+
+    # --- consent ----------------------------------------------------------------------------------------------
+
+    async def ask_consent(request: Request, status: int, to: str) -> Response:
+        return await page(request, "vote/consent.html", status, next=local(to))
+
+    @route("/consent")
+    async def consent_page(request: Request) -> Response:
+        voter_of(request)
+        return await ask_consent(request, 200, request.query_params.get("next", "/"))
+
+    @route("/consent", "POST")
+    async def answer_consent(request: Request) -> Response:
+        form = await form_from(request, voter_of(request))
+        shows = form.get("answer") == "show"
+        response = RedirectResponse(local(form.get("next", "/")) if shows else "/", 303)
+        (consent.give if shows else consent.withdraw)(response)
+        return response
+
+    return app

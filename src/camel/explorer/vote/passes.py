@@ -1,0 +1,70 @@
+"""Who votes: names, and links that are as good as a name.
+
+The one decision to know: a pass is a voter's name with a signature of the folder's own secret. The same text is what an
+invitation link carries and what the browser keeps, so that a link works on any device and after every restart, and a
+name alone gets nobody in where strangers can knock.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from camel.explorer.access import Keys
+
+DAYS = 180
+"""For how long a browser keeps a pass."""
+
+
+class Passes:
+    """Makes and reads passes."""
+
+    def __init__(self, keys: Keys, *, secure: bool = False) -> None:
+        self._keys, self._secure = keys, secure
+        self._cookie = f"camel-voter-{keys.suffix}"
+
+    def of(self, voter: str) -> str:
+        """The pass of a voter; that of "" is for whoever is to choose a name."""
+        name = base64.urlsafe_b64encode(voter.encode()).decode().rstrip("=")
+        return f"{name}.{self._keys.sign(self._signed(voter))}"
+
+    def voter(self, token: str) -> str | None:
+        """Whose pass it is; None where it is nobody's."""
+        name, _, signature = token[:1_000].partition(".")
+        try:
+            voter = base64.urlsafe_b64decode(name.encode() + b"=" * (-len(name) % 4)).decode()
+        except (binascii.Error, ValueError):
+            return None
+        return voter if self._keys.signed(self._signed(voter), signature) else None
+
+    def link(self, voter: str) -> str:
+        """The path of an invitation."""
+        return f"/join?pass={quote(self.of(voter))}"
+
+    def shown(self, request: Request) -> str | None:
+        """Whose pass a browser shows: "" is one for choosing a name, None is none."""
+        return self.voter(request.cookies.get(self._cookie, ""))
+
+    def give(self, response: Response, voter: str) -> None:
+        """Have the browser keep a pass. Lax, so that it is shown when somebody comes by a link in a mail."""
+        response.set_cookie(
+            self._cookie,
+            self.of(voter),
+            max_age=DAYS * 86_400,
+            httponly=True,
+            samesite="lax",
+            secure=self._secure,
+            path="/",
+        )
+
+    def take(self, response: Response) -> None:
+        """Have it forget."""
+        response.delete_cookie(self._cookie, httponly=True, samesite="lax", secure=self._secure, path="/")
+
+    @staticmethod
+    def _signed(voter: str) -> str:
+        return f"voter\n{voter}"

@@ -1,0 +1,84 @@
+"""Serve the votes on some pairs until Ctrl-C, and make the links by which people come.
+
+The one decision to know: whoever can reach a loopback address sits at this machine and may enter any name. Where others can
+come (another address to listen on, another name or address under which it is reached), a name is not enough: they come by
+a link, their own or one for choosing a name that nobody has yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from camel.core.errors import InputError, shown
+from camel.evaluation.pairs import read_pairs
+from camel.evaluation.votes import BallotBox, voter_name, votes_folder
+from camel.explorer.access import Keys, is_loopback
+from camel.explorer.serving import is_any, link_to, listening, settings
+from camel.explorer.vote.app import create_app
+from camel.explorer.vote.passes import Passes
+
+
+class Links(NamedTuple):
+    """How people come."""
+
+    pairs: int
+    anybody: str
+    """For whoever is to enter a name."""
+    own: dict[str, str]
+    """By voter, for those who were invited by name."""
+
+
+def serve(
+    pairs: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allow_hosts: Sequence[str] = (),
+    url: str = "",
+    invite: Sequence[str] = (),
+    open_browser: bool = False,
+    ready: Callable[[Links], None] = lambda links: None,
+) -> None:
+    """Take votes until interrupted. `ready` is told the links once the port is open."""
+    found, invited = read_pairs(pairs), [voter_name(name) for name in invite]
+    if not found:
+        raise InputError(f"{pairs} has no pairs: there is nothing to vote on")
+    asked = urlsplit(url)
+    if url and (asked.scheme not in ("http", "https") or not asked.hostname or asked.path.strip("/")):
+        raise InputError(
+            f"--url is the address that voters open, e.g. https://vote.example.org, not {shown(url)}"
+        )
+    by_name = is_loopback(host) and not url and not allow_hosts
+    with listening(host, port) as opened:
+        invited = asyncio.run(_invite(votes_folder(pairs), invited))
+        box = BallotBox(votes_folder(pairs))
+        # Of all addresses of this machine, its name is the one that others can use.
+        base = url or link_to(socket.gethostname() if is_any(host) else host, opened.getsockname()[1], "")
+        base = base.rstrip("/")
+        known = {*allow_hosts, socket.gethostname(), host, asked.hostname or host}
+        app = create_app(found, box, hosts=known, by_name=by_name, url=url)
+        passes = Passes(Keys(box.secret))
+        anybody = f"{base}/" if by_name else base + passes.link("")
+        ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
+        if open_browser:
+            # Beside the server: some browsers stay in the foreground until they are closed.
+            threading.Thread(target=webbrowser.open, args=[anybody], daemon=True).start()
+        uvicorn.Server(settings(app)).run([opened])
+
+
+async def _invite(folder: Path, names: Sequence[str]) -> list[str]:
+    """Keep the names for those who get the links, from before the links are printed."""
+    box = BallotBox(folder)
+    try:
+        return [await box.join(name) for name in names]
+    finally:
+        await box.close()

@@ -1,0 +1,73 @@
+"""`camel vote` as a user sees it in a terminal; what it serves is tested in tests/explorer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
+from camel.evaluation.votes import BallotBox, Vote, key_of, votes_folder
+
+
+def camel(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "camel", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("voted")
+    pairs = [
+        Pair(f"{n}", "t", "society", "long" * n, "single", "x", group="ai_society") for n in range(1, 11)
+    ]
+    write_pairs(made, pairs)
+    write_verdicts(made, [Verdict(one.id, "strong-model", "a" if int(one.id) < 7 else "b") for one in pairs])
+
+    async def vote() -> None:
+        box = BallotBox(votes_folder(made))
+        for who in ("Ada", "Ben"):
+            for one in pairs:
+                choice = "a" if int(one.id) < 7 else "skip" if int(one.id) == 10 else "b"
+                await box.add(Vote(who, one.id, key_of(one), choice, "a", "n", 0.0))
+        await box.close()
+
+    asyncio.run(vote())
+    return made
+
+
+def test_results(folder: Path):
+    done = camel("vote", ".", "--results", "--out", "out/votes.csv", "--out", "out/figures.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "18 votes by 2 voters on 10 pairs, 2 skipped" in done.stdout
+    assert "society against single" in done.stdout
+    assert "the paper's voters" in done.stdout
+    assert "most voters and strong-model (Cohen's kappa)  1.00" in done.stdout
+    assert "Ada and Ben (Cohen's kappa)  1.00" in done.stdout
+    figures = json.loads((folder / "out/figures.json").read_text())
+    assert figures["compared"][0]["wins"]["count"] == 12
+    assert len((folder / "out/votes.csv").read_text().splitlines()) == 21
+    assert json.loads(camel("vote", ".", "--results", "--json", cwd=folder).stdout) == figures
+    assert "18 votes by 2 voters" in camel("vote", "pairs.jsonl", "--results", cwd=folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["gone", "--results"], "cannot read gone"),
+        (["gone"], "cannot read gone"),
+        ([".", "--json"], "add --results"),
+        ([".", "--results", "--out", "x.pdf"], ".json (figures) or .csv (votes)"),
+        ([".", "--url", "vote.example.org"], "https://vote.example.org"),
+        ([".", "--invite", "=x"], "begins with a letter"),
+    ],
+)
+def test_mistakes_are_one_line(folder: Path, args: list[str], says: str):
+    done = camel("vote", *args, "--no-open", "--port", "0", cwd=folder)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
