@@ -11,6 +11,7 @@ import typer
 from camel._version import __version__
 from camel.cli.ablate import ablate
 from camel.cli.compact import compact
+from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
@@ -51,6 +52,7 @@ app.command()(compact)
 app.command()(index)
 app.command()(gc)
 app.add_typer(scenarios)
+app.add_typer(evaluate)
 
 
 def _version(wanted: bool) -> None:

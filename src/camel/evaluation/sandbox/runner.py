@@ -12,8 +12,8 @@ import io
 import os
 import resource
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from camel.evaluation.sandbox.values import NotPlain, decode, encode
 
@@ -84,7 +84,7 @@ def main() -> None:
     say(READY)
     while True:
         asked = decode(hear())
-        answer = attempt(lambda: encode(namespace[entry](*asked[0], **asked[1])))
+        answer = attempt(lambda asked=asked: encode(namespace[entry](*asked[0], **asked[1])))
         if answer is not None:
             say(VALUE, answer)
 
