@@ -53,7 +53,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Makes each sample's seed, for endpoints that can repeat themselves."""
     problems: int = 164
     """The first so many."""
-    data: dict[str, str] = HASHES
+    data: dict[str, str] = msgspec.field(default_factory=HASHES.copy)
 
     def __post_init__(self) -> None:
         if not 0 < self.problems <= 164:
