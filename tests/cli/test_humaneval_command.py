@@ -288,7 +288,7 @@ def evil_report(tmp_path: Path) -> Report:
     with Sandbox() as sandbox:
         assert asyncio.run(evaluation.judge(Judge(sandbox)))
     return report_of(
-        config, 2, [1, 2], evaluation.samples(), evaluation.verdicts(), money=None, contained=True
+        config, 2, [1, 2], evaluation.samples(), evaluation.verdicts(), price=None, contained=True
     )
 
 

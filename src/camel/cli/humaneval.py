@@ -184,7 +184,10 @@ async def _work(
         )
 
     def judging(seconds: float) -> str:
-        return f"judged {evaluation.judged:,} different programs so far · {duration(seconds)} gone"
+        return (
+            f"judged {evaluation.judged:,} different programs, {evaluation.settled:,} of {len(evaluation.problems):,} "
+            f"problems · {duration(seconds)} gone"
+        )
 
     stopping = Stopping(
         evaluation.halt,
@@ -206,7 +209,7 @@ async def _work(
         ks,
         evaluation.samples(),
         evaluation.verdicts(),
-        money=meter.money,
+        price=meter.price,
         contained=sandbox.contained,
     )
     write_report(made, evaluation.folder.root)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import InputError, ModelError, RequestRejected, ServerFailed, shown
+from camel.core.errors import CamelError, InputError, ModelError, RequestRejected, ServerFailed, shown
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
@@ -114,7 +114,8 @@ class Evaluation:
         self.problems = problems()[: config.problems]
         self.asked = self.judged = 0
         """Samples that are there, and programs of this start that were judged."""
-        self.distinct = 0
+        self.settled = 0
+        """Problems whose programs have all been judged."""
         self._model = model
         if kept:  # not where it is only asked what it would cost
             self._claim()
@@ -234,7 +235,7 @@ class Evaluation:
         known = self._known()
         workers = threads or os.cpu_count() or 1
         name = f"{VERDICTS}-{RULES}-{self.n}"
-        self.distinct = self.judged = 0
+        self.judged, self.settled = 0, len(self.folder.committed(name))
 
         with self.folder.locked(), ThreadPoolExecutor(workers, "camel-judge") as pool:
 
@@ -257,7 +258,11 @@ class Evaluation:
                 concurrency=2,
                 fingerprint=self.config.fingerprint,
                 halt=self.halt,
+                committed=self._settle,
             )
+
+    def _settle(self, shard: int) -> None:
+        self.settled += 1
 
     async def _judge(
         self,
@@ -271,24 +276,33 @@ class Evaluation:
         contents = [one.content for one in samples]
         extracted = await loop.run_in_executor(pool, lambda: [extract(problem, text) for text in contents])
         programs = list(dict.fromkeys(extracted))
-        self.distinct += len(programs)
+
+        def run(program: str) -> Verdict:
+            if self.halt.reason:  # many wait for a thread, and must not run any more when it is their turn
+                raise Halted(self.halt.reason)
+            try:
+                return judge.judge(problem, program)
+            except CamelError as error:
+                self.halt.set(str(error))
+                raise
 
         async def verdict(program: str) -> Verdict:
             if not program:
                 return NO_CODE
-            found = known.get((problem.name, program))
-            if found is None:
-                if self.halt.reason:
-                    raise Halted(self.halt.reason)
-                found = await loop.run_in_executor(pool, judge.judge, problem, program)
+            found = known.get((problem.name, program)) or await loop.run_in_executor(pool, run, program)
             self.judged += 1
             return found
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(verdict(program)) for program in programs]
+        ended = await asyncio.gather(*map(verdict, programs), return_exceptions=True)
+        failed = [one for one in ended if isinstance(one, BaseException)]
+        if failed:  # what stopped the others says more than that they were stopped
+            raise next((one for one in failed if not isinstance(one, Halted)), failed[0])
         places = {program: place for place, program in enumerate(programs)}
         return Judged(
-            problem.name, programs, [task.result() for task in tasks], [places[text] for text in extracted]
+            problem.name,
+            programs,
+            [one for one in ended if isinstance(one, Verdict)],
+            [places[text] for text in extracted],
         )
 
     def _known(self) -> dict[tuple[str, str], Verdict]:

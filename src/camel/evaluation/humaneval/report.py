@@ -22,6 +22,7 @@ from camel.evaluation.humaneval.judging import Verdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.page import document, figure, text
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, png, svg
+from camel.models.catalogue import Entry
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
@@ -34,12 +35,12 @@ WORDS = {
     "wrong": "gave a wrong answer",
     "raised": "raised an exception",
     "time": "took too long",
-    "no code": "has no program in it",
+    "no code": "had no program in them",
     "ended": "ended the interpreter",
     "foreign": "answered with no plain value",
     "size": "answered with too much",
     "damaged": "sent what is no answer",
-    "killed": "was killed by the kernel",
+    "killed": "were killed by the kernel",
 }
 
 
@@ -125,7 +126,7 @@ def report_of(
     samples: Sequence[Sequence[Sample]],
     judged: Sequence[Judged],
     *,
-    money: float | None,
+    price: Entry | None,
     contained: bool,
 ) -> Report:
     """Count."""
@@ -149,6 +150,7 @@ def report_of(
     )
     curve = {suite: passing(n, passed, drawn) for suite, passed in by_suite.items()}
     every = [one for row in samples for one in row]
+    usage = sum((one.usage for one in every), Usage())
     outcomes = Counter(kind_of(one.verdicts[place]) for one in judged for place in one.samples)
     return Report(
         config.model,
@@ -162,8 +164,8 @@ def report_of(
         sum(one.finish == "length" for one in every),
         sum(bool(one.error) for one in every),
         sum(one.programs for one in counted),
-        sum((one.usage for one in every), Usage()),
-        money,
+        usage,
+        None if price is None else price.cost(usage),
         msgspec.to_builtins(config),
         config.fingerprint,
         contained,

@@ -143,9 +143,11 @@ class Sandbox:
 
     def check(self) -> None:
         """Make sure that programs run here and cannot do what they must not; raises `SandboxFailed`."""
+        if not self.contained:
+            return
         with self.start(_PROBE, "probe") as program:
             seen = program.call(())
-        if self.contained and seen != ["bin", "lib", "lib64", "forbidden", "forbidden", "forbidden"]:
+        if seen != ["bin", "lib", "lib64", "forbidden", "forbidden", "forbidden"]:
             raise SandboxFailed(f"the sandbox does not hold what runs in it: {seen}")
 
     def _command(self) -> list[str]:
