@@ -374,7 +374,7 @@ def _curve(made: Report) -> Plot:
         "field": "k",
         "type": "quantitative",
         "title": "k",
-        "scale": {"type": "log"},
+        "scale": {"type": "log", "nice": False},
         "axis": {
             "values": [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"],
             "format": "d",
@@ -471,7 +471,8 @@ def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
     body = "".join(
         ("<tr>" if number == ours else '<tr class="none">')
         + "".join(
-            f'<td class="{"number" if place else "name"}">{text(cell)}</td>' for place, cell in enumerate(row)
+            f'<td class="{"number" if place else "name"}">{_cell(cell)}</td>'
+            for place, cell in enumerate(row)
         )
         + "</tr>"
         for number, row in enumerate(rows)
@@ -494,6 +495,14 @@ def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
     return document(f"HumanEval of {made.model}", top, [part for part in parts if part[2]])
 
 
+def _cell(value: str) -> str:
+    """A cell of the table, its interval below the figure."""
+    rate, bracket, interval = value.partition(" (")
+    if not bracket or not interval.endswith(")") or not rate.replace(".", "").isdecimal():
+        return text(value)
+    return f'{text(rate)}<br><span class="interval">{text(interval[:-1])}</span>'
+
+
 def _tiles(made: Report) -> str:
     tiles = [
         (f"{title}, pass@{one.k}", f"{100 * one.rate:.1f}%", f"{100 * one.low:.1f} – {100 * one.high:.1f}%")
@@ -508,18 +517,26 @@ def _tiles(made: Report) -> str:
 
 
 def _samples_html(made: Report) -> str:
-    shown: list[str] = []
-    for one in made.examples:
-        verdict = "yes" if one.kind == "passed" else "no"
-        detail = f'<p class="reason">{text(one.detail)}</p>' if one.detail else ""
-        shown.append(
-            f'<article><header><span class="verdict {verdict}">{text(WORDS.get(one.kind, one.kind))}</span>'
-            f'<span class="mono muted">{text(one.problem)} · sample {one.number}</span></header>'
-            f'<div class="said mono">{text(one.program or one.answer) or "(empty)"}</div>{detail}</article>'
+    parts: list[str] = []
+    for kind in dict.fromkeys(one.kind for one in made.examples):
+        mine = "".join(_sample_html(one) for one in made.examples if one.kind == kind)
+        title = WORDS.get(kind, kind)
+        parts.append(
+            f"<details{'' if parts else ' open'}><summary><h3>{text(title[:1].upper() + title[1:])}</h3></summary>{mine}</details>"
         )
     return (
         "<h2>Samples</h2><p><small>Drawn by chance among those of each kind; the program as it was run, or the answer "
-        "where there is none.</small></p>" + "".join(shown)
+        "where there is none.</small></p>" + "".join(parts)
+    )
+
+
+def _sample_html(one: Shown) -> str:
+    verdict = "yes" if one.kind == "passed" else "no"
+    detail = f'<p class="reason">{text(one.detail)}</p>' if one.detail else ""
+    return (
+        f'<article><header><span class="verdict {verdict}">{text(one.problem)}</span>'
+        f'<span class="mono muted">sample {one.number}</span></header>'
+        f'<div class="said mono">{text(one.program or one.answer) or "(empty)"}</div>{detail}</article>'
     )
 
 
