@@ -89,7 +89,7 @@ def humaneval(
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
-    from camel.evaluation.humaneval.report import default_ks
+    from camel.evaluation.humaneval.report import check_extra, default_ks
     from camel.evaluation.sandbox.process import Sandbox
     from camel.generation.config import Budget
     from camel.generation.meter import Meter, MeteredModel
@@ -100,6 +100,7 @@ def humaneval(
     ks = sorted(set(k or default_ks(n)))
     if wrong := [one for one in ks if not 1 <= one <= n]:
         raise InputError(f"pass@{wrong[0]} needs as many samples: give -k from 1 to {n}, or a larger -n")
+    check_extra()
     budget = Budget(money=max_money, tokens=max_tokens, calls=max_calls)
     in_flight = concurrency or (2 if local else 64)
     sampling = _sampling(temperature, top_p, answer_tokens or (300 if local else None))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+import threading
 import warnings
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from camel.evaluation.humaneval.problems import Problem
 
 MOST_CHARS = 60_000
 """Of an answer that are read; no function is longer."""
+_FILTERS = threading.Lock()
 _FENCE = re.compile(
     r"^[ \t>]*(?P<mark>`{3,}|~{3,})[ \t]*(?P<kind>[\w+#.-]*)[^\n]*\n(?P<body>.*?)(?:^[ \t>]*(?P=mark)[`~]*[ \t]*$|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -127,8 +129,9 @@ def _broken_at(text: str) -> int | None:
 
 
 def _tree(text: str) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of invalid escapes in somebody else's strings
+    # Of invalid escapes in somebody else's strings; the filters are those of all threads.
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return ast.parse(text)
 
 

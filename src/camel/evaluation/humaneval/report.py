@@ -10,12 +10,13 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, MissingExtra
 from camel.core.message import Usage
 from camel.evaluation.humaneval.campaign import Config, Judged, Sample
 from camel.evaluation.humaneval.judging import Verdict
@@ -112,6 +113,12 @@ class Report(msgspec.Struct, frozen=True):
     def to_json(self) -> bytes:
         """All of it."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+
+def check_extra() -> None:
+    """Make sure that a report can be drawn, before anything is paid for it."""
+    if util.find_spec("vl_convert") is None:
+        raise MissingExtra("Drawing a report", "evaluate")
 
 
 def default_ks(n: int) -> list[int]:
@@ -463,10 +470,11 @@ def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
     """The report as one page: no script, no request."""
     drawn = {plot.name: figure(plot, picture) for plot, picture in pictures}
     head, rows = table(made)
-    cells = "".join(
-        f'<th class="number">{text(one)}</th>' if place else f"<th>{text(one)}</th>"
-        for place, one in enumerate(head)
+    ks = [name.partition(" k = ")[2] for name in head[1:]]
+    titles = "".join(
+        f'<th class="number" colspan="{len(ks) // 2}">{text(one)}</th>' for one in SUITES.values()
     )
+    cells = f"<th>{text(head[0])}</th>" + "".join(f'<th class="number">k = {text(k)}</th>' for k in ks)
     ours = len(rows) - 1
     body = "".join(
         ("<tr>" if number == ours else '<tr class="none">')
@@ -479,8 +487,8 @@ def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
     )
     said = "".join(f"<li>{text(one)}</li>" for one in notes(made))
     results = (
-        f'<h2>Results</h2><ul class="points">{said}</ul><div class="scroll"><table><thead><tr>{cells}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div><p><small>Per cent; in brackets 95% intervals (bootstrap over the problems). "
+        f'<h2>Results</h2><ul class="points">{said}</ul><div class="scroll"><table><thead><tr><th></th>{titles}</tr><tr>{cells}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div><p><small>Per cent; below ours 95% intervals (bootstrap over the problems). "
         "The paper's lines are its Table 3, which names no intervals.</small></p>"
     )
     parts = [

@@ -22,7 +22,7 @@ from pathlib import Path
 from camel.core.errors import CamelError
 
 PYTHON = "bin/python"
-LIBRARY = f"lib/python{sys.version_info.major}.{sys.version_info.minor}"
+LIBRARY = f"{sys.platlibdir}/python{sys.version_info.major}.{sys.version_info.minor}"
 _LEFT_OUT = {
     "__pycache__",
     "site-packages",

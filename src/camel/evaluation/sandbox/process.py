@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from camel.core.errors import CamelError, InputError
-from camel.evaluation.sandbox.image import LIBRARY, PYTHON, make_image
+from camel.evaluation.sandbox.image import PYTHON, make_image
 from camel.evaluation.sandbox.runner import FOREIGN, RAISED, READY, VALUE
 from camel.evaluation.sandbox.seccomp import filter_program
 from camel.evaluation.sandbox.values import Damaged, decode, encode
@@ -147,7 +147,8 @@ class Sandbox:
             return
         with self.start(_PROBE, "probe") as program:
             seen = program.call(())
-        if seen != ["bin", "lib", "lib64", "forbidden", "forbidden", "forbidden"]:
+        assert self._image is not None
+        if seen != [*sorted(os.listdir(self._image)), "forbidden", "forbidden", "forbidden"]:  # noqa: PTH208
             raise SandboxFailed(f"the sandbox does not hold what runs in it: {seen}")
 
     def _command(self) -> list[str]:
@@ -411,6 +412,3 @@ def _runner() -> bytes:
     values = (here / "values.py").read_text("utf-8")
     own = (here / "runner.py").read_text("utf-8").replace("from __future__ import annotations\n", "")
     return marshal.dumps(compile(values + own, "runner.py", "exec", dont_inherit=True, optimize=2))
-
-
-__all__ = ["LIBRARY", "Foreign", "Killed", "Limits", "Program", "ProgramFailed", "Sandbox", "SandboxFailed"]
