@@ -264,21 +264,26 @@ def _first_line_short(text: str) -> str:
 
 
 def _does_something(program: str, name: str) -> bool:
-    """Whether the function returns, raises, yields or changes something: one word of prose is Python too."""
-    for node in _tree(program).body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return any(
-                isinstance(
-                    one,
-                    ast.Return
-                    | ast.Raise
-                    | ast.Yield
-                    | ast.YieldFrom
-                    | ast.Assign
-                    | ast.AugAssign
-                    | ast.For
-                    | ast.While,
-                )
-                for one in ast.walk(node)
-            )
+    """Whether the function itself returns, raises, yields, changes something or goes on: one word of prose is Python too."""
+    todo: list[ast.AST] = [
+        n for n in _tree(program).body if isinstance(n, ast.FunctionDef) and n.name == name
+    ]
+    while todo:
+        for one in ast.iter_child_nodes(todo.pop()):
+            if isinstance(one, _DEEDS):
+                return True
+            if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+                todo.append(one)
     return False
+
+
+_DEEDS = (
+    ast.Return,
+    ast.Raise,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Assign,
+    ast.AugAssign,
+    ast.For,
+    ast.While,
+)

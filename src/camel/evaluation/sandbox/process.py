@@ -175,7 +175,7 @@ class Program:
     def __init__(
         self, command: Sequence[str], source: str, entry: str, limits: Limits, contained: bool
     ) -> None:
-        self._limits = limits
+        self._limits, self._contained = limits, contained
         self._until = time.monotonic() + START_SECONDS
         self._buffer = bytearray()
         self._heard = 0
@@ -301,7 +301,7 @@ class Program:
             raise ProgramFailed("ended", "it closed its answers")
         if status in (128 + signal.SIGXCPU, -signal.SIGXCPU) or self.seconds > 0.8 * self._limits.seconds:
             raise ProgramFailed("time", "of the processor")
-        if status < 0 and self._process.args[0] == _bubblewrap():  # pyright: ignore[reportIndexIssue]
+        if status < 0 and self._contained:
             raise SandboxFailed(f"the sandbox was ended from outside by signal {-status}")
         if status in (128 + signal.SIGKILL, -signal.SIGKILL):
             raise Killed
