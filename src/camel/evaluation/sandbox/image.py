@@ -7,6 +7,7 @@ user's files and the system's are not in it, and an interpreter below a home tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
@@ -23,6 +25,8 @@ from camel.core.errors import CamelError
 
 PYTHON = "bin/python"
 LIBRARY = f"{sys.platlibdir}/python{sys.version_info.major}.{sys.version_info.minor}"
+_PREFIX = "camel-sandbox-"
+_OLD = 24 * 3600.0
 _LEFT_OUT = {
     "__pycache__",
     "site-packages",
@@ -47,7 +51,8 @@ class ImageFailed(CamelError):
 
 def make_image() -> Path:
     """Make it in a temporary folder that every user can read; whoever asked removes it."""
-    root = Path(tempfile.mkdtemp(prefix="camel-sandbox-"))
+    _sweep(Path(tempfile.gettempdir()))
+    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     try:
         root.chmod(0o755)
         interpreter = Path(sys.executable).resolve()
@@ -63,6 +68,19 @@ def make_image() -> Path:
         shutil.rmtree(root, ignore_errors=True)
         raise ImageFailed(f"the sandbox's copy of Python cannot be made in {root.parent}: {error}") from None
     return root
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what commands left that were killed: each is some 70 MB."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        owner = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
+            continue
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            # Nothing of another user's, and nothing young: another container may have processes that are not seen here.
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _OLD:
+                shutil.rmtree(path)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
