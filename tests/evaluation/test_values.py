@@ -7,7 +7,7 @@ import enum
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camel.evaluation.sandbox.values import MOST_DEPTH, Damaged, NotPlain, decode, encode
@@ -45,6 +45,7 @@ def types(value: object) -> object:
     return type(value)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_a_plain_value_comes_back_as_it_was(value: object):
     again = decode(encode(value))
@@ -53,6 +54,7 @@ def test_a_plain_value_comes_back_as_it_was(value: object):
     assert encode(again) == encode(value)
 
 
+@settings(deadline=None)
 @given(st.binary())
 def test_bytes_are_a_value_or_damaged(data: bytes):
     try:
@@ -62,6 +64,7 @@ def test_bytes_are_a_value_or_damaged(data: bytes):
     assert type(value).__module__ == "builtins"
 
 
+@settings(deadline=None)
 @given(VALUES, st.data())
 def test_a_changed_byte_is_another_value_or_damaged(value: object, data: st.DataObject):
     whole = bytearray(encode(value))

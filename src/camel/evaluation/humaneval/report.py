@@ -36,7 +36,7 @@ WORDS = {
     "wrong": "gave a wrong answer",
     "raised": "raised an exception",
     "time": "took too long",
-    "no code": "had no program in them",
+    "no code": "had no program that is Python",
     "ended": "ended the interpreter",
     "foreign": "answered with no plain value",
     "size": "answered with too much",
