@@ -49,8 +49,10 @@ FEW = (0, 2, 4, 32, 33, 38, 50, 53, 72, 87, 115, 133, 162)
 
 
 def check_references(judge: Judge, some: list[Problem]) -> None:
-    for problem, verdict in zip(some, all_of(judge, [(p, p.reference) for p in some]), strict=True):
-        assert verdict.humaneval, (problem.name, verdict)
+    for problem in some:
+        # HumanEval's own by its own test alone: some are too slow for HumanEval+.
+        with judge._sandbox.start(problem.reference, problem.entry) as program:
+            judging._check(problem, program)
     for problem, verdict in zip(some, all_of(judge, [(p, p.plus_solution) for p in some]), strict=True):
         assert (verdict.humaneval, verdict.plus, verdict.why) == (True, True, ""), (problem.name, verdict)
 
