@@ -8,9 +8,11 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -210,6 +212,8 @@ def killed_at_random(tmp_path: Path, kills: int, n: int, problems: int) -> None:
                     time.sleep(0.01)
                 time.sleep(rng.random() * 0.1)
                 child.send_signal(signal.SIGKILL)
+            for left in Path(tempfile.gettempdir()).glob(f"camel-sandbox-{child.pid}-*"):
+                shutil.rmtree(left)
         kept, before = journaled(folder, n, problems), endpoint.ledger().requests
         done = camel(endpoint, tmp_path, *args)
         assert done.returncode == 0, done.stdout + done.stderr

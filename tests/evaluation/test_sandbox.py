@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -317,6 +319,10 @@ def test_when_the_judge_is_killed_its_programs_die():
         outer = int(judge.stdout.readline())
         time.sleep(0.1)
         judge.kill()
+    for left in Path(tempfile.gettempdir()).glob(
+        f"camel-sandbox-{judge.pid}-*"
+    ):  # or the next day's command would
+        shutil.rmtree(left)
     until = time.monotonic() + 20
     while Path(f"/proc/{outer}").exists() and time.monotonic() < until:
         time.sleep(0.02)

