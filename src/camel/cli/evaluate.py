@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from camel.cli import evaluate_agents
+from camel.cli import evaluate_agents, humaneval
 
 app = typer.Typer(
     name="evaluate",
@@ -20,3 +20,4 @@ def evaluate() -> None:
 
 
 evaluate_agents.register(app)
+humaneval.register(app)

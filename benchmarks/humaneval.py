@@ -1,0 +1,111 @@
+"""HumanEval at the paper's size, 164 problems x 200 samples, against the simulated endpoint with planted outcomes.
+
+    python -m benchmarks.humaneval [--short]
+
+Says what it took, and fails unless what is reported is what was planted and the endpoint was asked once for each sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+
+TESTS = Path(__file__).parent.parent / "tests" / "evaluation"
+sys.path.insert(0, str(TESTS))
+
+import planted  # noqa: E402
+
+from camel.core.message import Sampling  # noqa: E402
+from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text  # noqa: E402
+from camel.evaluation.humaneval.judging import Judge  # noqa: E402
+from camel.evaluation.humaneval.report import Report, report_of, write_report  # noqa: E402
+from camel.evaluation.sandbox.process import Sandbox  # noqa: E402
+from camel.models.connect import connect  # noqa: E402
+from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn  # noqa: E402
+
+
+def used() -> float:
+    return sum(
+        one.ru_utime + one.ru_stime
+        for one in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+async def evaluate(folder: Path, n: int, endpoint: SimulatorProcess) -> Report:
+    chat = connect("simulated", base_url=endpoint.base_url)
+    config = Config("simulated", prompt_text(), Sampling(temperature=0.8), 1)
+    evaluation = Evaluation(folder, config, n, chat)
+    started, before = time.perf_counter(), used()
+    async with chat:
+        assert await evaluation.sample()
+    print(
+        f"samples   {evaluation.total:,} in {time.perf_counter() - started:.1f} s, {used() - before:.1f} cpu s"
+    )
+    started, before = time.perf_counter(), used()
+    with Sandbox() as sandbox:
+        assert await evaluation.judge(Judge(sandbox))
+    seconds, cpu = time.perf_counter() - started, used() - before
+    print(
+        f"verdicts  {evaluation.judged:,} different programs in {seconds:.1f} s, {cpu:.1f} cpu s: "
+        f"{cpu / seconds:.2f} of {os.cpu_count()} cores"
+    )
+    started = time.perf_counter()
+    samples = evaluation.samples()
+    made = report_of(
+        config,
+        n,
+        [k for k in (1, 10, 100) if k <= n],
+        samples,
+        evaluation.verdicts(),
+        money=None,
+        contained=True,
+    )
+    write_report(made, folder)
+    print(f"report    {time.perf_counter() - started:.1f} s")
+    wanted = {row[0].problem: planted.planted(one.content for one in row) for row in samples}
+    assert {one.problem: (one.humaneval, one.plus) for one in made.by_problem} == wanted
+    for suite, found in ((0, made.curve["humaneval"]), (1, made.curve["plus"])):
+        for one in found:
+            assert abs(one.rate - counted(n, one.k, [counts[suite] for counts in wanted.values()])) < 1e-12
+    return made
+
+
+def counted(n: int, k: int, passed: list[int]) -> float:
+    """pass@k as one would count it: draw one after the other, each failing."""
+    total = Fraction(0)
+    for count in passed:
+        none = Fraction(1)
+        for drawn in range(k):
+            none *= Fraction(max(0, n - count - drawn), n - drawn)
+        total += 1 - none
+    return float(total / len(passed))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--short", action="store_true")
+    n = 5 if parser.parse_args().short else 200
+    settings = SimulatorSettings(author="planted:author")
+    with tempfile.TemporaryDirectory() as folder, spawn(settings) as endpoint:
+        made = asyncio.run(evaluate(Path(folder), n, endpoint))
+        ledger = endpoint.ledger()
+    assert (ledger.served, ledger.billed_repeats) == (164 * n, 0)
+    for name, found in (("HumanEval", made.humaneval), ("HumanEval+", made.plus)):
+        figures = ", ".join(
+            f"pass@{one.k} {100 * one.rate:.1f} ({100 * one.low:.1f} – {100 * one.high:.1f})" for one in found
+        )
+        print(f"{name:<10}{figures}")
+    print("reported as planted; each sample asked for once")
+
+
+if __name__ == "__main__":
+    main()

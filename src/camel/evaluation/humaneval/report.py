@@ -1,0 +1,566 @@
+"""The report of an evaluation: the paper's Table 3 with ours below, as JSON, Markdown, plots and a page.
+
+The one decision to know: nothing here counts but `report_of`. All forms are made from the one `Report`, which is also the
+JSON, so that they say the same. Text of models stands in the page as text, and in the Markdown in fences that it cannot end.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError, MissingExtra
+from camel.core.message import Usage
+from camel.evaluation.humaneval.campaign import Config, Judged, Sample
+from camel.evaluation.humaneval.judging import Verdict
+from camel.evaluation.humaneval.passing import Passing, passing
+from camel.evaluation.page import document, figure, text
+from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, png, svg
+from camel.models.catalogue import Entry
+
+PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
+SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
+PLUS_COLOUR = "#d97a1f"
+SHOWN = 3
+"""Samples of each kind that are shown."""
+MOST_CHARS = 4_000
+WORDS = {
+    "passed": "passed both",
+    "wrong": "gave a wrong answer",
+    "raised": "raised an exception",
+    "time": "took too long",
+    "no code": "had no program that is Python",
+    "ended": "ended the interpreter",
+    "foreign": "answered with no plain value",
+    "size": "answered with too much",
+    "damaged": "sent what is no answer",
+    "killed": "were killed by the kernel",
+}
+
+
+class PaperRow(msgspec.Struct, frozen=True):
+    """A line of the paper's Table 3: percentages by suite and k."""
+
+    model: str
+    humaneval: dict[int, float]
+    plus: dict[int, float]
+
+
+PAPER = (
+    PaperRow("gpt-3.5-turbo", {1: 69.4, 100: 94.0}, {1: 61.7, 100: 89.8}),
+    PaperRow("LLaMA-7B", {1: 10.5, 100: 36.5}, {}),
+    PaperRow("Vicuna-7B", {1: 11.0, 100: 42.9}, {1: 9.9, 100: 34.7}),
+    PaperRow("CAMEL-7B", {1: 14.0, 100: 57.9}, {1: 12.2, 100: 50.0}),
+)
+
+
+class ProblemResult(msgspec.Struct, frozen=True):
+    """One problem: how many of its samples passed."""
+
+    problem: str
+    humaneval: int
+    plus: int
+    programs: int
+    """That differ."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A sample to be looked at."""
+
+    problem: str
+    number: int
+    kind: str
+    detail: str
+    program: str
+    answer: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything that was found."""
+
+    model: str
+    n: int
+    problems: int
+    humaneval: list[Passing]
+    plus: list[Passing]
+    curve: dict[str, list[Passing]]
+    """pass@k for enough k to draw it, by suite."""
+    by_problem: list[ProblemResult]
+    outcomes: dict[str, int]
+    """What became of the samples, most frequent first."""
+    cut_off: int
+    """Samples that ended at their length limit."""
+    refused: int
+    """Samples that the endpoint will not give."""
+    programs: int
+    """That differ, and were run."""
+    usage: Usage
+    money: float | None
+    config: dict[str, Any]
+    fingerprint: str
+    contained: bool
+    """Whether programs ran in the sandbox."""
+    examples: list[Shown]
+    paper: tuple[PaperRow, ...] = PAPER
+
+    def to_json(self) -> bytes:
+        """All of it."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+
+def check_extra() -> None:
+    """Make sure that a report can be drawn, before anything is paid for it."""
+    if util.find_spec("vl_convert") is None:
+        raise MissingExtra("Drawing a report", "evaluate")
+
+
+def default_ks(n: int) -> list[int]:
+    """1, 10 and 100, as far as there are samples for them."""
+    return [k for k in (1, 10, 100) if k <= n]
+
+
+def report_of(
+    config: Config,
+    n: int,
+    ks: Sequence[int],
+    samples: Sequence[Sequence[Sample]],
+    judged: Sequence[Judged],
+    *,
+    price: Entry | None,
+    contained: bool,
+) -> Report:
+    """Count."""
+    if any(not 1 <= k <= n for k in ks):
+        raise InputError(f"pass@k needs at least k samples: with {n} of them k is 1 to {n}")
+    counted = [
+        ProblemResult(
+            one.problem,
+            sum(one.verdicts[place].humaneval for place in one.samples),
+            sum(one.verdicts[place].plus for place in one.samples),
+            sum(bool(program) for program in one.programs),
+        )
+        for one in judged
+    ]
+    by_suite = {
+        "humaneval": [one.humaneval for one in counted],
+        "plus": [one.plus for one in counted],
+    }
+    drawn = sorted(
+        {*(k for k in (1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 150, 200, 500, 1000) if k <= n), n, *ks}
+    )
+    curve = {suite: passing(n, passed, drawn) for suite, passed in by_suite.items()}
+    every = [one for row in samples for one in row]
+    usage = sum((one.usage for one in every), Usage())
+    outcomes = Counter(kind_of(one.verdicts[place]) for one in judged for place in one.samples)
+    return Report(
+        config.model,
+        n,
+        len(judged),
+        [one for one in curve["humaneval"] if one.k in ks],
+        [one for one in curve["plus"] if one.k in ks],
+        curve,
+        counted,
+        dict(sorted(outcomes.items(), key=lambda item: (-item[1], item[0]))),
+        sum(one.finish == "length" for one in every),
+        sum(bool(one.error) for one in every),
+        sum(one.programs for one in counted),
+        usage,
+        None if price is None else price.cost(usage),
+        msgspec.to_builtins(config),
+        config.fingerprint,
+        contained,
+        list(_examples(samples, judged)),
+    )
+
+
+def kind_of(verdict: Verdict) -> str:
+    """What became of a sample, in a word."""
+    return "passed" if verdict.humaneval and verdict.plus else verdict.why
+
+
+def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[Judged]) -> Iterator[Shown]:
+    """Of each kind some, drawn by chance, no two of a problem."""
+    order = [(place, number) for place, one in enumerate(judged) for number in range(len(one.samples))]
+    random.Random(1).shuffle(order)  # noqa: S311 - no secret
+    found: dict[str, list[Shown]] = {}
+    seen: set[tuple[str, int]] = set()
+    for place, number in order:
+        one, which = judged[place], judged[place].samples[number]
+        verdict, kind = one.verdicts[which], kind_of(one.verdicts[which])
+        if verdict.humaneval and not verdict.plus:
+            kind = "passed HumanEval only"
+        mine = found.setdefault(kind, [])
+        if len(mine) >= SHOWN or (kind, place) in seen:
+            continue
+        seen.add((kind, place))
+        answer = samples[place][number].content
+        mine.append(
+            Shown(
+                one.problem,
+                number,
+                kind,
+                verdict.detail,
+                one.programs[which][:MOST_CHARS],
+                answer[:MOST_CHARS],
+            )
+        )
+    for kind in sorted(found, key=lambda kind: (not kind.startswith("passed"), kind)):
+        yield from found[kind]
+
+
+def write_report(made: Report, folder: Path) -> None:
+    """Write the figures, the Markdown, the plots and the page."""
+    pictures = [(plot, svg(plot)) for plot in plots(made)]
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    for plot, picture in pictures:
+        (folder / "plots" / f"{plot.name}.svg").write_text(picture, "utf-8")
+        (folder / "plots" / f"{plot.name}.png").write_bytes(png(plot))
+    (folder / MARKDOWN).write_text(markdown(made), "utf-8")
+    (folder / PAGE).write_text(page(made, pictures), "utf-8")
+    (folder / FIGURES).write_bytes(made.to_json())
+
+
+# --- the table, for all forms --------------------------------------------------------------------------------------
+
+
+def table(made: Report) -> tuple[list[str], list[list[str]]]:
+    """The paper's Table 3: its own lines, then ours with their intervals."""
+    ks = sorted({1, 100} | {one.k for one in made.humaneval})
+    head = ["pass@k [%]", *(f"{title} k = {k}" for title in SUITES.values() for k in ks)]
+    rows: list[list[str]] = []
+    for paper in made.paper:
+        cells = [
+            f"{values[k]:.1f}" if k in values else "–" for values in (paper.humaneval, paper.plus) for k in ks
+        ]
+        rows.append([f"{paper.model} (paper)", *cells])
+    ours = [{one.k: one for one in found} for found in (made.humaneval, made.plus)]
+    rows.append([made.model, *(points(found[k]) if k in found else "–" for found in ours for k in ks)])
+    return head, rows
+
+
+def points(one: Passing) -> str:
+    """A rate and its interval, in per cent."""
+    return f"{100 * one.rate:.1f} ({100 * one.low:.1f} – {100 * one.high:.1f})"
+
+
+def notes(made: Report) -> list[str]:
+    """What one would say first, from the figures alone; plain text."""
+    total = made.n * made.problems
+    said = [
+        f"{made.n:,} samples of each of {made.problems:,} problems, {made.programs:,} different programs.",
+        *(
+            f"{count:,} of {total:,} samples ({count / total:.1%}) {WORDS.get(kind, kind)}."
+            for kind, count in list(made.outcomes.items())[:4]
+        ),
+    ]
+    only = sum(one.humaneval for one in made.by_problem) - sum(one.plus for one in made.by_problem)
+    if only > 0:
+        said.append(f"{only:,} samples pass HumanEval and not the further inputs of HumanEval+.")
+    never = sum(not one.humaneval for one in made.by_problem)
+    said.append(f"{never:,} problems were not solved by any sample.")
+    if made.cut_off:
+        said.append(
+            f"{made.cut_off:,} answers were cut off at their length limit; with a larger one more may pass."
+        )
+    if made.refused:
+        said.append(f"{made.refused:,} samples were refused by the endpoint; they count as not passed.")
+    if made.problems < 164:
+        said.append("This is a part of the problems: its figures are not to be compared with the paper's.")
+    if not made.contained:
+        said.append("The programs ran without a sandbox: they could have forged what they are measured by.")
+    return said
+
+
+def _money(made: Report) -> str:
+    return (
+        "price unknown"
+        if made.money is None
+        else f"${made.money:,.4f}"
+        if made.money < 1
+        else f"${made.money:,.2f}"
+    )
+
+
+# --- Markdown ------------------------------------------------------------------------------------------------------
+
+
+def markdown(made: Report) -> str:
+    """The report as Markdown."""
+    head, rows = table(made)
+    usage = made.usage
+    lines = [
+        f"# HumanEval of {_md(made.model)}",
+        "",
+        *(f"- {_md(one)}" for one in notes(made)),
+        "",
+        *_grid(head, rows),
+        "",
+        "In brackets: 95% intervals (bootstrap over the problems). The estimate of pass@k is the unbiased one.",
+        "",
+        "## What became of the samples",
+        "",
+        *_grid(
+            ["", "samples"], [[WORDS.get(kind, kind), f"{count:,}"] for kind, count in made.outcomes.items()]
+        ),
+        "",
+        "## Cost",
+        "",
+        *_grid(
+            ["calls", "prompt tokens", "completion tokens", "money"],
+            [[f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", _money(made)]],
+        ),
+        "",
+        "## Configuration",
+        "",
+        *_fenced(msgspec.json.format(msgspec.json.encode(made.config), indent=2).decode(), "json"),
+        "",
+        "## Samples",
+        "",
+    ]
+    for one in made.examples:
+        lines += [f"### {_md(one.problem)}, sample {one.number}: {_md(one.kind)}", ""]
+        lines += [_md(one.detail), ""] if one.detail else []
+        lines += [*_fenced(one.program or one.answer, "python" if one.program else ""), ""]
+    lines += ["## Problems", ""]
+    lines += _grid(
+        ["problem", "pass HumanEval", "pass HumanEval+", "programs"],
+        [
+            [one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}"]
+            for one in made.by_problem
+        ],
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        f"| {' | '.join(map(_md, head))} |",
+        f"|---|{'---:|' * (len(head) - 1)}",
+        *(f"| {' | '.join(map(_md, row))} |" for row in rows),
+    ]
+
+
+def _md(value: str) -> str:
+    """On one line, and without what Markdown would read as markup."""
+    return re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", " ".join(value.split()))
+
+
+def _fenced(value: str, kind: str = "") -> list[str]:
+    longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
+    mark = "`" * max(3, longest + 1)
+    return [mark + kind, value.rstrip("\n"), mark]
+
+
+# --- plots ---------------------------------------------------------------------------------------------------------
+
+
+def plots(made: Report) -> list[Plot]:
+    """All that the figures allow."""
+    found = [_outcomes(made), _by_problem(made)]
+    return [_curve(made), *found] if made.n > 1 else found
+
+
+def _colours() -> Spec:
+    return {"domain": list(SUITES.values()), "range": [ACCENT, PLUS_COLOUR]}
+
+
+def _curve(made: Report) -> Plot:
+    rows = [
+        {"suite": SUITES[suite], "k": one.k, "rate": one.rate, "low": one.low, "high": one.high}
+        for suite, found in made.curve.items()
+        for one in found
+    ]
+    x: Spec = {
+        "field": "k",
+        "type": "quantitative",
+        "title": "k",
+        "scale": {"type": "log", "nice": False},
+        "axis": {
+            "values": [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"],
+            "format": "d",
+        },
+    }
+    y: Spec = {
+        "type": "quantitative",
+        "title": "pass@k",
+        "axis": {"format": "~%"},
+        "scale": {"domain": [0, 1]},
+    }
+    spec: Spec = {
+        "data": {"values": rows},
+        "width": 620,
+        "height": 260,
+        "encoding": {"x": x, "color": {"field": "suite", "type": "nominal", "scale": _colours()}},
+        "layer": [
+            {
+                "mark": {"type": "area", "opacity": 0.16},
+                "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
+            },
+            {"mark": {"type": "line", "point": True}, "encoding": {"y": {**y, "field": "rate"}}},
+        ],
+    }
+    return Plot(
+        "pass-at-k", "pass@k", "Estimated without bias; the bands are 95% intervals over the problems.", spec
+    )
+
+
+def _outcomes(made: Report) -> Plot:
+    rows = [{"kind": WORDS.get(kind, kind), "count": count} for kind, count in made.outcomes.items()]
+    y: Spec = {
+        "field": "kind",
+        "type": "nominal",
+        "sort": [row["kind"] for row in rows],
+        "title": None,
+        "axis": {"labelColor": INK, "labelFontSize": 12, "domain": False, "ticks": False},
+    }
+    spec: Spec = {
+        "data": {"values": rows},
+        "width": 560,
+        "height": {"step": 26},
+        "mark": {"type": "bar", "color": ACCENT, "cornerRadiusEnd": 3},
+        "encoding": {
+            "y": y,
+            "x": {"field": "count", "type": "quantitative", "title": "samples", "axis": {"tickCount": 5}},
+        },
+    }
+    return Plot("outcomes", "What became of the samples", "By the first thing that went wrong.", spec)
+
+
+def _by_problem(made: Report) -> Plot:
+    rows = [
+        {"suite": title, "place": place, "share": getattr(one, suite) / made.n}
+        for suite, title in SUITES.items()
+        for place, one in enumerate(made.by_problem)
+    ]
+    spec: Spec = {
+        "data": {"values": rows},
+        "width": 640,
+        "height": {"step": 34},
+        "mark": {"type": "rect", "stroke": GRID, "strokeWidth": 0.3},
+        "encoding": {
+            "x": {
+                "field": "place",
+                "type": "ordinal",
+                "title": "problem",
+                "axis": {"values": list(range(0, made.problems, 20)), "labelAngle": 0},
+            },
+            "y": {"field": "suite", "type": "nominal", "title": None, "sort": list(SUITES.values())},
+            "color": {
+                "field": "share",
+                "type": "quantitative",
+                "scale": {"domain": [0, 1], "range": ["#eef1f6", ACCENT]},
+                "legend": {"format": "~%", "title": "samples that pass", "symbolStrokeWidth": 0},
+            },
+        },
+    }
+    return Plot("by-problem", "Problem by problem", "The share of each problem's samples that pass.", spec)
+
+
+# --- page ----------------------------------------------------------------------------------------------------------
+
+
+def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
+    """The report as one page: no script, no request."""
+    drawn = {plot.name: figure(plot, picture) for plot, picture in pictures}
+    head, rows = table(made)
+    ks = [name.partition(" k = ")[2] for name in head[1:]]
+    titles = "".join(
+        f'<th class="number" colspan="{len(ks) // 2}">{text(one)}</th>' for one in SUITES.values()
+    )
+    cells = f"<th>{text(head[0])}</th>" + "".join(f'<th class="number">k = {text(k)}</th>' for k in ks)
+    ours = len(rows) - 1
+    body = "".join(
+        ("<tr>" if number == ours else '<tr class="none">')
+        + "".join(
+            f'<td class="{"number" if place else "name"}">{_cell(cell)}</td>'
+            for place, cell in enumerate(row)
+        )
+        + "</tr>"
+        for number, row in enumerate(rows)
+    )
+    said = "".join(f"<li>{text(one)}</li>" for one in notes(made))
+    results = (
+        f'<h2>Results</h2><ul class="points">{said}</ul><div class="scroll"><table><thead><tr><th></th>{titles}</tr><tr>{cells}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div><p><small>Per cent; below ours 95% intervals (bootstrap over the problems). "
+        "The paper's lines are its Table 3, which names no intervals.</small></p>"
+    )
+    parts = [
+        ("Results", "results", results),
+        ("Curve", "curve", drawn.get("pass-at-k", "")),
+        ("Problems", "problems", drawn["by-problem"]),
+        ("Failures", "failures", drawn["outcomes"]),
+        ("Samples", "samples", _samples_html(made)),
+        ("Method", "method", _method_html(made)),
+    ]
+    top = f'<h1>HumanEval</h1><p class="muted"><span class="mono">{text(made.model)}</span></p><dl class="tiles">{_tiles(made)}</dl>'
+    return document(f"HumanEval of {made.model}", top, [part for part in parts if part[2]])
+
+
+def _cell(value: str) -> str:
+    """A cell of the table, its interval below the figure."""
+    rate, bracket, interval = value.partition(" (")
+    if not bracket or not interval.endswith(")") or not rate.replace(".", "").isdecimal():
+        return text(value)
+    return f'{text(rate)}<br><span class="interval">{text(interval[:-1])}</span>'
+
+
+def _tiles(made: Report) -> str:
+    tiles = [
+        (f"{title}, pass@{one.k}", f"{100 * one.rate:.1f}%", f"{100 * one.low:.1f} – {100 * one.high:.1f}%")
+        for title, found in (("HumanEval", made.humaneval), ("HumanEval+", made.plus))
+        for one in (found[:1] + found[-1:] if len(found) > 1 else found)
+    ]
+    tiles.append(("Calls", f"{made.usage.calls:,}", _money(made)))
+    return "".join(
+        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
+        for name, value, note in tiles
+    )
+
+
+def _samples_html(made: Report) -> str:
+    parts: list[str] = []
+    for kind in dict.fromkeys(one.kind for one in made.examples):
+        mine = "".join(_sample_html(one) for one in made.examples if one.kind == kind)
+        title = WORDS.get(kind, kind)
+        parts.append(
+            f"<details{'' if parts else ' open'}><summary><h3>{text(title[:1].upper() + title[1:])}</h3></summary>{mine}</details>"
+        )
+    return (
+        "<h2>Samples</h2><p><small>Drawn by chance among those of each kind; the program as it was run, or the answer "
+        "where there is none.</small></p>" + "".join(parts)
+    )
+
+
+def _sample_html(one: Shown) -> str:
+    verdict = "yes" if one.kind == "passed" else "no"
+    detail = f'<p class="reason">{text(one.detail)}</p>' if one.detail else ""
+    return (
+        f'<article><header><span class="verdict {verdict}">{text(one.problem)}</span>'
+        f'<span class="mono muted">sample {one.number}</span></header>'
+        f'<div class="said mono">{text(one.program or one.answer) or "(empty)"}</div>{detail}</article>'
+    )
+
+
+def _method_html(made: Report) -> str:
+    usage = made.usage
+    where = (
+        "Each different program ran once in an interpreter of its own in a sandbox (bubblewrap, seccomp, no network, no "
+        "files to write), with the tests outside: only calls and plain values passed between them."
+        if made.contained
+        else "The programs ran without a sandbox."
+    )
+    config = msgspec.json.format(msgspec.json.encode(made.config), indent=2).decode()
+    return (
+        f"<h2>How this was made</h2><p>{where} A program passes HumanEval if its test does not fail, and HumanEval+ if it "
+        "answers every input as the reference does. pass@k is estimated without bias from all samples of a problem.</p>"
+        f"<p>{usage.calls:,} calls, {usage.prompt:,} prompt and {usage.completion:,} completion tokens, {text(_money(made))}. "
+        f'Fingerprint <span class="mono">{text(made.fingerprint)}</span>. All figures are in <span class="mono">{FIGURES}</span>.</p>'
+        f'<div class="said mono">{text(config)}</div>'
+    )

@@ -1,0 +1,142 @@
+"""The file system of the sandbox: this interpreter, its standard library, the C libraries they need, and nothing else.
+
+The one decision to know: it is a copy, made once for each command, and becomes the root of the sandbox as a whole. So no
+list of what to hide can be wrong: the packages that are installed here (the benchmarks' own solutions among them), the
+user's files and the system's are not in it, and an interpreter below a home that only its owner may enter still runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+
+from camel.core.errors import CamelError
+
+PYTHON = "bin/python"
+LIBRARY = f"{sys.platlibdir}/python{sys.version_info.major}.{sys.version_info.minor}"
+_PREFIX = "camel-sandbox-"
+_OLD = 24 * 3600.0
+_LEFT_OUT = {
+    "__pycache__",
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "lib2to3",
+    "ensurepip",
+    "distutils",
+    "pydoc_data",
+}
+_CARGO = re.compile(r"config-\d|.*-linux-gnu$")
+_LINKED = re.compile(r"(?:=>\s*)?(/\S+) \(0x")
+
+
+class ImageFailed(CamelError):
+    """The sandbox's file system could not be made."""
+
+
+def make_image() -> Path:
+    """Make it in a temporary folder that every user can read; whoever asked removes it."""
+    _sweep(Path(tempfile.gettempdir()))
+    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    try:
+        root.chmod(0o755)
+        interpreter = Path(sys.executable).resolve()
+        _copy(interpreter, root / PYTHON)
+        (root / PYTHON).chmod(0o755)
+        modules = Path(sysconfig.get_path("stdlib"))
+        extensions = [_extension(path, modules, root) for path in _walk(modules)]
+        for library in _linked([interpreter, *(path for path in extensions if path)]):
+            # The loader is named by its whole path in the interpreter, the others are looked for by name.
+            where = library.relative_to("/") if library.name.startswith("ld-") else Path("lib", library.name)
+            _copy(library, root / where)
+    except (OSError, subprocess.SubprocessError) as error:
+        shutil.rmtree(root, ignore_errors=True)
+        raise ImageFailed(f"the sandbox's copy of Python cannot be made in {root.parent}: {error}") from None
+    return root
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what commands left that were killed: each is some 70 MB."""
+    for path in folder.glob(f"{_PREFIX}*"):
+        owner = path.name.removeprefix(_PREFIX).partition("-")[0]
+        if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
+            continue
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            # Nothing of another user's, and nothing young: another container may have processes that are not seen here.
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _OLD:
+                shutil.rmtree(path)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name in _LEFT_OUT or _CARGO.match(path.name):
+            continue
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.suffix in (".py", ".so"):
+            yield path
+
+
+def _extension(path: Path, modules: Path, root: Path) -> Path | None:
+    """Copy one file of the library: a module as the code it compiles to. Says which files need C libraries."""
+    target = root / LIBRARY / path.relative_to(modules)
+    if path.suffix == ".so":
+        _copy(path, target)
+        return path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.with_suffix(".pyc").write_bytes(_compiled(path))
+    return None
+
+
+def _compiled(path: Path) -> bytes:
+    """A module's code: as it was compiled before where that is of this source, else compiled now."""
+    source = path.stat()
+    try:
+        kept = Path(util.cache_from_source(str(path))).read_bytes()
+        flags, changed, size = struct.unpack_from("<III", kept, 4)
+        fresh = flags == 0 and changed == int(source.st_mtime) & 0xFFFFFFFF and size == source.st_size
+        if kept[:4] == util.MAGIC_NUMBER and fresh:
+            return kept
+    except (OSError, struct.error):
+        pass
+    import marshal
+
+    try:
+        code = compile(path.read_bytes(), f"{LIBRARY}/{path.name}", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):  # examples of what does not compile
+        return util.MAGIC_NUMBER + bytes(12)
+    return util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
+
+
+def _linked(files: list[Path]) -> set[Path]:
+    """The C libraries that files need, with those that these need, as the system's loader finds them."""
+    listed = subprocess.run(  # noqa: S603 - our own files
+        ["ldd", *map(str, files)],  # noqa: S607 - found where the system has it
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return {Path(path) for path in _LINKED.findall(listed.stdout)}

@@ -1,0 +1,338 @@
+"""`camel evaluate humaneval` as a user sees it: planted outcomes are what it reports, and the endpoint's ledger is the
+witness that nothing is asked twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from html.parser import HTMLParser
+from math import comb
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.engine.stage import read_step
+from camel.evaluation.humaneval.campaign import SAMPLES, Config, Evaluation, prompt_text
+from camel.evaluation.humaneval.report import PAPER, Report, markdown, page, plots
+from camel.evaluation.page import POLICY
+from camel.evaluation.plots import svg
+from camel.models.scripted import ScriptedModel
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from camel.storage.run import RunFolder
+
+HERE = Path(__file__).parent.parent / "evaluation"
+sys.path.insert(0, str(HERE))
+
+import planted  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[SimulatorProcess]:
+    with spawn(SimulatorSettings(author="planted:author")) as process:
+        yield process
+
+
+def command(endpoint: SimulatorProcess, *args: str) -> tuple[list[str], dict[str, str]]:
+    words = [sys.executable, "-W", "error", "-m", "camel", "evaluate", "humaneval", "--seed", "1", *args]
+    environment = {
+        **os.environ,
+        "OPENAI_API_KEY": "none",
+        "OPENAI_BASE_URL": endpoint.base_url,
+        "CAMEL_MODEL": "simulated",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    return words, environment
+
+
+def camel(endpoint: SimulatorProcess, cwd: Path, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    words, environment = command(endpoint, *args)
+    return subprocess.run(
+        words, cwd=cwd, env=environment | more, capture_output=True, text=True, timeout=3600
+    )
+
+
+def samples_in(folder: Path, n: int) -> dict[str, list[str]]:
+    """The answers of each problem, read from the files."""
+    found: dict[str, list[str]] = {}
+    run = RunFolder(folder)
+    for shard in range(n):
+        for line in run.read(run.marker(SAMPLES, shard).file).splitlines():
+            row = json.loads(line)
+            found.setdefault(row["problem"], []).append(row["content"])
+    return found
+
+
+def check_planted(folder: Path, n: int, problems: int) -> dict[str, Any]:
+    """The report says of each problem what was planted, and pass@k follows from that by counting."""
+    figures = json.loads((folder / "humaneval.json").read_text())
+    answers = samples_in(folder, n)
+    assert len(answers) == problems
+    assert {len(row) for row in answers.values()} == {n}
+    wanted = {problem: planted.planted(row) for problem, row in answers.items()}
+    assert {one["problem"]: (one["humaneval"], one["plus"]) for one in figures["by_problem"]} == wanted
+    for suite, place in (("humaneval", 0), ("plus", 1)):
+        for one in figures["curve"][suite]:
+            k, total = one["k"], Fraction(0)
+            for counts in wanted.values():
+                passed = counts[place]
+                if n <= 12:
+                    outcomes = [number < passed for number in range(n)]
+                    total += Fraction(sum(map(any, itertools.combinations(outcomes, k))), comb(n, k))
+                else:
+                    none = Fraction(1)
+                    for drawn in range(k):  # one after the other, each failing
+                        none *= Fraction(max(0, n - passed - drawn), n - drawn)
+                    total += 1 - none
+            assert one["rate"] == pytest.approx(float(total / problems), abs=1e-12)
+            assert one["low"] <= one["rate"] <= one["high"]
+    return figures
+
+
+@pytest.mark.slow
+def test_planted_outcomes_are_reported(endpoint: SimulatorProcess, tmp_path: Path):
+    endpoint.reset()
+    dry = camel(endpoint, tmp_path, "-n", "6", "--problems", "10", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert "60 calls of simulated" in dry.stdout
+    assert "has_close_elements" in dry.stdout
+    assert endpoint.ledger().served == 0
+    assert not list(tmp_path.iterdir())
+    done = camel(endpoint, tmp_path, "-n", "6", "-k", "1", "-k", "3", "--problems", "10")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "CAMEL-7B (paper)" in done.stdout
+    assert "not to be compared with the paper's" in done.stdout
+    folder = tmp_path / "runs/humaneval-simulated"
+    figures = check_planted(folder, 6, 10)
+    assert [one["k"] for one in figures["humaneval"]] == [1, 3]
+    assert figures["outcomes"]["passed"] > 0
+    assert figures["contained"] is True
+    assert figures["config"]["model"] == "simulated"
+    assert figures["usage"]["calls"] == endpoint.ledger().served == 60
+    assert {path.suffix for path in (folder / "plots").iterdir()} == {".svg", ".png"}
+    # The same again asks nobody and runs nothing.
+    again = camel(endpoint, tmp_path, "-n", "6", "-k", "1", "-k", "3", "--problems", "10", "--json")
+    assert json.loads(again.stdout) == figures
+    assert endpoint.ledger().served == 60
+    # More samples go on where the fewer ended.
+    more = camel(endpoint, tmp_path, "-n", "8", "--problems", "10")
+    assert more.returncode == 0, more.stderr
+    check_planted(folder, 8, 10)
+    assert endpoint.ledger().served == 80
+    # And fewer are among them.
+    assert (
+        json.loads(
+            camel(endpoint, tmp_path, "-n", "6", "-k", "1", "-k", "3", "--problems", "10", "--json").stdout
+        )
+        == figures
+    )
+    other = camel(endpoint, tmp_path, "-n", "6", "--problems", "10", "--temperature", "0.1")
+    assert other.returncode == 2
+    assert "sampling was" in other.stderr
+    assert endpoint.ledger().served == 80
+
+
+@pytest.mark.slow
+def test_what_cannot_be_is_refused_before_anything_is_paid(endpoint: SimulatorProcess, tmp_path: Path):
+    endpoint.reset()
+    wrong = camel(endpoint, tmp_path, "-n", "2", "-k", "3")
+    assert wrong.returncode == 2
+    assert "pass@3" in wrong.stderr
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    none = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", PATH=str(bare))
+    assert none.returncode == 2
+    assert "apt install bubblewrap" in none.stderr
+    money = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", "--max-money", "1")
+    assert money.returncode == 2
+    assert endpoint.ledger().requests == 0
+    words = "--run-programs-of-the-model-without-a-sandbox"
+    told = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", words, PATH=str(bare))
+    assert told.returncode == 0, told.stderr
+    assert "without a sandbox" in told.stdout
+
+
+@pytest.mark.slow
+def test_a_budget_stops_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, tmp_path: Path):
+    endpoint.reset()
+    args = ("-n", "4", "--problems", "5", "--out", "kept")
+    stopped = camel(endpoint, tmp_path, *args, "--max-calls", "7")
+    assert stopped.returncode == 3
+    assert "budget of 7 calls" in stopped.stdout
+    assert endpoint.ledger().served == 7
+    assert camel(endpoint, tmp_path, *args).returncode == 0
+    check_planted(tmp_path / "kept", 4, 5)
+    assert endpoint.ledger().served == 20
+
+
+def journaled(folder: Path, n: int, problems: int) -> int:
+    """Samples that are on the disk, in shards or in journals."""
+    if not (folder / "run.json").exists():
+        return 0
+    run = RunFolder(folder)
+    done = run.committed(SAMPLES)
+    left = {
+        (read_step(entry).item, read_step(entry).step)
+        for shard in set(range(n)) - done
+        for entry in run.replay(SAMPLES, shard)
+    }
+    return len(done) * problems + len(left)
+
+
+def killed_at_random(tmp_path: Path, kills: int, n: int, problems: int) -> None:
+    rng = random.Random(7)
+    with spawn(SimulatorSettings(author="planted:author", latency=Constant(0.05))) as endpoint:
+        args = ("-n", str(n), "--problems", str(problems), "--out", "kept", "--concurrency", "8")
+        folder, total = tmp_path / "kept", n * problems
+        for number in range(kills):
+            words, environment = command(endpoint, *args)
+            before = endpoint.ledger().served
+            with subprocess.Popen(
+                words, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ) as child:
+                last = number == kills - 1
+                wait_for = total if last else before + rng.randint(1, total // kills)
+                while child.poll() is None:
+                    judged = (folder / "committed").exists() and any(
+                        (folder / "committed").glob("verdicts*/*.json")
+                    )
+                    if judged if last else endpoint.ledger().served >= wait_for:
+                        break
+                    time.sleep(0.01)
+                time.sleep(rng.random() * 0.1)
+                child.send_signal(signal.SIGKILL)
+            for left in Path(tempfile.gettempdir()).glob(f"camel-sandbox-{child.pid}-*"):
+                shutil.rmtree(left)
+        kept, before = journaled(folder, n, problems), endpoint.ledger().requests
+        done = camel(endpoint, tmp_path, *args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        # What was on the disk is not asked for again, and everything else is, once.
+        assert endpoint.ledger().requests - before == total - kept
+        assert endpoint.ledger().billed_repeats <= 8 * kills
+        figures = check_planted(folder, n, problems)
+        # An undisturbed evaluation says the same.
+        assert (
+            camel(endpoint, tmp_path, "-n", str(n), "--problems", str(problems), "--out", "calm").returncode
+            == 0
+        )
+        calm = json.loads((tmp_path / "calm/humaneval.json").read_text())
+        assert calm == figures
+
+
+@pytest.mark.slow
+def test_killed_once_it_goes_on(tmp_path: Path):
+    killed_at_random(tmp_path, 1, 4, 6)
+
+
+@pytest.mark.slow
+def test_killed_at_random_points_it_ends_with_the_same_numbers(tmp_path: Path):
+    killed_at_random(tmp_path, 5, 10, 20)
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_something_to_go_on_with(tmp_path: Path):
+    with spawn(SimulatorSettings(author="planted:author", latency=Constant(0.1))) as endpoint:
+        args = ("-n", "10", "--problems", "10", "--out", "kept", "--concurrency", "4")
+        words, environment = command(endpoint, *args)
+        with subprocess.Popen(
+            words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        ) as child:
+            while endpoint.ledger().served < 20:
+                time.sleep(0.01)
+            child.send_signal(signal.SIGINT)
+            said, _ = child.communicate(timeout=60)
+        assert child.returncode == 130
+        assert "the same command goes on" in said
+        assert endpoint.ledger().served == journaled(tmp_path / "kept", 10, 10)
+        assert camel(endpoint, tmp_path, *args).returncode == 0
+        assert endpoint.ledger().served == 100
+        check_planted(tmp_path / "kept", 10, 10)
+
+
+@pytest.mark.slow
+def test_all_problems_as_planted(endpoint: SimulatorProcess, tmp_path: Path):
+    """All 164 problems; with 200 samples of each, the paper's size, it is `python -m benchmarks.humaneval`."""
+    endpoint.reset()
+    done = camel(endpoint, tmp_path, "-n", "20", "--out", "kept")
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = check_planted(tmp_path / "kept", 20, 164)
+    assert [one["k"] for one in figures["plus"]] == [1, 10]
+    assert [one["plus"] for one in figures["by_problem"]] != [
+        one["humaneval"] for one in figures["by_problem"]
+    ]
+    ledger = endpoint.ledger()
+    assert (ledger.served, ledger.billed_repeats) == (164 * 20, 0)
+    assert figures["usage"]["calls"] == 164 * 20
+    assert figures["usage"]["completion"] == ledger.completion_tokens
+
+
+# --- the report ----------------------------------------------------------------------------------------------------
+
+EVIL = "<script>alert(1)</script>```\n# heading | [x](http://evil.example)\n\x00\u202e"
+
+
+def evil_report(tmp_path: Path) -> Report:
+    import asyncio
+
+    from camel.evaluation.humaneval.judging import Judge
+    from camel.evaluation.humaneval.report import report_of
+    from camel.evaluation.sandbox.process import Sandbox
+
+    answer = f"```python\ndef has_close_elements(a, b):\n    raise ValueError({EVIL!r})\n```"
+    model = ScriptedModel(
+        lambda request: answer if "has_close" in request.history.entries[0].content else EVIL
+    )
+    config = Config(EVIL, prompt_text(), problems=2)
+    evaluation = Evaluation(tmp_path / "kept", config, 2, model)
+    assert asyncio.run(evaluation.sample())
+    with Sandbox() as sandbox:
+        assert asyncio.run(evaluation.judge(Judge(sandbox)))
+    return report_of(
+        config, 2, [1, 2], evaluation.samples(), evaluation.verdicts(), price=None, contained=True
+    )
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_report_is_closed_and_says_what_the_model_said_as_text(tmp_path: Path):
+    made = evil_report(tmp_path)
+    assert made.outcomes == {"no code": 2, "raised": 2}
+    html = page(made, [(plot, svg(plot)) for plot in plots(made)])
+    tags = Tags()
+    tags.feed(html)
+    assert not {tag for tag, _ in tags.tags} & {"script", "iframe", "img", "form", "object", "base"}
+    assert ("meta", {"http-equiv": "Content-Security-Policy", "content": POLICY}) in tags.tags
+    assert not re.search(r"@import|url\(\s*[\"']?(?!#)", html)
+    for _, attributes in tags.tags:
+        assert (attributes.get("href") or "#").startswith(("#", "data:,"))
+    assert "&lt;script&gt;alert(1)" in html
+    text = markdown(made)
+    assert "<script>" not in re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert "57.9" in text
+    assert "57.9" in html
+
+
+def test_the_paper_s_numbers_are_the_paper_s():
+    rows = {row.model: row for row in PAPER}
+    assert rows["CAMEL-7B"].humaneval == {1: 14.0, 100: 57.9}
+    assert rows["CAMEL-7B"].plus == {1: 12.2, 100: 50.0}
+    assert rows["gpt-3.5-turbo"].plus == {1: 61.7, 100: 89.8}
+    assert rows["LLaMA-7B"].plus == {}

@@ -1,0 +1,374 @@
+"""HumanEval: references pass, forgeries do not, pass@k is what counting gives, and programs are found in what chats write."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import hostile
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camel.evaluation.humaneval import judging
+from camel.evaluation.humaneval.extract import extract
+from camel.evaluation.humaneval.judging import Judge, Verdict, same
+from camel.evaluation.humaneval.passing import pass_at, passing
+from camel.evaluation.humaneval.problems import Problem, problems
+from camel.evaluation.sandbox.process import Killed, Sandbox, SandboxFailed
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def judge(sandbox: Sandbox) -> Judge:
+    return Judge(sandbox)
+
+
+def named(number: int) -> Problem:
+    return problems()[number]
+
+
+def all_of(judge: Judge, work: list[tuple[Problem, str]]) -> list[Verdict]:
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda one: judge.judge(*one), work))
+
+
+# --- the judge -----------------------------------------------------------------------------------------------------
+
+FEW = (0, 2, 4, 32, 33, 38, 50, 53, 72, 87, 115, 133, 162)
+"""With tolerances, helpers of the prompt, tests that draw at random, `is True`, and the prompt that differs."""
+
+
+def check_references(judge: Judge, some: list[Problem]) -> None:
+    for problem in some:
+        # HumanEval's own by its own test alone: some are too slow for HumanEval+.
+        with judge._sandbox.start(problem.reference, problem.entry) as program:
+            judging._check(problem, program)
+    for problem, verdict in zip(some, all_of(judge, [(p, p.plus_solution) for p in some]), strict=True):
+        assert (verdict.humaneval, verdict.plus, verdict.why) == (True, True, ""), (problem.name, verdict)
+
+
+def check_forgeries(judge: Judge, some: list[Problem]) -> None:
+    work = [(problem, kind) for problem in some for kind in hostile.FORGERIES]
+    verdicts = all_of(judge, [(problem, hostile.forged(kind, problem.entry)) for problem, kind in work])
+    assert len(hostile.FORGERIES) == 9
+    accepted = [
+        (problem.name, kind)
+        for (problem, kind), one in zip(work, verdicts, strict=True)
+        if one.humaneval or one.plus
+    ]
+    assert accepted == []
+
+
+def test_some_references_pass(judge: Judge):
+    check_references(judge, [named(number) for number in FEW])
+
+
+def test_no_forgery_of_some_is_accepted(judge: Judge):
+    check_forgeries(judge, [named(number) for number in (0, 32, 33, 52, 53, 72)])
+
+
+@pytest.mark.slow
+def test_all_references_pass(judge: Judge):
+    assert len(problems()) == 164
+    check_references(judge, list(problems()))
+
+
+@pytest.mark.slow
+def test_no_forgery_is_accepted(judge: Judge):
+    check_forgeries(judge, list(problems()))
+
+
+def test_a_plain_checker_accepts_what_we_refuse():
+    """The forgery is a real one: in the process of the test it passes."""
+    problem, namespace = named(0), {}
+    exec(hostile.forged("always equal", problem.entry) + problem.test, namespace)
+    namespace["check"](namespace[problem.entry])
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("return 12345", "wrong"),
+        ("return 1 / 0", "raised"),
+        ("return (x for x in ())", "foreign"),
+        ("import os; os._exit(0)", "ended"),
+        ("import sys; sys.exit(0)", "raised"),
+    ],
+)
+def test_a_failure_says_what_it_is(judge: Judge, body: str, why: str):
+    problem = named(0)
+    verdict = judge.judge(problem, f"def {problem.entry}(*args):\n    {body}\n")
+    assert (verdict.humaneval, verdict.plus, verdict.why) == (False, False, why)
+
+
+def test_who_passes_only_the_few_inputs(judge: Judge):
+    problem = named(124)
+    verdict = judge.judge(problem, problem.reference)
+    assert (verdict.humaneval, verdict.plus, verdict.why) == (True, False, "wrong")
+
+
+def test_a_dead_sandbox_is_an_error_and_never_a_score():
+    class Broken(Sandbox):
+        def start(self, *args: object, **more: object) -> None:  # pyright: ignore
+            raise SandboxFailed("dead")
+
+    with pytest.raises(SandboxFailed):
+        Judge(Broken()).judge(named(0), named(0).reference)
+
+
+def test_a_kill_is_looked_at_again(judge: Judge, monkeypatch: pytest.MonkeyPatch):
+    left = [judging.KILLS - 1]
+    start = judge._sandbox.start
+
+    def killed(*args: object, **more: object) -> object:
+        if left[0]:
+            left[0] -= 1
+            raise Killed
+        return start(*args, **more)  # pyright: ignore
+
+    judge.expected(named(0))
+    monkeypatch.setattr(judge._sandbox, "start", killed)
+    assert judge.judge(named(0), named(0).reference).humaneval
+    left[0] = judging.KILLS
+    assert judge.judge(named(0), named(0).reference).why == "killed"
+
+
+def test_numbers_may_be_close_where_the_data_says_so():
+    exact, tolerant, zero = named(9), named(4), named(32)
+    assert same(tolerant, [], 1.0000001, 1.0)
+    assert not same(tolerant, [], 1.001, 1.0)
+    assert same(exact, [], [1.0, 2.0 + 1e-8], [1.0, 2.0])
+    assert not same(exact, [], [1, 3], [1, 2])
+    assert same(exact, [], [1, 2], [True, 2.0])
+    assert not same(exact, [], (1.0, 2.0 + 1e-8), [1.0, 2.0])
+    assert not same(exact, [], "x", 1.0)
+    assert same(zero, [[-1, 1]], 1.0 + 1e-5, None)
+    for wrong in (2.0, "x", None, [1.0], 10**400, math.nan, math.inf):
+        assert not same(zero, [[-1, 1]], wrong, None)
+
+
+# --- pass@k --------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9), st.data())
+def test_pass_at_k_is_what_counting_gives(n: int, data: st.DataObject):
+    passed, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))
+    outcomes = [True] * passed + [False] * (n - passed)
+    choices = list(itertools.combinations(outcomes, k))
+    assert pass_at(n, passed, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
+
+
+def test_pass_at_k_of_many_samples_is_exact():
+    assert pass_at(200, 1, 100) == pytest.approx(0.5, abs=1e-15)
+    assert pass_at(200, 100, 1) == pytest.approx(0.5, abs=1e-15)
+    assert pass_at(10_000, 1, 10_000) == 1.0
+    assert pass_at(200, 0, 100) == 0.0
+    for wrong in ((5, 1, 6), (5, 1, 0), (5, 6, 1)):
+        with pytest.raises(ValueError, match="k must be"):
+            pass_at(*wrong)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=60))
+def test_an_interval_holds_its_rate(passed: list[int]):
+    found = passing(20, passed, [1, 5, 20])
+    for one in found:
+        assert 0 <= one.low <= one.rate <= one.high <= 1
+        assert one.low < one.high or len(set(passed)) == 1 or one.k == 20
+    assert [one.rate for one in found] == sorted(one.rate for one in found)
+
+
+def test_what_is_all_alike_still_has_an_interval():
+    none, every = passing(5, [0] * 164, [1])[0], passing(5, [5] * 164, [1])[0]
+    assert (none.rate, none.low, every.rate, every.high) == (0.0, 0.0, 1.0, 1.0)
+    assert 0.01 < none.high < 0.04
+    assert 0.96 < every.low < 0.99
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    import random
+
+    rng, held = random.Random(5), 0
+    for _ in range(40):
+        # Problems whose chance is drawn evenly: pass@1 is 1/2.
+        passed = [
+            sum(rng.random() < chance for _ in range(10)) for chance in [rng.random() for _ in range(40)]
+        ]
+        one = passing(10, passed, [1])[0]
+        held += one.low <= 0.5 <= one.high
+    assert held >= 34
+
+
+# --- finding the program -------------------------------------------------------------------------------------------
+
+PROBLEM = named(2)  # truncate_number(number: float) -> float
+BODY = "    return number % 1.0\n"
+WHOLE = "def truncate_number(number: float) -> float:\n" + BODY
+TYPED = "def truncate_number(number: List[float]) -> float:\n" + BODY
+
+
+def session(code: str) -> str:
+    first, *rest = code.rstrip().split("\n")
+    return "\n".join(
+        [f">>> {first}", *(f"... {line}" for line in rest), "...", ">>> truncate_number(3.5)", "0.5"]
+    )
+
+
+WAYS = {
+    "bare": WHOLE,
+    "fenced": f"```python\n{WHOLE}```",
+    "fenced without a name": f"```\n{WHOLE}```",
+    "fenced in capitals": f"```Python\n{WHOLE}```",
+    "tildes": f"~~~python\n{WHOLE}~~~",
+    "longer fence": f"````python\n{WHOLE}````",
+    "never closed": f"Here:\n```python\n{WHOLE}",
+    "between prose": f"Sure, here it is:\n\n```python\n{WHOLE}```\n\nThis returns the fraction. Isn't that nice?",
+    "prose without fences": f"Sure, here it is:\n\n{WHOLE}\nThis returns the fraction. It's simple.",
+    "the whole prompt again": f"```python\n{PROBLEM.prompt}{BODY}```",
+    "only the body": BODY,
+    "only the body, fenced": f"```python\n{BODY}```",
+    "the body without indentation": "return number % 1.0",
+    "the body, its first line trimmed": "whole = int(number)\n    return number - whole\n",
+    "the body and prose": f"{BODY}\n\nExplanation: this returns the fraction.",
+    "the body at two columns": "  whole = int(number)\n  return number - whole",
+    "indented block": textwrap.indent(WHOLE, "    "),
+    "list item": "1. Write it:\n\n   ```python\n" + textwrap.indent(WHOLE, "   ") + "   ```\n",
+    "a first block that is none of it": f"```sh\npip install nothing\n```\n```python\n{WHOLE}```",
+    "an example first": f"```python\ntruncate_number(3.5)\n```\nso\n```python\n{WHOLE}```",
+    "imports in a block of their own": f"```python\nimport math\n```\n```python\n{WHOLE.replace('% 1.0', '- math.floor(number)')}```",
+    "a helper after it": "```python\ndef truncate_number(number):\n    return helper(number)\n\n\ndef helper(x):\n    return x % 1\n```",
+    "interactive": session(WHOLE),
+    "interactive and fenced": f"```pycon\n{session(WHOLE)}\n```",
+    "notebook": "In [1]: def truncate_number(number):\n   ...:     return number % 1\n",
+    "printing": f"```python\n{WHOLE}\nprint(truncate_number(3.5))\n```",
+    "asking": f"```python\n{WHOLE}\nn = float(input())\nprint(truncate_number(n))\n```",
+    "asserting what is wrong": f"```python\n{WHOLE}\nassert truncate_number(3.5) == 3\n```",
+    "with a main": f"```python\n{WHOLE}\nif __name__ == '__main__':\n    print(truncate_number(1.5))\n```",
+    "windows lines": f"```python\r\n{WHOLE}```".replace("\n", "\r\n"),
+    "a lambda": "```python\ntruncate_number = lambda number: number % 1.0\n```",
+    "thinking aloud": f"<think>maybe def truncate_number(number): pass</think>\n```python\n{WHOLE}```",
+    "tags": f"[PYTHON]\n{WHOLE}[/PYTHON]",
+    "a stub, then the function": f"```python\ndef truncate_number(number):\n    pass\n```\n```python\n{WHOLE}```",
+    "a name without its import": f"```python\n{TYPED.replace('List[float]', 'float')}```",
+    "a quotation": "> ```python\n" + WHOLE + "> ```",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_program_is_found(way: str):
+    program = extract(PROBLEM, WAYS[way])
+    namespace: dict[str, object] = {}
+    exec(program, namespace)
+    assert namespace["truncate_number"](3.5) == 0.5  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "I cannot do that.",
+        "Sorry",
+        "yes",
+        "```\n```",
+        "```python\nimport os\n```",
+        "?" * 50,
+        "```json\n{}\n```",
+    ],
+)
+def test_where_there_is_none_none_is_found(answer: str):
+    assert extract(PROBLEM, answer) == ""
+
+
+def test_what_the_problem_gives_is_there():
+    cyclic = named(38)
+    program = extract(
+        cyclic, "```python\ndef decode_cyclic(s):\n    return encode_cyclic(encode_cyclic(s))\n```"
+    )
+    assert "def encode_cyclic" in program
+    typed = extract(
+        named(0),
+        "```python\ndef has_close_elements(numbers: List[float], threshold: float) -> bool:\n    return False\n```",
+    )
+    exec(typed, {})
+    future = extract(PROBLEM, f"from __future__ import annotations\n{WHOLE}")
+    exec(future, {})
+
+
+@pytest.mark.parametrize("number", range(0, 164, 9))
+def test_every_reference_is_found_in_every_way(number: int):
+    problem = named(number)
+    for text in (
+        problem.solution,
+        problem.reference,
+        f"```python\n{problem.reference}\n```",
+        f"Here you go!\n```\n{problem.solution}```\nDone.",
+        problem.reference.rstrip() + "\n\nThis is how it works: it's simple.",
+    ):
+        program = extract(problem, text)
+        assert program, text
+        assert any(
+            isinstance(n, ast.FunctionDef) and n.name == problem.entry for n in ast.parse(program).body
+        )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "```python\n",
+                "```\n",
+                ">>> ",
+                "... ",
+                "def truncate_number(number):\n",
+                "    return 1\n",
+                "\n",
+                "text ",
+                '"""',
+                "\t",
+                "é",
+                "(",
+                "\\",
+                "[PYTHON]",
+                "~~~",
+            ]
+        )
+        | st.text(max_size=20),
+        max_size=12,
+    ).map("".join)
+)
+def test_any_text_is_a_program_or_none(answer: str):
+    program = extract(PROBLEM, answer)
+    if program:
+        tree = ast.parse(program)
+        assert "truncate_number" in program
+        assert tree.body
+    assert extract(PROBLEM, answer) == program
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(max_size=200).filter(lambda t: "`" not in t and "~" not in t and "<think" not in t.lower()),
+    st.text(max_size=200).filter(lambda t: "`" not in t and "~" not in t),
+)
+def test_a_fenced_program_is_found_in_any_prose(before: str, after: str):
+    program = extract(PROBLEM, f"{before}\n```python\n{WHOLE}```\n{after}")
+    namespace: dict[str, object] = {}
+    exec(program, namespace)
+    assert namespace["truncate_number"](3.5) == 0.5  # pyright: ignore
+
+
+def test_a_long_answer_takes_no_long_time():
+    for text in ("(" * 200_000, "def f(:\n" * 20_000, "```\n" * 50_000, ">>> x\n" * 30_000, "x" * 10**6):
+        extract(PROBLEM, text)
