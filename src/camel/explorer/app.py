@@ -25,6 +25,7 @@ from camel.explorer import views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.home import hidden_labels, run_cards
+from camel.explorer.map_pages import add_map_pages
 from camel.explorer.markup import as_html, as_plain
 from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
@@ -316,6 +317,8 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
             chips=views.chips(asked.state, "/statistics"),
             up=asked.state.url("/list"),
         )
+
+    add_map_pages(get, page)
 
     # --- watching --------------------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,143 +32,6 @@ _SAMPLE = 3_000
 """Texts of a group whose words are counted."""
 _SMALL = 20_000
 _WORD = re.compile(r"[^\W\d_][^\W_]*(?:['’][^\W\d_]+)?")
-_COMMON = frozenset(
-    [
-        "a",
-        "about",
-        "above",
-        "across",
-        "after",
-        "all",
-        "also",
-        "an",
-        "and",
-        "any",
-        "are",
-        "as",
-        "at",
-        "based",
-        "be",
-        "because",
-        "been",
-        "before",
-        "being",
-        "below",
-        "between",
-        "both",
-        "but",
-        "by",
-        "can",
-        "could",
-        "create",
-        "design",
-        "develop",
-        "do",
-        "does",
-        "done",
-        "down",
-        "during",
-        "each",
-        "ensure",
-        "etc",
-        "every",
-        "for",
-        "from",
-        "further",
-        "had",
-        "has",
-        "have",
-        "having",
-        "he",
-        "her",
-        "here",
-        "his",
-        "how",
-        "i",
-        "if",
-        "implement",
-        "in",
-        "including",
-        "input",
-        "instruction",
-        "into",
-        "is",
-        "it",
-        "its",
-        "itself",
-        "just",
-        "me",
-        "more",
-        "most",
-        "my",
-        "next",
-        "no",
-        "none",
-        "not",
-        "now",
-        "of",
-        "off",
-        "on",
-        "once",
-        "only",
-        "or",
-        "other",
-        "our",
-        "out",
-        "over",
-        "please",
-        "provide",
-        "request",
-        "same",
-        "she",
-        "should",
-        "so",
-        "solution",
-        "some",
-        "step",
-        "such",
-        "task",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "through",
-        "to",
-        "too",
-        "under",
-        "until",
-        "up",
-        "use",
-        "used",
-        "using",
-        "via",
-        "was",
-        "we",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "who",
-        "why",
-        "will",
-        "with",
-        "within",
-        "without",
-        "would",
-        "write",
-        "you",
-        "your",
-    ]
-)
 
 
 def clustered(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> NDArray[np.int32]:
@@ -183,10 +48,10 @@ def clustered(vectors: Vectors, *, seed: int = 0, groups: int | None = None) -> 
             if small
             else library.MiniBatchKMeans(count, random_state=seed, n_init=3, batch_size=4_096)
         )
-        found = np.asarray(model.fit_predict(vectors))
-    order = [int(n) for n, _ in Counter(found.tolist()).most_common()]
+        found: list[int] = np.asarray(model.fit_predict(vectors)).tolist()
+    order = [n for n, _ in Counter(found).most_common()]
     rank = {n: place for place, n in enumerate(order)}
-    return np.array([rank[int(n)] for n in found], np.int32)
+    return np.array([rank[n] for n in found], np.int32)
 
 
 def labelled(
@@ -202,7 +67,7 @@ def labelled(
         if len(members) > _SAMPLE:
             members = np.sort(rng.choice(members, _SAMPLE, replace=False))
         words: Counter[str] = Counter()
-        for at in members:
+        for at in members.tolist():
             words.update(set(_terms(texts[at])))
         counted.append(words)
     total: Counter[str] = Counter()
@@ -236,7 +101,13 @@ def _terms(text: str) -> list[str]:
 
 
 def _tells(word: str) -> bool:
-    return 2 < len(word) < 30 and word not in _COMMON
+    return 2 < len(word) < 30 and word not in _common()
+
+
+@cache
+def _common() -> frozenset[str]:
+    """Words that are in all groups, or that the prompts put there."""
+    return frozenset((Path(__file__).parent / "common_words.txt").read_text("utf-8").split())
 
 
 def _sklearn() -> Any:

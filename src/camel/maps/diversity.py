@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 class Duplicates(NamedTuple):
     """Near-duplicates of a set."""
 
-    count: int
+    total: int
     pairs: list[Pair]
     first: NDArray[np.int64]
     """Of each text, the first of the group that its near-duplicates make; itself where it has none before it."""
@@ -89,7 +89,7 @@ def duplicates(
     pairs = [Pair(int(same[at]), int(at), 1.0) for at in repeated[:most]]
     pairs += [Pair(int(firsts[a]), int(firsts[b]), cosine) for a, b, cosine in found.pairs]
     return Duplicates(
-        found.count + int((times * (times - 1) // 2).sum()), pairs[:most], firsts[found.first[where]]
+        found.total + int((times * (times - 1) // 2).sum()), pairs[:most], firsts[found.first[where]]
     )
 
 
@@ -145,7 +145,7 @@ def diversity(vectors: Vectors, found: Duplicates, threshold: float, *, seed: in
     return Diversity(
         n,
         threshold,
-        found.count,
+        found.total,
         int((found.first != np.arange(n)).sum()),
         float(np.clip(1.0 - best, 0.0, 2.0).mean()) if n > 1 else None,
         len(chosen),

@@ -36,8 +36,10 @@ LAYOUT = 1
 BATCH = 256
 """Texts of one step: what is computed again, at most, after a kill."""
 SOURCE = b"source"
-KEPT = ("id", "scenario", "assistant", "user", "others", "stop", "model", "labels", "findings")
-KEPT += ("messages", "tokens", "completion", "calls", "cost", "shard", "row")
+KEPT = (
+    *("id", "scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"),
+    *("messages", "tokens", "completion", "calls", "cost", "shard", "row"),
+)
 """What stands of the index beside each vector."""
 
 
@@ -60,7 +62,8 @@ class Embedding:
     """The texts of a run becoming vectors."""
 
     def __init__(self, run: Run, embedder: Embedder, *, of: Of = "tasks", halt: Halt | None = None) -> None:
-        self.run, self.of, self.embedder, self.halt = run, checked(of), embedder, halt or Halt()
+        self.run, self.embedder, self.halt = run, embedder, halt or Halt()
+        self.of: Of = checked(of)
         self.folder = RunFolder(home(run, of) / "vectors")
         wanted = [LAYOUT, of, embedder.name, run.settings.fingerprint]
         self.name = STAGE + hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
@@ -100,7 +103,8 @@ class Embedding:
         """What was made, shard after shard."""
         for shard, marker in sorted(self._markers.items()):
             table = read_shard(self.folder.root / self.folder.marker(self.name, shard).file)
-            if (table.schema.metadata or {}).get(SOURCE, b"").decode() != marker.sha256:
+            metadata: dict[bytes, bytes] = table.schema.metadata or {}
+            if metadata.get(SOURCE, b"").decode() != marker.sha256:
                 raise InputError(f"{self.folder.root} has the vectors of another run: remove that folder")
             yield table
 

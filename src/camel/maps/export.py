@@ -38,8 +38,8 @@ def export_map(
     out: Path,
     format: str,
     *,
-    release: Release = Release(),
-    force: bool = False,  # noqa: B008 - frozen
+    release: Release = Release(),  # noqa: B008 - frozen
+    force: bool = False,
 ) -> Written:
     """Write a map in another format."""
     if format not in FORMATS:

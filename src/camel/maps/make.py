@@ -88,10 +88,8 @@ def point_name(id: str, message: int) -> str:
 
 def _copies(found: Duplicates, ids: list[str], messages: list[int]) -> list[str]:
     """Of each text, the point that it repeats; empty where it repeats none."""
-    return [
-        "" if first == at else point_name(ids[first], messages[first])
-        for at, first in enumerate(found.first.tolist())
-    ]
+    firsts: list[int] = found.first.tolist()
+    return ["" if first == at else point_name(ids[first], messages[first]) for at, first in enumerate(firsts)]
 
 
 def _stacked(tables: list[Any]) -> Vectors:
