@@ -173,7 +173,10 @@ def _shown(view: _View) -> dict[str, Any]:
         ],
         "steps": legend.steps,
         "legend": [_entry(view, one) for one in legend.entries],
-        "labels": [{"name": group.label, "x": group.x, "y": group.y, "n": n} for _, group, n in drawn.groups],
+        "labels": [
+            {"short": ", ".join(group.label.split(", ")[:2]), "x": group.x, "y": group.y, "n": n}
+            for _, group, n in drawn.groups
+        ],
         "chips": [{**chip, "link": _with(chip["link"], view)} for chip in views.chips(state, "/map")],
         "hidden": view.catalogue.restricted(),
         "here_link": view.url(),

@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
 """The map of a run as one reader may see it: points, colours, a text, what lies within a line drawn around them.
 
 The one decision to know: a point is known by its place among those that its reader may see. Rows with a hidden label are

@@ -32,7 +32,7 @@ async function load() {
   return { n, x: new Float32Array(data, 0, n), y: new Float32Array(data, 4 * n, n), z: new Float32Array(data, 8 * n, n), at: new Uint32Array(data, 12 * n, n) };
 }
 
-const size = (n) => (n < 300 ? 9 : n < 2_000 ? 7 : n < 20_000 ? 4.5 : n < 200_000 ? 2.5 : 1.5);
+const size = (n) => (n < 300 ? 10 : n < 2_000 ? 8 : n < 20_000 ? 5.5 : n < 200_000 ? 2.5 : 1.5);
 const clarity = (n) => (n < 2_000 ? 0.85 : n < 20_000 ? 0.7 : n < 200_000 ? 0.5 : 0.35);
 // All of the map is in view, however the frame is shaped.
 const distance = () => 1.12 * Math.max(1, frame.clientHeight / frame.clientWidth);
@@ -58,7 +58,6 @@ function make(n) {
     lassoClearEvent: "deselect",
     lassoOnLongPress: true,
     actionKeyMap: { lasso: "shift", merge: "ctrl", remove: "alt" },
-    keyMap: { shift: "lasso", ctrl: "merge", alt: "remove" },
     showReticle: false,
     // A worker from a blob is forbidden here; a million points are indexed in about a second.
     spatialIndexUseWorker: false,
@@ -161,6 +160,45 @@ async function fill(link, afresh) {
   else points.append(html.content);
 }
 
+// --- fingers: one moves (or draws), two zoom ---------------------------------------------------------------------
+
+const touches = new Map();
+let apart = 0;
+
+function mouse(kind, event, target) {
+  const { clientX, clientY } = event;
+  target.dispatchEvent(new MouseEvent(kind, { clientX, clientY, bubbles: true, cancelable: true, view: window, buttons: kind === "mouseup" ? 0 : 1 }));
+}
+
+function touched(event) {
+  if (event.pointerType !== "touch") return;
+  const [kind, one] = [event.type, touches.size < 2];
+  if (kind === "pointerdown") {
+    touches.set(event.pointerId, event);
+    if (touches.size === 1) {
+      mouse("mouseenter", event, canvas);
+      mouse("mousemove", event, canvas);
+      mouse("mousedown", event, canvas);
+    } else {
+      mouse("mouseup", event, window);
+      apart = 0;
+    }
+  } else if (kind === "pointermove" && touches.has(event.pointerId)) {
+    touches.set(event.pointerId, event);
+    if (one) mouse("mousemove", event, canvas);
+    else {
+      const [a, b] = [...touches.values()];
+      const now = Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
+      const [clientX, clientY] = [(a.clientX + b.clientX) / 2, (a.clientY + b.clientY) / 2];
+      mouse("mousemove", { clientX, clientY }, canvas);
+      if (apart) canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 2.5 * (apart - now), clientX, clientY, bubbles: true, cancelable: true }));
+      apart = now;
+    }
+  } else if (touches.delete(event.pointerId) && one) mouse("mouseup", event, window);
+}
+
+for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) canvas.addEventListener(kind, touched);
+
 // --- all of it --------------------------------------------------------------------------------------------------
 
 async function start() {
@@ -202,7 +240,8 @@ async function start() {
     lassoed = true;
     plot.lassoSelect(area, { isGl: true });
   }
-  state.textContent = "Drag to move, scroll to zoom, hold Shift to draw around points";
+  const fingers = matchMedia("(pointer: coarse)").matches;
+  state.textContent = fingers ? "One finger moves, two zoom; Lasso draws" : "Drag to move, scroll to zoom, hold Shift to draw around points";
   place();
 
   function toggle(id, on) {
