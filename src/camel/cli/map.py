@@ -22,8 +22,8 @@ def map_(
         str,
         typer.Option(
             envvar="CAMEL_EMBEDDER",
-            metavar="FOLDER|NAME",
-            help="The embedding model: a sentence-transformers folder, or a name of the hub.",
+            metavar="MODEL",
+            help="The embedding model: a sentence-transformers folder, a package with one, or a name of the hub.",
         ),
     ] = "",
     of: Annotated[str, typer.Option(metavar="WHAT", help="tasks or instructions.")] = "tasks",
@@ -147,7 +147,7 @@ def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[
     source = path_of(folder, of)
     if not source.is_file():
         raise InputError(
-            f"{run} has no map of its {of} yet: camel map {run} --of {of} --model FOLDER makes it"
+            f"{run} has no map of its {of} yet: camel map {run} --of {of} --model MODEL makes it"
         )
     release = Release(bool(acknowledge), canary_of(folder) if acknowledge else "")
     written = export_map(source, out, format, release=release, force=force)

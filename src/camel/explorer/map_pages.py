@@ -65,7 +65,7 @@ class _View:
     def map(self) -> MapView:
         """The map."""
         if not self.run:
-            raise NotThere("no run here has a map yet: camel map RUN --model FOLDER makes one")
+            raise NotThere("no run here has a map yet: camel map RUN --model MODEL makes one")
         return self.catalogue.map(self.run, self.of, self.state.query)
 
     def params(self, **changed: str) -> Params:
@@ -131,7 +131,7 @@ def _missing(view: _View) -> dict[str, Any]:
     runs = [one.address for one in view.catalogue.runs if not hidden_labels(one, view.asked.allowed)]
     return {
         "title": "Map",
-        "command": f"camel map {runs[0] if runs else 'RUN'} --of {view.of} --model FOLDER",
+        "command": f"camel map {runs[0] if runs else 'RUN'} --of {view.of} --model MODEL",
         "others": [
             {"name": f"{run}, {of}", "link": view.url(run=run, of=of)}
             for run, kinds in view.maps.items()

@@ -80,7 +80,7 @@ def labelled(
 def _best(words: Counter[str], total: Counter[str], mean: float) -> str:
     size = sum(words.values()) or 1
     score = {word: n / size * np.log1p(mean / total[word]) for word, n in words.items()}
-    score = {word: value * (1 + word.count(" ")) for word, value in score.items()}
+    score = {word: value * (1.3 if " " in word else 1) for word, value in score.items()}
     least = max(score.values(), default=0.0) / 4
     chosen: list[str] = []
     for word in sorted(score, key=lambda one: (-score[one], one)):

@@ -1,7 +1,7 @@
 """Who makes vectors of texts: any object with a name and `embed`, as a rule a model of sentence-transformers.
 
-The one decision to know: the model is named by the user, a folder or a name of the hub, and code that comes with a model is
-never run. A folder needs no network.
+The one decision to know: the model is named by the user: a folder, an installed package that carries one, or a name of the
+hub. Code that comes with a model is never run, and the first two need no network.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,14 +36,18 @@ class SentenceModel:
 
     def __init__(self, model: str, *, batch: int = 32) -> None:
         if not model.strip():
-            raise InputError("name the embedding model: a folder, or a name of the hub, with --model")
+            raise InputError(
+                "name the embedding model with --model: a folder, an installed package that carries one, or a name of the hub"
+            )
         folder = Path(model).expanduser()
-        self._where = str(folder) if folder.is_dir() else model
         if not folder.is_dir() and (model.startswith((".", "/", "~")) or folder.exists()):
             raise InputError(
                 f"there is no folder {model}: give a folder that holds a sentence-transformers model"
             )
-        self.name = f"{folder.resolve().name}@{_digest(folder)}" if folder.is_dir() else model
+        found = folder if folder.is_dir() else _packaged(model)
+        self._where = model if found is None else str(found)
+        own = model if found is None or found != folder else folder.resolve().name
+        self.name = own if found is None else f"{own}@{_digest(found)}"
         self._batch = batch
         self._model: Any = None
 
@@ -70,6 +75,17 @@ class SentenceModel:
             raise InputError(
                 f"the embedding model {self._where} cannot be loaded ({said}): give a folder that holds one"
             ) from None
+
+
+def _packaged(name: str) -> Path | None:
+    """The model that an installed package of this name carries; the package's code is not run."""
+    module = name.replace("-", "_")
+    spec = find_spec(module) if module.isidentifier() else None
+    for where in (spec and spec.submodule_search_locations) or ():
+        for folder in (Path(where), Path(where) / "model"):
+            if (folder / "modules.json").is_file():
+                return folder
+    return None
 
 
 def _quiet() -> None:

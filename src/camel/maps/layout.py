@@ -18,9 +18,9 @@ from camel.core.errors import MissingExtra
 
 FEW = 30
 FIT = 50_000
-NEIGHBOURS = 15
-CLOSEST = 0.1
-"""How close UMAP packs points; both are its authors' defaults."""
+NEIGHBOURS = 25
+CLOSEST = 0.4
+"""How many neighbours UMAP keeps, and how close it packs them: looser than its defaults, so that points can be told apart."""
 
 Vectors = NDArray[np.float32]
 

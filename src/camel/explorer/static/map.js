@@ -76,19 +76,27 @@ function screen(x, y) {
   return [((across * height) / width + 1) * 0.5 * width, (1 - up) * 0.5 * height];
 }
 
+// How wide a name is as it is written: its box may be wider than its lines.
+function measure(name) {
+  const range = document.createRange();
+  range.selectNodeContents(name.box);
+  [name.w, name.h] = [range.getBoundingClientRect().width, name.box.offsetHeight];
+}
+
 function place() {
   const taken = [];
   // The largest first; one that would cover another stays away until there is room.
   for (const name of names) {
     const [x, y] = screen(name.x, name.y);
-    const [w, h] = [name.w ??= name.box.offsetWidth, name.h ??= name.box.offsetHeight];
+    if (name.w === undefined) measure(name);
+    const { w, h } = name;
     const left = x - w / 2, top = y - h / 2;
-    const free = taken.every(([l, t, r, b]) => left > r + 6 || left + w < l - 6 || top > b + 4 || top + h < t - 4);
+    const free = taken.every(([l, t, r, b]) => left > r + 4 || left + w < l - 4 || top > b + 2 || top + h < t - 2);
     const inside = left > -w / 2 && left < frame.clientWidth - w / 2 && top > 0 && top < frame.clientHeight - h;
     name.box.classList.toggle("on", free && inside);
     if (!free || !inside) continue;
     taken.push([left, top, left + w, top + h]);
-    name.box.style.transform = `translate(${left.toFixed(1)}px, ${top.toFixed(1)}px)`;
+    name.box.style.transform = `translate(${(x - name.box.offsetWidth / 2).toFixed(1)}px, ${top.toFixed(1)}px)`;
   }
 }
 
