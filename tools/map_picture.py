@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The picture of the map in the docs: `python tools/map_picture.py MODEL_FOLDER docs/images/explore-map.png [dark|phone]`.
+"""The picture of the map in the docs: `python tools/map_picture.py MODEL_FOLDER docs/images/explore-map.png [light|dark|phone]`.
 
 A made-up society: tasks put together from words below, embedded by the model that is named, mapped and photographed.
 """
@@ -111,6 +111,11 @@ FIELDS = {
     ),
 }
 VERBS = "Plan|Design|Write|Improve|Explain|Prepare|Review"
+LOOKS = {
+    "light": "area=-0.36,0.3;0.1,0.42;0.36,0.3;0.42,-0.1;0.36,-0.3;0.1,-0.3;-0.3,-0.2;-0.42,0.1",
+    "dark": "colour=length",
+    "phone": "",
+}
 STOPS = [Stop("done", "done")] * 7 + [Stop("max_messages", "40")] * 2 + [Stop("user_no_instruction", "3")]
 
 
@@ -149,8 +154,14 @@ def photograph(run: Path, out: Path, look: str) -> None:
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium"), args=[*arguments, "--enable-unsafe-swiftshader"]
             )
-            page = browser.new_page(viewport=size, color_scheme="dark" if look == "dark" else "light")
-            page.goto(f"{server.url}/map{'?colour=length' if look == 'dark' else ''}")
+            phone = look == "phone"
+            page = browser.new_page(
+                viewport=size,
+                color_scheme="dark" if look == "dark" else "light",
+                has_touch=phone,
+                is_mobile=phone,
+            )
+            page.goto(f"{server.url}/map?{LOOKS[look]}")
             page.wait_for_selector("#map[data-drawn]")
             page.wait_for_timeout(800)
             page.screenshot(path=out)
@@ -169,4 +180,4 @@ if __name__ == "__main__":
             embedding = Embedding(Run(where), SentenceModel(model))
             assert asyncio.run(embedding.embed())
             make_map(embedding)
-        photograph(where, Path(target), sys.argv[3] if len(sys.argv) > 3 else "")
+        photograph(where, Path(target), sys.argv[3] if len(sys.argv) > 3 else "light")

@@ -257,7 +257,7 @@ def _choice(view: _View, drawn: MapView) -> dict[str, Any]:
                 "label": one.label,
                 "roles": [{"name": role, "hue": colours[role]} for role in roles],
                 "link": _link(view, one),
-                "copy": bool(one.copy_of),
+                "repeats": bool(one.copy_of),
             }
         )
     return {"chosen": f"{len(found):,}", "points_chosen": listed, "more": more}

@@ -11,6 +11,7 @@ const names = [...frame.querySelectorAll(".map-names span")].map((box) => ({ box
 const corners = 60;
 
 const rest = () => [...document.querySelectorAll("#palette i")].map((one) => hex(getComputedStyle(one).color));
+const accent = () => hex(getComputedStyle(document.querySelector(".map-tools [aria-pressed=true]") ?? frame).color);
 const ground = () => hex(getComputedStyle(frame).backgroundColor);
 
 // Computed colours are written in many ways; a canvas knows them all.
@@ -54,7 +55,7 @@ function make(n) {
     pointColorActive: rest(),
     pointColorHover: rest(),
     backgroundColor: ground(),
-    lassoColor: hex(getComputedStyle(document.querySelector(".brand")).color),
+    lassoColor: accent(),
     lassoClearEvent: "deselect",
     lassoOnLongPress: true,
     actionKeyMap: { lasso: "shift", merge: "ctrl", remove: "alt" },
@@ -90,13 +91,14 @@ function place() {
     const [x, y] = screen(name.x, name.y);
     if (name.w === undefined) measure(name);
     const { w, h } = name;
-    const left = x - w / 2, top = y - h / 2;
+    // A little aside rather than cut off.
+    const left = Math.min(Math.max(x - w / 2, Math.min(4, x)), Math.max(frame.clientWidth - w - 4, x - w)), top = y - h / 2;
     const free = taken.every(([l, t, r, b]) => left > r + 4 || left + w < l - 4 || top > b + 2 || top + h < t - 2);
-    const inside = left > -w / 2 && left < frame.clientWidth - w / 2 && top > 0 && top < frame.clientHeight - h;
+    const inside = x > 0 && x < frame.clientWidth && top > 0 && top < frame.clientHeight - h;
     name.box.classList.toggle("on", free && inside);
     if (!free || !inside) continue;
     taken.push([left, top, left + w, top + h]);
-    name.box.style.transform = `translate(${(x - name.box.offsetWidth / 2).toFixed(1)}px, ${top.toFixed(1)}px)`;
+    name.box.style.transform = `translate(${(left + (w - name.box.offsetWidth) / 2).toFixed(1)}px, ${top.toFixed(1)}px)`;
   }
 }
 
