@@ -28,6 +28,8 @@ from camel.storage.index import FACETS
 ROWS = 40
 """Texts of a choice that are listed at a time."""
 EXCERPT = 280
+REPEATS = 12
+"""Near-duplicates that are named."""
 TITLES = {"cluster": "Group", **views.TITLES}
 
 
@@ -178,6 +180,7 @@ def _shown(view: _View) -> dict[str, Any]:
             for _, group, n in drawn.groups
         ],
         "chips": [{**chip, "link": _with(chip["link"], view)} for chip in views.chips(state, "/map")],
+        "repeats": _repeats(view, drawn),
         "hidden": view.catalogue.restricted(),
         "here_link": view.url(),
         "area": view.area if area else "",
@@ -233,6 +236,18 @@ def _figures(drawn: MapView) -> list[tuple[str, str, str]]:
             ),
         ]
     return [one for one in figures if one[0]]
+
+
+def _repeats(view: _View, drawn: MapView) -> list[dict[str, str]]:
+    """The closest near-duplicates of different conversations that the reader may see, side by side."""
+    whole = len(drawn.visible) == len(drawn.file.x)
+    made: list[dict[str, str]] = []
+    for one in drawn.header.repeats:
+        if (one.open or whole) and one.one != one.other and len(made) < REPEATS:
+            sides = [("left", f"{view.run}/{one.one}"), ("right", f"{view.run}/{one.other}")]
+            name = f"{_cut(one.one, 40)} and {_cut(one.other, 40)}"
+            made.append({"cosine": f"{one.cosine:.2f}", "name": name, "link": views.url("/compare", sides)})
+    return made
 
 
 def _choice(view: _View, drawn: MapView) -> dict[str, Any]:

@@ -56,7 +56,7 @@ function make(n) {
     pointColorHover: rest(),
     backgroundColor: ground(),
     lassoColor: accent(),
-    lassoClearEvent: "deselect",
+    lassoClearEvent: "lassoEnd",
     lassoOnLongPress: true,
     actionKeyMap: { lasso: "shift", merge: "ctrl", remove: "alt" },
     showReticle: false,
@@ -84,7 +84,11 @@ function measure(name) {
   [name.w, name.h] = [range.getBoundingClientRect().width, name.box.offsetHeight];
 }
 
+const outline = frame.querySelector("polygon");
+let line = [];
+
 function place() {
+  outline.setAttribute("points", line.map(([x, y]) => screen(x, y).map((one) => one.toFixed(1)).join()).join(" "));
   const taken = [];
   // The largest first; one that would cover another stays away until there is room.
   for (const name of names) {
@@ -229,7 +233,8 @@ async function start() {
     lassoed = true;
     setTimeout(() => { lassoed = false; });
     toggle("lasso", false);
-    const line = fewer(coordinates);
+    line = fewer(coordinates);
+    place();
     if (line.length < 3) { plot.deselect(); return; }
     list(written(line));
   });
@@ -242,12 +247,13 @@ async function start() {
     const said = await about(points.at[chosen[0]]);
     if (said) location.assign(said.link);
   });
-  plot.subscribe("deselect", () => list(""));
+  plot.subscribe("deselect", () => { line = []; place(); list(""); });
   await plot.draw({ x: points.x, y: points.y, z: points.z }, { zDataType: "categorical" });
 
   const area = read(frame.dataset.area);
   if (area.length > 2) {
     lassoed = true;
+    line = area;
     plot.lassoSelect(area, { isGl: true });
   }
   const fingers = matchMedia("(pointer: coarse)").matches;
@@ -267,7 +273,7 @@ async function start() {
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches || points.n > 200_000;
   const go = (x, y, far) => plot.zoomToLocation([x, y], far, { transition: !calm, transitionDuration: 500 });
   document.querySelector("#whole").addEventListener("click", () => go(0, 0, distance()));
-  document.querySelector("#clear").addEventListener("click", (event) => { event.preventDefault(); plot.deselect(); list(""); });
+  document.querySelector("#clear").addEventListener("click", (event) => { event.preventDefault(); line = []; plot.deselect(); place(); list(""); });
   document.querySelector("#legend").addEventListener("click", (event) => {
     const group = event.target.closest("button[data-x]");
     if (group) go(+group.dataset.x, +group.dataset.y, 0.35 * distance());
