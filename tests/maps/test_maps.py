@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -131,6 +132,40 @@ def test_a_halt_keeps_what_was_done_and_new_shards_are_taken_in(
     other = Words("other")
     embedded(where, other)
     assert other.ledger.total() == 40
+
+
+def test_a_killed_process_leaves_what_it_had_journaled(tmp_path: Path):
+    made = society(tmp_path / "run", rows=40, shard=40)
+    killed = """
+import asyncio, os, sys
+from mapped import Words
+from camel.maps import embedding as stage
+from camel.storage.reader import Run
+
+class Killed(Words):
+    def embed(self, texts):
+        if self.calls == 5:
+            os._exit(9)
+        print(*texts, sep="\\n", flush=True)
+        return super().embed(texts)
+
+stage.BATCH = 4
+asyncio.run(stage.Embedding(Run(sys.argv[1]), Killed()).embed())
+"""
+    explorer = str(Path(__file__).parent.parent / "explorer")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([explorer, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", killed, str(tmp_path / "run")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 9, done.stderr
+    before = Counter(done.stdout.splitlines())
+    assert before.total() == 20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "BATCH", 4)
+        after = Words()
+        embedded(tmp_path / "run", after)
+    # The last batch may have been computed and not been journaled yet; it was.
+    assert before + after.ledger == Counter(one.task.text.strip() for one in made)
 
 
 def test_vectors_of_another_run_are_refused(tmp_path: Path):

@@ -220,6 +220,7 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
             sample=state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
             random=state.url("/random"),
             statistics=state.url("/statistics"),
+            map=state.url("/map") if asked.catalogue.maps() else "",
             sorts=[
                 (value, "Best first" if not value and query.text else name) for value, name in views.SORTS
             ],

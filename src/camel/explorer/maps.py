@@ -7,7 +7,6 @@ taken out first, by the label in the row, before anything is counted, coloured, 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -99,17 +98,15 @@ class MapFile:
             column = arrow("pyarrow.parquet").read_table(self.path, columns=[its.column]).column(0)
             if its.edges:
                 names = [*bucket_names(its), UNKNOWN]
-                numbers: list[float | None] = column.to_pylist()
-                codes = [
-                    len(names) - 1 if one is None else max(0, bisect_right(its.edges, one) - 1)
-                    for one in numbers
-                ]
+                numbers = column.to_numpy().astype(np.float64)  # what is not known becomes NaN
+                known = np.searchsorted(np.array(its.edges), numbers, side="right") - 1
+                codes = np.where(np.isnan(numbers), len(names) - 1, np.maximum(known, 0))
             else:
                 found = column.combine_chunks().dictionary_encode()
                 names = [str(one) for one in found.dictionary.to_pylist()]
                 names = [", ".join(elements(one)) for one in names] if its.many else names
-                codes = found.indices.to_pylist()
-            self._codes[facet] = names, np.array(codes, np.int64)
+                codes = found.indices.to_numpy()
+            self._codes[facet] = names, codes.astype(np.int64)
         return self._codes[facet]
 
 

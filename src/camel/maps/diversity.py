@@ -97,15 +97,17 @@ def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: i
     """The pairs of different texts; each counts as often as its texts are there."""
     n, first = len(vectors), min(FIRST, vectors.shape[1])
     turned = vectors @ _directions(vectors)
-    head, tail = np.ascontiguousarray(turned[:, :first]), turned[:, first:]
-    left = np.linalg.norm(tail, axis=1)
+    left = np.linalg.norm(turned[:, first:], axis=1, keepdims=True)
+    # The product of two of these rows is the bound: the first directions, and what is left of the lengths.
+    short = np.ascontiguousarray(np.hstack([turned[:, :first], left]))
     parent = np.arange(n)
     count = 0
     kept: list[Pair] = []
     for a in range(0, n, BLOCK):
         for b in range(a, n, BLOCK):
-            bound = head[a : a + BLOCK] @ head[b : b + BLOCK].T
-            bound += np.outer(left[a : a + BLOCK], left[b : b + BLOCK])
+            bound = short[a : a + BLOCK] @ short[b : b + BLOCK].T
+            if a != b and bound.max() < threshold - _ROOM:
+                continue
             rows, columns = np.nonzero(bound >= threshold - _ROOM)
             if a == b:
                 rows, columns = rows[rows < columns], columns[rows < columns]
