@@ -196,6 +196,45 @@ def test_no_text_does_anything_but_be_read(reader: Reader):
     assert page.locator("#points script, #points img, #map script").count() == 0
 
 
+def test_a_finger_moves_the_map_and_two_zoom(chromium: Any, server: Server):
+    made = Reader(chromium, server, has_touch=True)
+    page = open_map(made, "/map?run=caravan")
+    page.wait_for_timeout(300)
+    place = """() => {
+      const box = document.querySelector(".map-names span.on").getBoundingClientRect();
+      return [box.x + box.width / 2, box.y];
+    }"""
+    remote = made.context.new_cdp_session(page)
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        fingers = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
+        remote.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+        page.wait_for_timeout(60)
+
+    before = page.evaluate(place)
+    touch("touchStart", (500, 400))
+    for step in range(1, 6):
+        touch("touchMove", (500 + 8 * step, 400 + 4 * step))
+    touch("touchEnd")
+    page.wait_for_timeout(200)
+    after = page.evaluate(place)
+    assert (after[0] - before[0], after[1] - before[1]) == (
+        pytest.approx(40, abs=6),
+        pytest.approx(20, abs=6),
+    )
+    spread = "() => [...document.querySelectorAll('.map-names span.on')].length"
+    touch("touchStart", (480, 400))
+    touch("touchStart", (480, 400), (520, 400))
+    for step in range(1, 8):
+        touch("touchMove", (480 - 10 * step, 400), (520 + 10 * step, 400))
+    touch("touchEnd")
+    page.wait_for_timeout(200)
+    assert page.evaluate(place) != after or page.evaluate(spread) == 0
+    assert "/map" in page.url
+    made.wrong = [one for one in made.wrong if "GPU stall due to ReadPixels" not in one]
+    made.close()
+
+
 def test_without_javascript_the_groups_and_the_list_are_there(chromium: Any, server: Server):
     made = Reader(chromium, server, java_script_enabled=False)
     made.go("/map?run=caravan&area=-2,-2;2,-2;2,2;-2,2")

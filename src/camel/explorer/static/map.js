@@ -192,7 +192,10 @@ function touched(event) {
     if (touches.size === 1) {
       mouse("mouseenter", event, canvas);
       mouse("mousemove", event, canvas);
-      mouse("mousedown", event, canvas);
+      // Two frames later: from where the pointer was before to here is no movement of the map.
+      requestAnimationFrame(() => requestAnimationFrame(() => {
+        if (touches.size === 1 && touches.has(event.pointerId)) mouse("mousedown", event, canvas);
+      }));
     } else {
       mouse("mouseup", event, window);
       apart = 0;
