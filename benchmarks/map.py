@@ -19,7 +19,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +37,7 @@ from camel.maps.table import Group, MapHeader, path_of, schema, write
 from camel.storage.index import no_cost, write_indexed
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 
+T = TypeVar("T")
 STAGE = "conversations"
 GROUPS = 40
 WIDTH = 8
@@ -168,20 +171,20 @@ def making(n: int) -> int:
     vectors = unit(chance.normal(size=(n, 384)) * spectrum)
     copies = np.arange(1, n, 1_000)
     vectors[copies] = unit(vectors[copies - 1] + chance.normal(size=(len(copies), 384)) * 0.003)
-    found = None
     print(f"{n:,} vectors")
-    for name, work in {
-        "near-duplicates": lambda: duplicates(vectors),
-        "figures": lambda: diversity(vectors, found or duplicates(vectors), 0.95),
-        "groups": lambda: clustered(vectors),
-        "layout": lambda: place(vectors),
-    }.items():
+
+    def timed(name: str, work: Callable[[], T]) -> T:
         started = time.process_time()
         made = work()
-        print(f"{name:16} {time.process_time() - started:7.1f} s of CPU")
-        found = made if name == "near-duplicates" else found
+        print(f"{name:16} {time.process_time() - started:7.1f} s of CPU", flush=True)
+        return made
+
+    found = timed("near-duplicates", lambda: duplicates(vectors))
+    timed("figures", lambda: diversity(vectors, found, 0.95))
+    timed("groups", lambda: clustered(vectors))
+    timed("layout", lambda: place(vectors))
     planted = {(int(at) - 1, int(at)) for at in copies}
-    missed = planted - {(one.one, one.other) for one in found.pairs} if found else planted
+    missed = planted - {(one.one, one.other) for one in found.pairs}
     print(f"{len(planted):,} planted near-duplicates, {len(missed):,} missed")
     return int(bool(missed))
 
