@@ -20,7 +20,6 @@ from camel.explorer.answers import NotThere
 from camel.maps.diversity import Diversity
 from camel.maps.table import Group, MapHeader, read_header
 from camel.storage.index import FACETS, UNKNOWN, bucket_names, elements
-from camel.storage.release import RESTRICTED
 from camel.storage.table import arrow
 
 COLOURS = 8
@@ -78,8 +77,6 @@ class MapFile:
         self.x, self.y = (table.column(name).to_numpy().astype(np.float32) for name in ("x", "y"))
         self.groups: NDArray[np.int32] = table.column("cluster").to_numpy()
         found = table.column("labels").combine_chunks().dictionary_encode()
-        bad = [bool(RESTRICTED.intersection(elements(one))) for one in found.dictionary.to_pylist()]
-        self.hidden: NDArray[np.bool_] = np.array(bad, np.bool_)[found.indices.to_numpy()]
         self._labels: list[frozenset[str]] = [
             frozenset(elements(one)) for one in found.dictionary.to_pylist()
         ]

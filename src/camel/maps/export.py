@@ -80,7 +80,7 @@ def _vectors(table: Any) -> Vectors:
 
 def _atlas(table: Any, out: Path) -> None:
     pa, pq = arrow(), arrow("pyarrow.parquet")
-    # Its neighbours are row numbers of its own.
+    # Neighbours are named by their places in the file.
     table = table.append_column("row_id", pa.array(range(table.num_rows), pa.int64()))
     if 1 < table.num_rows <= _MOST_COMPARED:
         ids, distances = _nearest(_vectors(table), min(NEIGHBOURS, table.num_rows - 1))
