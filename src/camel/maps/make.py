@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from camel.core.errors import InputError
 from camel.maps.clusters import clustered, labelled
-from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates, unit
+from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates
 from camel.maps.embedding import KEPT, Embedding
 from camel.maps.layout import FIT, Vectors, place
 from camel.maps.table import Group, MapHeader, Repeat, path_of, schema, write
@@ -40,12 +40,7 @@ def make_map(
     note: Callable[[str], None] = lambda what: None,
 ) -> Made:
     """Make the map of a run whose texts have been embedded, and write it beside the run."""
-    pa = arrow()
-    tables = list(embedding.tables())
-    rows = pa.concat_tables([table.select([*KEPT, "message", "text"]) for table in tables])
-    if not rows.num_rows:
-        raise InputError(f"{embedding.run.folder.address} has no {embedding.of} that say anything")
-    vectors = _stacked(tables)
+    rows, vectors = _read(embedding)
     texts: list[str] = rows.column("text").to_pylist()
     hidden = _hidden(rows.column("labels").to_pylist())
     note("grouping")
@@ -92,18 +87,22 @@ def _copies(found: Duplicates, ids: list[str], messages: list[int]) -> list[str]
     return ["" if first == at else point_name(ids[first], messages[first]) for at, first in enumerate(firsts)]
 
 
-def _stacked(tables: list[Any]) -> Vectors:
-    """The vectors of all rows, of length 1."""
-    widths: set[int] = set()
+def _read(embedding: Embedding) -> tuple[Any, Vectors]:
+    """What is kept of all texts, and their vectors, of length 1; of these never more than two copies at a time."""
+    rows: list[Any] = []
     parts: list[Any] = []
-    for table in tables:
-        for chunk in table.column("vector").chunks:
-            if len(chunk):
-                widths.add(len(chunk.values) // len(chunk))
-                parts.append(chunk.values.to_numpy().reshape(len(chunk), -1))
-    if len(widths) > 1:
+    for table in embedding.tables():
+        rows.append(table.select([*KEPT, "message", "text"]))
+        chunks = [chunk for chunk in table.column("vector").chunks if len(chunk)]
+        parts += [chunk.values.to_numpy().reshape(len(chunk), -1) for chunk in chunks]
+    if not parts:
+        raise InputError(f"{embedding.run.folder.address} has no {embedding.of} that say anything")
+    if len({part.shape[1] for part in parts}) > 1:
         raise InputError("the vectors are of different models: remove the run's folder 'map'")
-    return unit(np.concatenate(parts))
+    vectors = np.concatenate(parts)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+    return arrow().concat_tables(rows), vectors
 
 
 def _hidden(labels: list[str]) -> NDArray[np.bool_]:
