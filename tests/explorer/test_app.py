@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+from mapped import mapped
 from payloads import PAYLOADS
 from societies import SECRET, commit, society
 from starlette.testclient import TestClient
@@ -37,6 +38,7 @@ def client(catalogue: Catalogue, **settings: Any) -> TestClient:
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, list[Transcript]]]:
     where = tmp_path_factory.mktemp("runs") / "caravan"
     made = society(where, restricted=RESTRICTED)
+    mapped(where)
     with Catalogue([where]) as catalogue:
         yield catalogue, made
 
@@ -70,6 +72,11 @@ def open_paths(id: str) -> list[str]:
         f"/conversation/caravan/json?{asked}&download=1",
         f"/conversation/caravan/markdown?{asked}",
         "/compare?" + urlencode({"left": f"caravan/{id}", "right": f"caravan/{id}"}),
+        "/map",
+        "/map?area=-2,-2;2,-2;2,2;-2,2",
+        "/map/points?colour=label",
+        "/map/text?at=10",
+        "/map/rows?area=-2,-2;2,-2;2,2;-2,2",
         "/watch/caravan",
         "/watch/caravan/events",
     ]

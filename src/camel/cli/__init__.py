@@ -18,6 +18,7 @@ from camel.cli.export import export, import_
 from camel.cli.gc import gc
 from camel.cli.generate import generate
 from camel.cli.index import index
+from camel.cli.map import map_
 from camel.cli.plan import plan
 from camel.cli.play import play
 from camel.cli.scenarios import app as scenarios
@@ -54,6 +55,7 @@ app.command("import")(import_)
 app.command()(verify)
 app.command()(compact)
 app.command()(index)
+app.command("map")(map_)
 app.command()(gc)
 app.add_typer(scenarios)
 app.add_typer(evaluate)

@@ -92,7 +92,7 @@ def export(
     folder = open_folder(run)
     stage = _translated(folder, language) if language else _last_stage(folder)
     acknowledged = bool(acknowledge)
-    release = Release(acknowledged, _canary(folder) if acknowledged else "")
+    release = Release(acknowledged, canary_of(folder) if acknowledged else "")
     records = Run(run, stage)
     if format == "dataset":
         written = dataset(records, out, release=release, title=title, licence=licence)
@@ -240,7 +240,7 @@ def _translated(folder: RunFolder, language: str) -> str:
     return stage
 
 
-def _canary(folder: RunFolder) -> str:
+def canary_of(folder: RunFolder) -> str:
     """The GUID of the scenario that the run was made from."""
     from camel.core.errors import CamelError, InputError
     from camel.scenarios import load

@@ -26,6 +26,7 @@ from camel.explorer.agents import Agents
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.forms import read_form
 from camel.explorer.home import hidden_labels, run_cards
+from camel.explorer.map_pages import add_map_pages
 from camel.explorer.pages import STATIC, environment
 from camel.explorer.play import add_play
 from camel.explorer.query import Query
@@ -226,6 +227,7 @@ def create_app(
             sample=state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
             random=state.url("/random"),
             statistics=state.url("/statistics"),
+            map=state.url("/map") if asked.catalogue.maps() else "",
             sorts=[
                 (value, "Best first" if not value and query.text else name) for value, name in views.SORTS
             ],
@@ -323,6 +325,8 @@ def create_app(
             chips=views.chips(asked.state, "/statistics"),
             up=asked.state.url("/list"),
         )
+
+    add_map_pages(get, page)
 
     # --- watching --------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -26,14 +26,16 @@ import msgspec
 from camel.core.errors import InputError, shown
 from camel.core.transcript import Transcript
 from camel.explorer.answers import Histogram, Hit, NeedsConsent, Neighbours, NotThere, Page, Row
-from camel.explorer.conditions import both, ranked, sort_column, sortable
+from camel.explorer.conditions import both, clause, ranked, sort_column, sortable
 from camel.explorer.counts import Counts
 from camel.explorer.database import MEMORY, Database, Key, State, paths
 from camel.explorer.lists import Lists
+from camel.explorer.maps import MapFile, MapView
 from camel.explorer.query import Place, Query, from_cursor, to_cursor
 from camel.explorer.sources import Part, Source
 from camel.explorer.text import TextFound, TextHit, indexes_of, search
 from camel.explorer.text_index import TextIndex
+from camel.maps.table import maps_of
 from camel.storage.index import FACETS, NUMBERS, elements
 from camel.storage.release import RESTRICTED
 
@@ -212,6 +214,15 @@ class Catalogue:
         _check_number("bins", bins, 1, 1_000)
         return self._now().histogram(query, number, by, bins)
 
+    def maps(self) -> dict[str, list[str]]:
+        """By run, what it has maps of."""
+        return {one.name: found for one in self.runs if (found := list(maps_of(one.folder)))}
+
+    @_again
+    def map(self, run: str, of: str, query: Query = Query()) -> MapView:  # noqa: B008 - frozen
+        """A run's map, of the texts that fit a query; the run's name in it is left alone."""
+        return self._now().map(run, of, query)
+
     @_again
     def search(self, query: Query, limit: int = 50) -> Page:
         """The conversations in which `query.text` is said, with what was found: the first page of such a query."""
@@ -367,6 +378,33 @@ class _Reader:
             keys = self.lists.along(query, place, limit, back=back)
         at = max(0, place.at - len(keys)) if back else place.at + 1
         return self.page(query, keys, at, max(total, at + len(keys)))
+
+    def map(self, run: str, of: str, query: Query) -> MapView:
+        """A run's map."""
+        source = next((one for one in self.state.sources if one.name == run), None)
+        if source is None:
+            raise NotThere(f"there is no run {shown(run)}")
+        path = maps_of(source.folder).get(of)
+        if path is None:
+            raise NotThere(f"{run} has no map of its {of}: camel map {source.address} --of {of} makes it")
+        known = ("map", str(path), path.stat().st_mtime_ns)
+        file = self.database.remember(self.state, known, lambda: MapFile(path), large=True)
+        if file.header.fingerprint != source.folder.settings().fingerprint:
+            raise NotThere(f"the map of {run} is of another run: remove its folder 'map', then camel map")
+        asked = msgspec.structs.replace(query, runs=(run,), sort="", order="asc")
+        plain = not (asked.facets or asked.ranges or asked.text.strip())
+        key = ("drawn", *known, asked.digest)
+        narrow = None if plain else partial(self._on_map, source, asked)
+        return self._remember(key, lambda: MapView(file, run, self.hidden, narrow), large=True)
+
+    def _on_map(self, source: Source, query: Query, path: str) -> list[int]:
+        """The rows of a map's file that fit a query."""
+        where, parameters = self.lists.where(msgspec.structs.replace(query, text=""), source.parts)
+        if query.text.strip():
+            where = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
+            parameters.append([key.shard << 32 | key.row for key in self.found(query).keys])
+        sql = f"select file_row_number from read_parquet(?, file_row_number = true) {clause('where', where)}"
+        return [at for (at,) in self.database.ask(sql, [path, *parameters])]
 
     def found(self, query: Query) -> _Found:
         """All conversations in which a text is said, in the order of the query."""

@@ -17,6 +17,7 @@ from camel.explorer.query import Query
 from camel.explorer.sources import Source
 from camel.explorer.views import State, counted, money, short
 from camel.generation.status import Snapshot, read_status
+from camel.maps.table import maps_of
 from camel.scenarios import load
 from camel.storage.index import elements
 from camel.storage.release import RESTRICTED
@@ -64,6 +65,7 @@ def _card(catalogue: Catalogue, source: Source, allowed: Collection[str]) -> dic
         "link": state.url("/list"),
         "random": state.url("/random"),
         "statistics": state.url("/statistics"),
+        "map": state.url("/map") if maps_of(source.folder) else "",
         "watch": "" if imported else f"/watch/{quote(source.name, safe='')}",
     }
     if imported or hidden:

@@ -1,0 +1,154 @@
+"""`camel map`: the tasks or instructions of a run as points that lie close where they mean the same."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.maps.embedding import Embedding
+    from camel.maps.table import MapHeader
+
+
+def map_(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    model: Annotated[
+        str,
+        typer.Option(
+            envvar="CAMEL_EMBEDDER",
+            metavar="MODEL",
+            help="The embedding model: a sentence-transformers folder, a package with one, or a name of the hub.",
+        ),
+    ] = "",
+    of: Annotated[str, typer.Option(metavar="WHAT", help="tasks or instructions.")] = "tasks",
+    seed: Annotated[int, typer.Option(help="Of the layout and the groups.", min=0, max=2**31 - 1)] = 0,
+    groups: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Groups; by the number of texts unless given.", min=1, max=200),
+    ] = None,
+    threshold: Annotated[
+        float, typer.Option(help="Cosine from which two texts are near-duplicates.", min=0.5, max=1.0)
+    ] = 0.95,
+    export: Annotated[
+        str, typer.Option(metavar="FORMAT", help="Write the map that is there as atlas or nomic instead.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="The file (atlas) or folder (nomic) to write.")
+    ] = None,
+    acknowledge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace what is at OUT.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Embed a run's texts, lay them out and group them, for the explorer's map. The same command goes on after a stop."""
+    from rich.console import Console
+
+    from camel.cli.panel import say
+    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.core.errors import InputError, MissingExtra
+    from camel.engine.worker import Halt
+
+    try:
+        from camel.maps.embedders import SentenceModel
+        from camel.maps.embedding import Embedding
+        from camel.maps.make import make_map
+    except ImportError as error:
+        raise MissingExtra(f"A map ({error.name})", "map") from None
+    from camel.maps.texts import checked
+    from camel.storage.reader import Run
+
+    kind = checked(of)
+    if export or out:
+        _export(run, kind, export, out, acknowledge or [], force)
+        return
+    console, halt = Console(highlight=False, stderr=as_json), Halt()
+    records = Run(run)
+    if not len(records):
+        raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
+    embedding = Embedding(records, SentenceModel(model), of=kind, halt=halt)
+    if not asyncio.run(_embed(console, embedding)):
+        mine = halt.reason == STOPPED
+        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
+        raise typer.Exit(INTERRUPTED if mine else HALTED)
+    with console.status("") as place:
+        made = make_map(
+            embedding,
+            seed=seed,
+            groups=groups,
+            threshold=threshold,
+            note=lambda what: place.update(f"{what} {kind}"),
+        )
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(made.header).decode())
+        return
+    _show(console, made.header)
+    say(console, f"table   {made.path}")
+    say(console, f"look    camel explore {shlex.quote(run)}, then Map")
+
+
+async def _embed(console: Console, embedding: Embedding) -> bool:
+    from camel.cli.panel import duration, say
+    from camel.cli.progress import shown
+    from camel.cli.stopping import Stopping
+
+    def line(seconds: float) -> str:
+        return f"embedded {embedding.of} of {embedding.done:,} of {embedding.total:,} conversations · {duration(seconds)} gone"
+
+    stopping = Stopping(embedding.halt, lambda: say(console, "stopping: the batch under way ends first"))
+    complete = False
+    with stopping.heard():
+        async with shown(console, line):
+            complete = await embedding.embed()
+    return complete
+
+
+def _show(console: Console, header: MapHeader) -> None:
+    from camel.cli.panel import say
+
+    figures = header.all
+    say(console, f"{header.rows:,} {header.of} of {header.conversations:,} conversations · {header.method}")
+    for group in header.groups[:8]:
+        say(console, f"group   {group.texts:>7,}  {group.label}")
+    if len(header.groups) > 8:
+        say(console, f"        and {len(header.groups) - 8} more groups")
+    say(
+        console,
+        f"copies  {figures.copies:,} texts repeat another ({figures.copies / figures.texts:.1%}), in "
+        f"{figures.pairs:,} pairs of cosine {figures.threshold:g} or more",
+    )
+    near = "" if figures.nearest is None else f"nearest other at {figures.nearest:.3f} on average · "
+    say(console, f"variety {near}effective number {figures.effective:.1f} (Vendi)")
+
+
+def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[str], force: bool) -> None:
+    from camel.cli.export import canary_of
+    from camel.core.errors import InputError
+    from camel.maps.export import FORMATS, export_map
+    from camel.maps.table import path_of
+    from camel.storage.release import RESTRICTED, Release
+    from camel.storage.run import open_folder
+
+    if not format or out is None:
+        raise InputError(f"an export takes both --export {'|'.join(FORMATS)} and --out OUT")
+    if unknown := sorted(set(acknowledge) - RESTRICTED):
+        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    folder = open_folder(run)
+    folder.settings()
+    source = path_of(folder, of)
+    if not source.is_file():
+        raise InputError(
+            f"{run} has no map of its {of} yet: camel map {run} --of {of} --model MODEL makes it"
+        )
+    release = Release(bool(acknowledge), canary_of(folder) if acknowledge else "")
+    written = export_map(source, out, format, release=release, force=force)
+    typer.echo(f"{written.rows:,} {of} of {written.conversations:,} conversations in {written.path}")

@@ -1,0 +1,252 @@
+"""The map of a run as one reader may see it: points, colours, a text, what lies within a line drawn around them.
+
+The one decision to know: a point is known by its place among those that its reader may see. Rows with a hidden label are
+taken out first, by the label in the row, before anything is counted, coloured, listed or numbered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from camel.core.errors import InputError, shown
+from camel.explorer.answers import NotThere
+from camel.maps.diversity import Diversity
+from camel.maps.table import Group, MapHeader, read_header
+from camel.storage.index import FACETS, UNKNOWN, bucket_names, elements
+from camel.storage.table import arrow
+
+COLOURS = 8
+"""Of the palette; the values beyond share one more."""
+OTHERS = COLOURS
+BY = ("cluster", *FACETS)
+"""What points can be coloured by."""
+MOST_CORNERS = 80
+"""Of the line around a choice."""
+
+Rows = NDArray[np.int64]
+Narrow = Callable[[str], list[int]]
+"""Finds the rows of a map's file that fit what else is asked."""
+
+
+class Entry(NamedTuple):
+    """A line of the legend."""
+
+    value: str
+    colour: int
+    texts: int
+    x: float = 0.0
+    y: float = 0.0
+    """Of a group, where it lies."""
+
+
+class Legend(NamedTuple):
+    """What the colours mean."""
+
+    entries: list[Entry]
+    steps: bool
+    """Whether they are steps of a number, to be shown in shades."""
+
+
+class Point(NamedTuple):
+    """A text of the map."""
+
+    at: int
+    id: str
+    message: int
+    text: str
+    label: str
+    assistant: str
+    user: str
+    stop: str
+    copy_of: str
+
+
+class MapFile:
+    """A map's file, with what every reader's view of it needs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.header = path, read_header(path)
+        table = arrow("pyarrow.parquet").read_table(path, columns=["x", "y", "cluster", "labels"])
+        self.x, self.y = (table.column(name).to_numpy().astype(np.float32) for name in ("x", "y"))
+        self.groups: NDArray[np.int32] = table.column("cluster").to_numpy()
+        found = table.column("labels").combine_chunks().dictionary_encode()
+        self._labels: list[frozenset[str]] = [
+            frozenset(elements(one)) for one in found.dictionary.to_pylist()
+        ]
+        self._label_of: NDArray[np.int32] = found.indices.to_numpy()
+        self._codes: dict[str, tuple[list[str], NDArray[np.int64]]] = {}
+
+    def visible(self, hidden: frozenset[str]) -> Rows:
+        """The rows that somebody may see from whom these labels are hidden."""
+        good = np.array([hidden.isdisjoint(one) for one in self._labels], np.bool_)
+        return np.flatnonzero(good[self._label_of])
+
+    def values(self, facet: str) -> tuple[list[str], NDArray[np.int64]]:
+        """The values of a facet, and which of them each row has."""
+        if facet not in self._codes:
+            its = FACETS[facet]
+            column = arrow("pyarrow.parquet").read_table(self.path, columns=[its.column]).column(0)
+            if its.edges:
+                names = [*bucket_names(its), UNKNOWN]
+                numbers = column.to_numpy().astype(np.float64)  # what is not known becomes NaN
+                known = np.searchsorted(np.array(its.edges), numbers, side="right") - 1
+                codes = np.where(np.isnan(numbers), len(names) - 1, np.maximum(known, 0))
+            else:
+                found = column.combine_chunks().dictionary_encode()
+                names = [str(one) for one in found.dictionary.to_pylist()]
+                names = [", ".join(elements(one)) for one in names] if its.many else names
+                codes = found.indices.to_numpy()
+            self._codes[facet] = names, codes.astype(np.int64)
+        return self._codes[facet]
+
+
+class MapView:
+    """A map for one reader and one query."""
+
+    def __init__(self, file: MapFile, run: str, hidden: frozenset[str], narrow: Narrow | None) -> None:
+        self.file, self.run, self._hidden = file, run, hidden
+        self.visible = file.visible(hidden)
+        self.rows = self.visible
+        if narrow is not None:
+            found = np.array(narrow(str(file.path)), np.int64)
+            self.rows = np.intersect1d(self.visible, found)
+
+    @property
+    def header(self) -> MapHeader:
+        """What the map says about itself. Its counts are of all rows."""
+        return self.file.header
+
+    @property
+    def figures(self) -> Diversity | None:
+        """How varied the texts are that the reader may see; None where there are none."""
+        whole = len(self.visible) == len(self.file.x)
+        return self.header.all if whole else self.header.open
+
+    @cached_property
+    def groups(self) -> list[tuple[int, Group, int]]:
+        """The groups that have something to show: number, group, and how many texts of the query."""
+        counts = np.bincount(self.file.groups[self.rows], minlength=len(self.header.groups))
+        return [(n, one, int(counts[n])) for n, one in enumerate(self.header.groups) if counts[n]]
+
+    def legend(self, by: str) -> Legend:
+        """What the colours mean, with how many texts of the query have which."""
+        if by == "cluster":
+            slots = spread([(group.x, group.y) for group in self.header.groups])
+            return Legend([Entry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups], False)
+        names, codes = self.file.values(by)
+        slots = self._slots(by)
+        counts = np.bincount(codes[self.rows], minlength=len(names))
+        entries = [Entry(names[n], slots[n], int(counts[n])) for n in range(len(names)) if slots[n] != OTHERS]
+        if not FACETS[by].edges:
+            entries.sort(key=lambda one: one.colour)
+        rest = sum(int(counts[n]) for n in range(len(names)) if slots[n] == OTHERS)
+        entries = [one for one in entries if one.texts]
+        return Legend(entries + ([Entry("", OTHERS, rest)] if rest else []), bool(FACETS[by].edges))
+
+    def _slots(self, by: str) -> list[int]:
+        """The colour of each value: the most frequent of all that the reader may see have one of their own."""
+        names, codes = self.file.values(by)
+        if FACETS[by].edges:
+            return [OTHERS if name == UNKNOWN else min(n, COLOURS - 1) for n, name in enumerate(names)]
+        counts = np.bincount(codes[self.visible], minlength=len(names))
+        order = sorted(range(len(names)), key=lambda n: (-int(counts[n]), names[n]))
+        rank = {n: place for place, n in enumerate(order)}
+        return [min(rank[n], OTHERS) for n in range(len(names))]
+
+    def points(self, by: str) -> bytes:
+        """x, y, colour (32-bit floats) and place among the visible (32-bit whole numbers), one array after the other."""
+        if by == "cluster":
+            slots = spread([(group.x, group.y) for group in self.header.groups])
+            codes = np.array(slots, np.float32)[self.file.groups[self.rows]]
+        else:
+            codes = np.array(self._slots(by), np.float32)[self.file.values(by)[1][self.rows]]
+        places = np.searchsorted(self.visible, self.rows).astype("<u4")
+        arrays = (
+            self.file.x[self.rows].astype("<f4"),
+            self.file.y[self.rows].astype("<f4"),
+            codes.astype("<f4"),
+        )
+        return b"".join(array.tobytes() for array in (*arrays, places))
+
+    def inside(self, area: Sequence[tuple[float, float]]) -> Rows:
+        """The rows within a line."""
+        xs, ys = self.file.x[self.rows], self.file.y[self.rows]
+        low, high = np.min(area, axis=0), np.max(area, axis=0)
+        near = np.flatnonzero((xs >= low[0]) & (xs <= high[0]) & (ys >= low[1]) & (ys <= high[1]))
+        return self.rows[near[within(xs[near], ys[near], area)]]
+
+    def at(self, place: int) -> Point:
+        """The text at a place among those that the reader may see."""
+        if not 0 <= place < len(self.visible):
+            raise NotThere(f"the map has no point {place:,}")
+        return self.read(self.visible[place : place + 1])[0]
+
+    def read(self, rows: Rows) -> list[Point]:
+        """Texts, by the rows of the file."""
+        pq = arrow("pyarrow.parquet")
+        names = ["id", "message", "text", "label", "assistant", "user", "stop", "copy_of", "labels"]
+        read: dict[int, dict[str, Any]] = {}
+        with pq.ParquetFile(self.file.path) as file:
+            start = 0
+            for group in range(file.metadata.num_row_groups):
+                count = file.metadata.row_group(group).num_rows
+                mine: list[int] = [at for at in rows.tolist() if start <= at < start + count]
+                if mine:
+                    table = file.read_row_group(group, columns=names)
+                    found = table.take([at - start for at in mine]).to_pylist()
+                    read.update(zip(mine, found, strict=True))
+                start += count
+        order: list[int] = rows.tolist()
+        if any(self._hidden.intersection(elements(read[at]["labels"])) for at in order):
+            raise AssertionError("a restricted text has passed the gate")
+        places: list[int] = np.searchsorted(self.visible, rows).tolist()
+        return [
+            Point(place, **{name: read[at][name] for name in names if name != "labels"})
+            for place, at in zip(places, order, strict=True)
+        ]
+
+
+def area_from(text: str) -> list[tuple[float, float]] | None:
+    """A line around points as a URL has it: `x,y;x,y;…`; None where there is none."""
+    if not text.strip():
+        return None
+    corners: list[tuple[float, float]] = []
+    try:
+        for corner in text.split(";")[: MOST_CORNERS + 1]:
+            x, y = corner.split(",")
+            corners.append((float(x), float(y)))
+    except ValueError:
+        corners = []
+    good = 3 <= len(corners) <= MOST_CORNERS
+    if not good or not all(math.isfinite(one) and abs(one) <= 100 for corner in corners for one in corner):
+        raise InputError(f"an area is 3 to {MOST_CORNERS} corners x,y;x,y;…, not {shown(text)}")
+    return corners
+
+
+def within(xs: Any, ys: Any, area: Sequence[tuple[float, float]]) -> NDArray[np.bool_]:
+    """Which points lie within a line: those from which a ray to the right crosses it an odd number of times."""
+    inside = np.zeros(len(xs), np.bool_)
+    for (x1, y1), (x2, y2) in zip(area, [*area[1:], area[0]], strict=True):
+        if y1 != y2:
+            between = (ys < y1) != (ys < y2)
+            inside ^= between & (xs < (x2 - x1) * (ys - y1) / (y2 - y1) + x1)
+    return inside
+
+
+def spread(centres: Sequence[tuple[float, float]]) -> list[int]:
+    """A colour for each group, such that those of one colour lie as far apart as can be."""
+    slots: list[int] = []
+    for x, y in centres:
+        far: list[float] = []
+        for colour in range(COLOURS):
+            own = [math.dist((x, y), centres[n]) for n, taken in enumerate(slots) if taken == colour]
+            far.append(min(own, default=math.inf))
+        slots.append(max(range(COLOURS), key=lambda colour: (far[colour], -colour)))
+    return slots

@@ -1,0 +1,181 @@
+"""How varied texts are: near-duplicates, distance to the nearest other, and the effective number of different ones.
+
+The one decision to know: near-duplicates are exact. Every pair is looked at, in blocks, and most are ruled out by their
+first `FIRST` main directions alone: what the others can add to a cosine is at most the product of what is left of both
+lengths (Cauchy and Schwarz), so that nothing above the threshold is missed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from camel.maps.layout import Vectors
+
+THRESHOLD = 0.95
+"""Cosine from which two texts are near-duplicates."""
+FIRST = 64
+BLOCK = 2_048
+MOST_PAIRS = 10_000
+"""Pairs that are kept, the closest; all are counted."""
+SAMPLE = 5_000
+"""Texts whose nearest other is looked for, among all."""
+_ROOM = 1e-5
+"""For what is lost in sums of 32-bit numbers."""
+
+
+class Diversity(msgspec.Struct, frozen=True):
+    """The figures of a set of texts."""
+
+    texts: int
+    threshold: float
+    """Cosine from which two texts count as near-duplicates."""
+    pairs: int
+    """Near-duplicate pairs."""
+    copies: int
+    """Texts that are left out when of each group of near-duplicates the first is kept."""
+    nearest: float | None
+    """Mean distance (1 - cosine) to the nearest other text; None for fewer than two."""
+    sampled: int
+    """Texts that this is the mean of."""
+    effective: float
+    """The effective number of different texts: the Vendi score with cosine similarity, at most the vectors' dimensions."""
+
+
+class Pair(NamedTuple):
+    """Two texts that say nearly the same."""
+
+    one: int
+    other: int
+    cosine: float
+
+
+class Duplicates(NamedTuple):
+    """Near-duplicates of a set."""
+
+    total: int
+    pairs: list[Pair]
+    first: NDArray[np.int64]
+    """Of each text, the first of the group that its near-duplicates make; itself where it has none before it."""
+
+
+def unit(vectors: Any) -> Vectors:
+    """The same of length 1; a vector of nothing stays nothing."""
+    made = np.asarray(vectors, np.float32)
+    lengths = np.linalg.norm(made, axis=1, keepdims=True)
+    return np.divide(made, lengths, out=np.zeros_like(made), where=lengths > 0)
+
+
+def duplicates(
+    vectors: Vectors,
+    threshold: float = THRESHOLD,
+    *,
+    same: NDArray[np.int64] | None = None,
+    most: int = MOST_PAIRS,
+) -> Duplicates:
+    """All pairs of vectors of length 1 whose cosine is at least the threshold.
+
+    `same` says of each the first that has the same text: ten thousand copies of one are fifty million pairs, which are
+    counted and not looked at.
+    """
+    if same is None:
+        same = np.arange(len(vectors))
+    firsts, where, times = np.unique(same, return_inverse=True, return_counts=True)
+    found = _pairs(vectors[firsts], threshold, times, most)
+    repeated = np.flatnonzero(same != np.arange(len(same)))
+    pairs = [Pair(int(same[at]), int(at), 1.0) for at in repeated[:most]]
+    pairs += [Pair(int(firsts[a]), int(firsts[b]), cosine) for a, b, cosine in found.pairs]
+    return Duplicates(
+        found.total + int((times * (times - 1) // 2).sum()), pairs[:most], firsts[found.first[where]]
+    )
+
+
+def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: int) -> Duplicates:
+    """The pairs of different texts; each counts as often as its texts are there."""
+    n, first = len(vectors), min(FIRST, vectors.shape[1])
+    turned = vectors @ _directions(vectors)
+    left = np.linalg.norm(turned[:, first:], axis=1, keepdims=True)
+    # The product of two of these rows is the bound: the first directions, and what is left of the lengths.
+    short = np.ascontiguousarray(np.hstack([turned[:, :first], left]))
+    parent = np.arange(n)
+    count = 0
+    kept: list[Pair] = []
+    for a in range(0, n, BLOCK):
+        for b in range(a, n, BLOCK):
+            bound = short[a : a + BLOCK] @ short[b : b + BLOCK].T
+            if a != b and bound.max() < threshold - _ROOM:
+                continue
+            rows, columns = np.nonzero(bound >= threshold - _ROOM)
+            if a == b:
+                rows, columns = rows[rows < columns], columns[rows < columns]
+            for start in range(0, len(rows), 65_536):
+                ones, others = a + rows[start : start + 65_536], b + columns[start : start + 65_536]
+                cosines = np.einsum("ij,ij->i", vectors[ones], vectors[others])
+                good = cosines >= threshold - 1e-6  # copies are copies, whatever the last bit says
+                ones, others, cosines = ones[good], others[good], cosines[good]
+                count += int((times[ones] * times[others]).sum())
+                apart = parent[ones] != parent[others]
+                for one, other in zip(ones[apart].tolist(), others[apart].tolist(), strict=True):
+                    _join(parent, one, other)
+                kept += [
+                    Pair(*pair) for pair in zip(ones.tolist(), others.tolist(), cosines.tolist(), strict=True)
+                ]
+                if len(kept) > 4 * most:
+                    kept = sorted(kept, key=lambda pair: -pair.cosine)[:most]
+    return Duplicates(
+        count,
+        sorted(kept, key=lambda pair: (-pair.cosine, pair.one, pair.other))[:most],
+        np.array([_root(parent, at) for at in range(n)], np.int64),
+    )
+
+
+def diversity(vectors: Vectors, found: Duplicates, threshold: float, *, seed: int = 0) -> Diversity:
+    """The figures of vectors of length 1."""
+    n = len(vectors)
+    chosen = np.arange(n)
+    if n > SAMPLE:
+        chosen = np.sort(np.random.default_rng(seed).choice(n, SAMPLE, replace=False))
+    best = np.full(len(chosen), -1.0, np.float32)
+    for start in range(0, n if n > 1 else 0, BLOCK):
+        cosines = vectors[chosen] @ vectors[start : start + BLOCK].T
+        own = np.flatnonzero((chosen >= start) & (chosen < start + BLOCK))
+        cosines[own, chosen[own] - start] = -1.0
+        best = np.maximum(best, cosines.max(1))
+    return Diversity(
+        n,
+        threshold,
+        found.total,
+        int((found.first != np.arange(n)).sum()),
+        float(np.clip(1.0 - best, 0.0, 2.0).mean()) if n > 1 else None,
+        len(chosen),
+        effective_number(vectors),
+    )
+
+
+def effective_number(vectors: Vectors) -> float:
+    """exp of the entropy of the eigenvalues of the similarity matrix over n, which are those of the small matrix X'X / n."""
+    values = np.linalg.eigvalsh(vectors.astype(np.float64).T @ vectors.astype(np.float64) / len(vectors))
+    values = values[values > 1e-12]
+    values = values / values.sum() if len(values) else np.ones(1)
+    return float(np.exp(-(values * np.log(values)).sum()))
+
+
+def _directions(vectors: Vectors) -> Vectors:
+    """An orthogonal matrix whose first columns are the main directions."""
+    _, directions = np.linalg.eigh((vectors.T @ vectors).astype(np.float64))
+    return np.ascontiguousarray(directions[:, ::-1], np.float32)
+
+
+def _root(parent: NDArray[np.int64], at: int) -> int:
+    while parent[at] != at:
+        parent[at] = parent[parent[at]]
+        at = int(parent[at])
+    return at
+
+
+def _join(parent: NDArray[np.int64], one: int, other: int) -> None:
+    a, b = _root(parent, one), _root(parent, other)
+    parent[max(a, b)] = min(a, b)

@@ -1,0 +1,105 @@
+"""Who makes vectors of texts: any object with a name and `embed`, as a rule a model of sentence-transformers.
+
+The one decision to know: the model is named by the user: a folder, an installed package that carries one, or a name of the
+hub. Code that comes with a model is never run, and the first two need no network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from camel.core.errors import InputError, MissingExtra
+
+_SMALL = 2**20
+"""Bytes up to which a file of a model is told from another by its content, beyond that by its size."""
+
+
+class Embedder(Protocol):
+    """Makes a vector of each text."""
+
+    name: str
+    """Tells its vectors from those of another."""
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """An array with one row for each text. Called on a thread, one call at a time."""
+        ...
+
+
+class SentenceModel:
+    """A model of sentence-transformers, loaded when it is first used: its name alone says whether there is work left."""
+
+    def __init__(self, model: str, *, batch: int = 32) -> None:
+        if not model.strip():
+            raise InputError(
+                "name the embedding model with --model: a folder, an installed package that carries one, or a name of the hub"
+            )
+        folder = Path(model).expanduser()
+        if not folder.is_dir() and (model.startswith((".", "/", "~")) or folder.exists()):
+            raise InputError(
+                f"there is no folder {model}: give a folder that holds a sentence-transformers model"
+            )
+        found = folder if folder.is_dir() else _packaged(model)
+        self._where = model if found is None else str(found)
+        own = model if found is None or found != folder else folder.resolve().name
+        self.name = own if found is None else f"{own}@{_digest(found)}"
+        self._batch = batch
+        self._model: Any = None
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        """Vectors of length 1."""
+        if self._model is None:
+            self._model = self._load()
+        return self._model.encode(
+            list(texts), batch_size=self._batch, normalize_embeddings=True, show_progress_bar=False
+        )
+
+    def _load(self) -> Any:
+        # One thread pool at a time, and no chatter among our own lines.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        try:
+            library = import_module("sentence_transformers")
+        except ImportError:
+            raise MissingExtra("Embedding texts", "map") from None
+        _quiet()
+        try:
+            return library.SentenceTransformer(self._where, trust_remote_code=False)
+        except Exception as error:  # the library raises whatever its readers of files and of the hub do
+            said = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"the embedding model {self._where} cannot be loaded ({said}): give a folder that holds one"
+            ) from None
+
+
+def _packaged(name: str) -> Path | None:
+    """The model that an installed package of this name carries; the package's code is not run."""
+    module = name.replace("-", "_")
+    spec = find_spec(module) if module.isidentifier() else None
+    for where in (spec and spec.submodule_search_locations) or ():
+        for folder in (Path(where), Path(where) / "model"):
+            if (folder / "modules.json").is_file():
+                return folder
+    return None
+
+
+def _quiet() -> None:
+    logging = import_module("transformers.utils.logging")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _digest(folder: Path) -> str:
+    """Tells models apart, wherever their folders lie."""
+    known = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name, size = path.relative_to(folder).as_posix(), path.stat().st_size
+        if not name.startswith(".") and path.suffix in (".json", ".txt", ".safetensors", ".bin", ".onnx"):
+            known.update(f"{name}\0{size}\0".encode())
+            known.update(path.read_bytes() if size <= _SMALL else b"")
+    return known.hexdigest()[:12]

@@ -1,0 +1,166 @@
+"""The stage that embeds: one vector for each text of a run, kept beside it.
+
+An item of the stage is a shard of the run and its steps are batches of texts, each journaled as it comes, so that whoever
+goes on after a kill computes at most the batch that was under way. The one decision to know: with the vectors stands what
+the index says of their conversation, labels included. A map needs nothing else, and is behind the same gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.worker import Halt, run_worker
+from camel.maps.embedders import Embedder
+from camel.maps.texts import Of, checked, texts_of
+from camel.models.catalogue import cost
+from camel.storage.index import schema as index_schema
+from camel.storage.index import table_of
+from camel.storage.reader import Run
+from camel.storage.run import RunFolder
+from camel.storage.table import arrow, read_shard, to_table, write_batches
+
+STAGE = "vectors-"
+"""Begins the name of a stage; a hash of the model and of what is embedded ends it."""
+LAYOUT = 1
+"""Of the files; raised when they hold something else."""
+BATCH = 256
+"""Texts of one step: what is computed again, at most, after a kill."""
+SOURCE = b"source"
+KEPT = (
+    *("id", "scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"),
+    *("messages", "tokens", "completion", "calls", "cost", "shard", "row"),
+)
+"""What stands of the index beside each vector."""
+
+
+@cache
+def schema() -> Any:
+    """The Arrow schema of the stage's files."""
+    pa = arrow()
+    own = [("message", pa.int32()), ("text", pa.string()), ("vector", pa.list_(pa.float32()))]
+    index = index_schema()
+    return pa.schema([*(index.field(name) for name in KEPT), *own])
+
+
+def home(run: Run | RunFolder, of: str) -> Path:
+    """The folder of a run's map: in that of the run, or beside the journals of one in an object store."""
+    folder = run.folder if isinstance(run, Run) else run
+    return folder.root / "map" / of
+
+
+class Embedding:
+    """The texts of a run becoming vectors."""
+
+    def __init__(self, run: Run, embedder: Embedder, *, of: Of = "tasks", halt: Halt | None = None) -> None:
+        self.run, self.embedder, self.halt = run, embedder, halt or Halt()
+        self.of: Of = checked(of)
+        self.folder = RunFolder(home(run, of) / "vectors")
+        wanted = [LAYOUT, of, embedder.name, run.settings.fingerprint]
+        self.name = STAGE + hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
+        self.done = self.total = self.texts = 0
+        """Conversations that are done, and that there are; texts embedded now."""
+        self._markers = {marker.shard: marker for marker in run.markers}
+        self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
+
+    async def embed(self) -> bool:
+        """Embed what has not been yet; False when something stopped it."""
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        with self.folder.locked():
+            self.folder.begun(self.name, {"model": self.embedder.name, "of": self.of})
+            self.folder.sweep(self.name)
+            there = self.folder.committed(self.name)
+            self.total = len(self.run)
+            self.done = sum(self._markers[shard].rows for shard in there & self._markers.keys())
+            pending = iter(sorted(self._markers.keys() - there))
+
+            async def lease() -> int | None:
+                return next(pending, None)
+
+            # One thread computes, for a model uses all cores by itself; another reads the shard after it.
+            with ThreadPoolExecutor(1, "camel-embed") as pool:
+                await run_worker(
+                    self._stage(pool),
+                    self.folder,
+                    lease,
+                    concurrency=2,
+                    fingerprint=self.run.settings.fingerprint,
+                    halt=self.halt,
+                    committed=self._note,
+                )
+        return self._markers.keys() <= self.folder.committed(self.name)
+
+    def tables(self) -> Iterator[Any]:
+        """What was made, shard after shard."""
+        for shard, marker in sorted(self._markers.items()):
+            table = read_shard(self.folder.root / self.folder.marker(self.name, shard).file)
+            metadata: dict[bytes, bytes] = table.schema.metadata or {}
+            if metadata.get(SOURCE, b"").decode() != marker.sha256:
+                raise InputError(f"{self.folder.root} has the vectors of another run: remove that folder")
+            yield table
+
+    def _note(self, shard: int) -> None:
+        self.done += self._markers[shard].rows
+
+    def _stage(self, pool: ThreadPoolExecutor) -> Stage:
+        async def work(shard: int, steps: Steps) -> Any:
+            loop = asyncio.get_running_loop()
+            rows, texts = await asyncio.to_thread(self._read, shard)
+            vectors: list[Any] = []
+            for start in range(0, len(texts), BATCH):
+                some = texts[start : start + BATCH]
+
+                async def make(some: list[str] = some) -> bytes:
+                    return await loop.run_in_executor(pool, self._vectors, some)
+
+                check = hashlib.blake2b(msgspec.json.encode(some), digest_size=16).digest()
+                vectors.append((len(some), await steps.once(check, make)))
+            return self._markers[shard].sha256, rows, vectors
+
+        return Stage(
+            name=self.name, count=max(self._markers, default=-1) + 1, work=work, write=_write, shard_size=1
+        )
+
+    def _read(self, shard: int) -> tuple[Any, list[str]]:
+        """What is kept of a shard's texts besides their vectors, and the texts."""
+        pa = arrow()
+        transcripts = self.run.shard(self._places[shard])
+        found = list(texts_of(transcripts, self.of))
+        index = table_of(to_table(transcripts), shard, cost).select(list(KEPT))
+        rows = index.take(pa.array([one.row for one in found], pa.int64()))
+        texts = [one.text.encode("utf-8", "replace").decode() for one in found]
+        rows = rows.append_column("message", pa.array([one.message for one in found], pa.int32()))
+        return rows.append_column("text", pa.array(texts, pa.string())), texts
+
+    def _vectors(self, texts: list[str]) -> bytes:
+        import numpy as np
+
+        made = np.asarray(self.embedder.embed(texts), "<f4")
+        if made.ndim != 2 or made.shape[0] != len(texts) or not made.shape[1] or not np.isfinite(made).all():
+            raise CamelError(f"{self.embedder.name} did not give one vector of numbers for each text")
+        self.texts += len(texts)
+        return made.tobytes()
+
+
+def _write(path: Path, records: Sequence[Any]) -> Written:
+    pa = arrow()
+    ((source, rows, made),) = records
+    values = b"".join(data for _, data in made)
+    count = sum(number for number, _ in made)
+    width = len(values) // 4 // count if count else 0
+    offsets = pa.array(range(0, count * width + 1, width) if count else [0], pa.int32())
+    flat = pa.Array.from_buffers(pa.float32(), count * width, [None, pa.py_buffer(values)])
+    table = rows.append_column("vector", pa.ListArray.from_arrays(offsets, flat))
+    layout = schema().with_metadata({SOURCE: source.encode()})
+    batches = table.cast(schema()).replace_schema_metadata(layout.metadata).to_batches()
+    written = write_batches(path, batches, layout)
+    return Written(written.rows, written.sha256, {})

@@ -1,0 +1,127 @@
+"""A map for other people's viewers: embedding-atlas, and Nomic Atlas.
+
+    atlas   one Parquet file: every column of the map, `point`, and `neighbors` for its nearest others; open it with
+            `embedding-atlas FILE --text text --x x --y y --neighbors neighbors`
+    nomic   a folder: embeddings.npy and data.parquet, row by row the same points, for
+            `atlas.map_data(embeddings=numpy.load(…), data=pandas.read_parquet(…), id_field="point")`
+
+The one decision to know: restricted rows leave only when whoever exports says so, and then each carries its canary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from camel.core.errors import InputError
+from camel.maps.layout import Vectors
+from camel.maps.make import point_name
+from camel.maps.table import read_header
+from camel.storage.index import elements
+from camel.storage.release import RESTRICTED, Release, Written
+from camel.storage.table import arrow
+
+FORMATS = ("atlas", "nomic")
+NEIGHBOURS = 10
+MOST_ID = 36
+"""Characters of a Nomic id."""
+_BLOCK = 1_024
+_MOST_COMPARED = 100_000
+"""Points up to which each one's nearest others are written: beyond it, comparing all with all takes hours."""
+
+
+def export_map(
+    source: Path,
+    out: Path,
+    format: str,
+    *,
+    release: Release = Release(),  # noqa: B008 - frozen
+    force: bool = False,
+) -> Written:
+    """Write a map in another format."""
+    if format not in FORMATS:
+        raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
+    if out.exists() and not force:
+        raise InputError(f"{out} exists: --force replaces it")
+    read_header(source)
+    table = _released(arrow("pyarrow.parquet").read_table(source).replace_schema_metadata(None), release)
+    conversations = len(set(table.column("id").to_pylist()))
+    (_atlas if format == "atlas" else _nomic)(table, out)
+    return Written(out, conversations, table.num_rows)
+
+
+def _released(table: Any, release: Release) -> Any:
+    pa = arrow()
+    labels = [elements(one) for one in table.column("labels").to_pylist()]
+    restricted = [bool(RESTRICTED.intersection(one)) for one in labels]
+    if any(restricted) and not (release.acknowledge and release.canary):
+        at = restricted.index(True)
+        raise InputError(
+            f"conversation {table.column('id')[at].as_py()!r} is labelled {', '.join(labels[at])}: "
+            "exporting it takes --acknowledge misalignment"
+        )
+    for name in ("labels", "findings", "others"):
+        plain = [", ".join(elements(one)) for one in table.column(name).to_pylist()]
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(plain, pa.string()))
+    if any(restricted):
+        canaries = [release.canary if bad else "" for bad in restricted]
+        table = table.append_column("canary", pa.array(canaries, pa.string()))
+    names = zip(table.column("id").to_pylist(), table.column("message").to_pylist(), strict=True)
+    return table.add_column(0, "point", pa.array([point_name(*one) for one in names], pa.string()))
+
+
+def _vectors(table: Any) -> Vectors:
+    column = table.column("vector").combine_chunks()
+    return column.values.to_numpy(zero_copy_only=False).reshape(table.num_rows, -1)
+
+
+def _atlas(table: Any, out: Path) -> None:
+    pa, pq = arrow(), arrow("pyarrow.parquet")
+    # Neighbours are named by their places in the file.
+    table = table.append_column("row_id", pa.array(range(table.num_rows), pa.int64()))
+    if 1 < table.num_rows <= _MOST_COMPARED:
+        ids, distances = _nearest(_vectors(table), min(NEIGHBOURS, table.num_rows - 1))
+        width = ids.shape[1]
+        lists = [
+            pa.FixedSizeListArray.from_arrays(pa.array(ids.reshape(-1)), width).cast(pa.list_(pa.int64())),
+            pa.FixedSizeListArray.from_arrays(pa.array(distances.reshape(-1)), width).cast(
+                pa.list_(pa.float32())
+            ),
+        ]
+        table = table.append_column("neighbors", pa.StructArray.from_arrays(lists, ["ids", "distances"]))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, out, compression="zstd")
+
+
+def _nearest(vectors: Vectors, count: int) -> tuple[Any, Any]:
+    """Of each vector the nearest others, and how far they are: 1 - cosine."""
+    ids = np.zeros((len(vectors), count), np.int64)
+    distances = np.zeros((len(vectors), count), np.float32)
+    for start in range(0, len(vectors), _BLOCK):
+        cosines = vectors[start : start + _BLOCK] @ vectors.T
+        here = np.arange(len(cosines))
+        cosines[here, start + here] = -2.0
+        best = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
+        order = np.argsort(-np.take_along_axis(cosines, best, 1), axis=1, kind="stable")
+        ids[start : start + _BLOCK] = np.take_along_axis(best, order, 1)
+        distances[start : start + _BLOCK] = 1 - np.take_along_axis(cosines, ids[start : start + _BLOCK], 1)
+    return ids, np.maximum(distances, 0)
+
+
+def _nomic(table: Any, out: Path) -> None:
+    pa, pq = arrow(), arrow("pyarrow.parquet")
+    out.mkdir(parents=True, exist_ok=True)
+    np.save(out / "embeddings.npy", _vectors(table))
+    names = [_short(one) for one in table.column("point").to_pylist()]
+    table = table.set_column(0, "point", pa.array(names, pa.string())).drop_columns(["vector"])
+    pq.write_table(table, out / "data.parquet", compression="zstd")
+
+
+def _short(name: str) -> str:
+    """An id that fits: a long one ends in a hash of all of it."""
+    if len(name) <= MOST_ID:
+        return name
+    return f"{name[: MOST_ID - 13]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"

@@ -1,0 +1,249 @@
+"""The map in a real browser, under software WebGL: it is drawn, read, chosen from, and no text of a model does anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mapped import mapped
+from payloads import PAYLOADS
+from societies import SECRET, commit, society
+from test_app import hostile
+from test_browser import ARGUMENTS, Reader, Server
+
+from camel.storage.run import Settings, open_folder
+
+pytestmark = [
+    pytest.mark.slow,
+    # Playwright leaves its own event loop's transports to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("maps")
+    society(root / "caravan", rows=120, shard=30, restricted=range(100, 120))
+    mapped(root / "caravan")
+    mapped(root / "caravan", "instructions")
+    bad = open_folder(root / "hostile")
+    bad.create(Settings("f", {"scenario": "x"}, "0"))
+    commit(bad, 0, [hostile(n, text) for n, text in enumerate(PAYLOADS)])
+    mapped(root / "hostile")
+    made = Server(root / "caravan", root / "hostile")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    import os
+    import shutil
+
+    path = shutil.which("chromium")
+    if path is None and not os.environ.get("CI"):
+        pytest.skip("needs chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    arguments = [one for one in ARGUMENTS if one != "--disable-gpu"] + ["--enable-unsafe-swiftshader"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def reader(chromium: Any, server: Server) -> Iterator[Reader]:
+    made = Reader(chromium, server)
+    yield made
+    # What the graphics driver says of its own speed, when the test reads pixels, is not the page's.
+    made.wrong = [one for one in made.wrong if "GPU stall due to ReadPixels" not in one]
+    made.close()
+
+
+def open_map(reader: Reader, path: str) -> Any:
+    assert reader.go(path).status == 200
+    reader.page.wait_for_selector("#map[data-drawn], #map[data-failed]")
+    assert not reader.page.get_attribute("#map", "data-failed")
+    return reader.page
+
+
+PIXELS = """() => {
+  const from = document.querySelector("#map canvas"), into = document.createElement("canvas");
+  [into.width, into.height] = [from.width, from.height];
+  const brush = into.getContext("2d");
+  brush.drawImage(from, 0, 0);
+  const data = brush.getImageData(0, 0, into.width, into.height).data, seen = new Map();
+  for (let at = 0; at < data.length; at += 4) {
+    const colour = `${data[at]},${data[at + 1]},${data[at + 2]},${data[at + 3]}`;
+    seen.set(colour, (seen.get(colour) ?? 0) + 1);
+  }
+  return seen.size;
+}"""
+
+
+def lasso(page: Any, half: float = 0.49) -> None:
+    """Draw a line around the middle of the map."""
+    frame = page.locator("#map").bounding_box()
+    x, y, w, h = (
+        frame["x"] + frame["width"] / 2,
+        frame["y"] + frame["height"] / 2,
+        frame["width"],
+        frame["height"],
+    )
+    corners = [(-half, -half), (half, -half), (half, half), (-half, half), (-half, -half + 0.02)]
+    page.mouse.move(x + corners[0][0] * w, y + corners[0][1] * h)
+    page.mouse.down()
+    for dx, dy in corners[1:]:
+        page.mouse.move(x + dx * w, y + dy * h, steps=8)
+        page.wait_for_timeout(40)
+    page.mouse.up()
+
+
+def test_points_are_drawn_in_both_themes_and_on_a_phone(reader: Reader):
+    page = open_map(reader, "/map?run=caravan")
+    assert page.get_attribute("#map", "data-drawn") == "100"
+    assert page.evaluate(PIXELS) > 3
+    assert page.locator(".map-names span.on").count() > 0
+    page.click("#theme")
+    page.wait_for_timeout(200)
+    assert page.evaluate(PIXELS) > 3
+    page.set_viewport_size({"width": 390, "height": 844})
+    page = open_map(reader, "/map?run=caravan&colour=length")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(PIXELS) > 3
+    page.click("#names")
+    assert not page.locator(".map-names").is_visible()
+
+
+def test_a_line_around_points_becomes_a_list_and_a_link(reader: Reader):
+    page = open_map(reader, "/map?run=caravan")
+    assert not page.locator("#choice").is_visible()
+    page.click("#lasso")
+    lasso(page)
+    page.wait_for_selector("#points .point")
+    chosen = page.inner_text("#chosen")
+    assert chosen == "100"
+    assert page.locator("#points .point").count() == 40
+    page.click("[data-more]")
+    page.wait_for_function("document.querySelectorAll('#points .point').length === 80")
+    assert "area=" in page.url
+    assert SECRET not in page.inner_text("#points")
+    # The link shows the same to whoever opens it.
+    page = open_map(reader, page.url)
+    page.wait_for_timeout(300)
+    assert page.inner_text("#chosen") == chosen
+    assert page.locator("#points .point").count() == 40
+    page.click("#clear")
+    page.wait_for_function("!location.search.includes('area')")
+    assert not page.locator("#choice").is_visible()
+
+
+def test_the_text_under_the_pointer_is_shown_and_a_click_opens_it(reader: Reader):
+    page = open_map(reader, "/map?run=caravan")
+    frame = page.locator("#map").bounding_box()
+    # Group names stand over their points.
+    names = page.locator(".map-names span.on").all()
+    for name in names:
+        box = name.bounding_box()
+        for dx in (0, -6, 6, -12, 12, -20, 20):
+            page.mouse.move(box["x"] + box["width"] / 2 + dx, box["y"] + box["height"] / 2)
+            page.wait_for_timeout(120)
+            if page.locator("#tip").is_visible():
+                break
+        if page.locator("#tip").is_visible():
+            break
+    assert page.locator("#tip .said").inner_text().startswith("find a")
+    tip = page.locator("#tip").bounding_box()
+    assert tip["x"] >= frame["x"]
+    assert tip["x"] + tip["width"] <= frame["x"] + frame["width"]
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**/conversation/caravan?id=*")
+
+
+def test_no_text_does_anything_but_be_read(reader: Reader):
+    page = open_map(reader, "/map?run=hostile")
+    total = int(page.get_attribute("#map", "data-total"))
+    for at in range(0, total, 3):
+        # As a pointer would, without having to hit each of them.
+        page.evaluate(
+            """async (at) => {
+              const said = await (await fetch(`${document.querySelector("#map").dataset.text}&at=${at}`)).json();
+              document.querySelector("#tip .said").textContent = said.text;
+            }""",
+            at,
+        )
+    frame = page.locator("#map").bounding_box()
+    for step in range(60):
+        page.mouse.move(
+            frame["x"] + frame["width"] * (0.2 + step / 100),
+            frame["y"] + frame["height"] * (0.3 + step % 20 / 50),
+        )
+        page.wait_for_timeout(30)
+    page.click("#lasso")
+    lasso(page)
+    page.wait_for_selector("#points .point")
+    while page.locator("[data-more]").count():
+        count = page.locator("#points .point").count()
+        page.click("[data-more]")
+        page.wait_for_function("n => document.querySelectorAll('#points .point').length > n", arg=count)
+    for colour in ("scenario", "assistant", "label", "model"):
+        open_map(reader, f"/map?run=hostile&colour={colour}")
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("#points script, #points img, #map script").count() == 0
+
+
+def test_a_finger_moves_the_map_and_two_zoom(chromium: Any, server: Server):
+    made = Reader(chromium, server, has_touch=True)
+    page = open_map(made, "/map?run=caravan")
+    page.wait_for_timeout(300)
+    place = """() => {
+      const box = document.querySelector(".map-names span.on").getBoundingClientRect();
+      return [box.x + box.width / 2, box.y];
+    }"""
+    remote = made.context.new_cdp_session(page)
+
+    def touch(kind: str, *points: tuple[float, float]) -> None:
+        fingers = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
+        remote.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+        page.wait_for_timeout(60)
+
+    before = page.evaluate(place)
+    touch("touchStart", (500, 400))
+    for step in range(1, 6):
+        touch("touchMove", (500 + 8 * step, 400 + 4 * step))
+    touch("touchEnd")
+    page.wait_for_timeout(200)
+    after = page.evaluate(place)
+    assert (after[0] - before[0], after[1] - before[1]) == (
+        pytest.approx(40, abs=6),
+        pytest.approx(20, abs=6),
+    )
+    spread = "() => [...document.querySelectorAll('.map-names span.on')].length"
+    touch("touchStart", (480, 400))
+    touch("touchStart", (480, 400), (520, 400))
+    for step in range(1, 8):
+        touch("touchMove", (480 - 10 * step, 400), (520 + 10 * step, 400))
+    touch("touchEnd")
+    page.wait_for_timeout(200)
+    assert page.evaluate(place) != after or page.evaluate(spread) == 0
+    assert "/map" in page.url
+    made.wrong = [one for one in made.wrong if "GPU stall due to ReadPixels" not in one]
+    made.close()
+
+
+def test_without_javascript_the_groups_and_the_list_are_there(chromium: Any, server: Server):
+    made = Reader(chromium, server, java_script_enabled=False)
+    made.go("/map?run=caravan&area=-2,-2;2,-2;2,2;-2,2")
+    assert made.page.locator("#points .point").count() == 40
+    assert made.page.locator("#legend li").count() > 1
+    made.close()
+
+
+def test_the_map_can_be_found_from_every_page(reader: Reader):
+    reader.go("/list")
+    reader.page.click("nav >> text=Map")
+    reader.page.wait_for_selector("#map[data-drawn]")
