@@ -27,6 +27,7 @@ from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Finding, detect
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.worker import Halt, run_worker
+from camel.storage.index import Mark
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 from camel.storage.table import arrow, read_shard, write_batches
@@ -134,6 +135,26 @@ class Looker:
                     f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
                 )
             yield Looked(shard, table)
+
+    def found(self, shard: int) -> list[list[Mark]] | None:
+        """What was found in each conversation of a shard, for the run's index; None where it was not looked through."""
+        marker = self._markers.get(shard)
+        if marker is None or not self.folder.is_committed(self.name, shard):
+            return None
+        columns = [
+            "messages.list.element.speaker",
+            "findings.list.element.detector",
+            "findings.list.element.index",
+        ]
+        table = read_shard(self.folder.root / self.folder.marker(self.name, shard).file, columns)
+        if _source_of(table) != marker.sha256:
+            return None
+        marks: list[list[Mark]] = []
+        for messages, findings in zip(table["messages"], table["findings"], strict=True):
+            found = findings.as_py()
+            said = messages.as_py() if found else []
+            marks.append([_mark(one["detector"], one["index"], said) for one in found])
+        return marks
 
     def _note(self, shard: int) -> None:
         self.done += self._markers[shard].rows
@@ -259,6 +280,10 @@ def _detected(transcript: Transcript, names: Sequence[str]) -> list[Finding]:
         raise
     except Exception as error:
         raise CamelError(f"a detector fails on conversation {transcript.id}: {error!r}") from error
+
+
+def _mark(detector: str, index: int, messages: Sequence[Mapping[str, Any]]) -> Mark:
+    return Mark(detector, index, messages[index]["speaker"] if 0 <= index < len(messages) else "")
 
 
 def _finding(row: dict[str, Any]) -> Finding:

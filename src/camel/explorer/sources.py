@@ -47,6 +47,8 @@ from camel.storage.table import arrow, rows
 _ROWS_PER_SHARD = 512
 _READ_ROWS = 64
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
+_SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
+"""Columns of a row that a list shows."""
 MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
 
@@ -156,7 +158,7 @@ class Part:
         with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
             for group, some in wanted.items():
                 start = self._groups[group]
-                table = file.read_row_group(group, use_threads=False)
+                table = file.read_row_group(group, columns=_SHOWN, use_threads=False)
                 found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
         return found
 

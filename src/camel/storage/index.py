@@ -4,8 +4,9 @@
     index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
     index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
 
-A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, and where it stands (shard,
-and row in the shard, which stay when shards are compacted). Each file counts its own rows by facet in its footer.
+A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, what was found in it, and
+where it stands (shard, and row in the shard, which stay when shards are compacted). Each file counts its own rows by
+facet in its footer, and says there of which shards it knows what was found (`marks.py` puts that in).
 
 The one decision to know: an index is derived and never needed. It is believed only for the data file that a marker names,
 so that it needs no marker of its own; one that is missing, damaged or of another version is made anew from the data.
@@ -39,7 +40,7 @@ from camel.storage.table import Shard, arrow, batches, read_shard, write_batches
 from camel.storage.table import schema as data_schema
 
 FOLDER = "index"
-VERSION = 1
+VERSION = 2
 """Of the layout; a file of another version is made anew."""
 SEPARATOR = "\x1f"
 """Around each element of a set, such as the labels: few different sets, so that a column of them is small and quick."""
@@ -83,13 +84,15 @@ NUMBERS = ("messages", "tokens", "calls", "cost")
 """Columns by whose value can be sorted and filtered."""
 
 
-class Indexed(msgspec.Struct, frozen=True):
+class Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A shard that an index file covers."""
 
     shard: int
     file: str
     """The name of its data file, without folder and ending."""
     rows: int
+    looked: str = ""
+    """By which detectors it was looked through; empty where it was not."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -122,6 +125,7 @@ def schema() -> Any:
             ("model", pa.string()),
             ("labels", pa.string()),
             ("findings", pa.string()),
+            ("marks", pa.string()),
             ("messages", pa.int32()),
             ("tokens", pa.int64()),
             ("completion", pa.int64()),
@@ -225,6 +229,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
         "model": _texts(models),
         "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
         "findings": _texts([""] * data.num_rows),
+        "marks": _texts([""] * data.num_rows),
         "messages": columns["num_messages"],
         "tokens": pc.add(columns["prompt_tokens"], columns["completion_tokens"]),
         "completion": columns["completion_tokens"],
@@ -356,11 +361,12 @@ class Writer:
         how: dict[str, Any] = (
             {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": 3}
         )
-        metadata = {_KEY: msgspec.json.encode(header)}
+        self.header = header
+        """Written last, so that it may be of what was counted meanwhile."""
         self._path = path
         self._writer = pq.ParquetWriter(
             path,
-            schema().with_metadata(metadata),
+            schema(),
             **how,
             # Ids and tasks differ; a dictionary of them is built only to be given up.
             use_dictionary=[name for name in schema().names if name not in _MANY_VALUES],
@@ -374,6 +380,7 @@ class Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._writer.add_key_value_metadata({_KEY: msgspec.json.encode(self.header)})
         self._writer.close()
         if error[0] is None:
             with self._path.open("rb+") as file:
@@ -501,6 +508,25 @@ MERGED = 4_194_304
 _GATHERED = 8 * _ROWS
 
 
+class Looking(NamedTuple):
+    """What detectors found in a run, for its index. Which they are this part of the house does not know."""
+
+    by: str
+    """Tells these detectors and their versions from others."""
+    found: Callable[[int], Sequence[Sequence[Mark]] | None]
+    """By shard: what was found in each of its rows; None where it was not looked through."""
+
+
+class Mark(NamedTuple):
+    """Something that was found in a conversation."""
+
+    detector: str
+    index: int
+    """Of the message; -1 for the whole conversation."""
+    seat: str
+    """Who said it."""
+
+
 class Merged(NamedTuple):
     """What putting indexes together came to."""
 
@@ -519,19 +545,22 @@ def merge(
     *,
     cost: Cost = no_cost,
     target: int = MERGED,
+    looking: Looking | None = None,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> Merged:
     """Index the shards that are not indexed, put the indexes together into few files, and count those into cubes.
 
     Each file is whole or not there, so that whoever is stopped goes on where they were; several may do it at once. While
-    a run goes on, too: what is committed later is taken in the next time. `note` is told what is done, and of how many.
+    a run goes on, too: what is committed later is taken in the next time. With `looking`, what was found is put in as
+    well. `note` is told what is done, and of how many.
     """
     from camel.storage.cube import digest_of, write_cubes
+    from camel.storage.marks import put_in
 
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
     with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
-        files = _Readable(folder, Path(scratch))
+        files = Readable(folder, Path(scratch))
         merged = _believed(files, stage, fingerprint)
         covered = {one.shard for _, header in merged for one in header.shards}
         built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
@@ -543,7 +572,13 @@ def merge(
             sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
             _merge_range(files, stage, fingerprint, first, last, sources)
             note("files put together", number + 1, len(wanted))
-        names = [name for name, _ in _believed(files, stage, fingerprint)]
+        found = _believed(files, stage, fingerprint)
+        if looking is not None:
+            held = {one.shard for _, header in found for one in header.shards}
+            alone = [(name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held]
+            if put_in(files, [*found, *alone], looking, note):
+                found = _believed(files, stage, fingerprint)
+        names = [name for name, _ in found]
         if names:
             digest = digest_of(names)
             cube = f"{FOLDER}/{stage}/cube-{digest}.parquet"
@@ -561,7 +596,7 @@ def merge(
         return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
 
 
-class _Readable:
+class Readable:
     """Index files where they can be read; those of an object store are fetched."""
 
     def __init__(self, folder: RunFolder, scratch: Path) -> None:
@@ -590,7 +625,7 @@ class _Readable:
             shutil.move(path, self._scratch / name)
 
 
-def _believed(files: _Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
+def _believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
     """The merged files that are to be read: whole, of this run, none within another."""
     chosen: list[tuple[str, Header]] = []
     reached = -1
@@ -613,12 +648,14 @@ def is_of(header: Header, stage: str, fingerprint: str, first: int, last: int) -
 
 def is_for(header: Header, marker: Marker) -> bool:
     """Whether an index is that of a marker's data file."""
-    stem = PurePosixPath(marker.file).stem
-    return header.stage == marker.stage and header.shards == [Indexed(marker.shard, stem, marker.rows)]
+    its = [(one.shard, one.file, one.rows) for one in header.shards]
+    return header.stage == marker.stage and its == [
+        (marker.shard, PurePosixPath(marker.file).stem, marker.rows)
+    ]
 
 
 def _build_missing(
-    files: _Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
+    files: Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
 ) -> int:
     folder = files.folder
     if not markers:
@@ -648,7 +685,7 @@ def _build_missing(
 
 
 def _merge_range(
-    files: _Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
+    files: Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
 ) -> None:
     headers = sorted(((files.header(name), name) for name in sources), key=lambda one: one[0].shards[0].shard)
     shards = [shard for header, _ in headers for shard in header.shards]
