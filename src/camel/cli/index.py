@@ -17,7 +17,8 @@ def index(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     text: Annotated[bool, typer.Option("--text", help="Also index every word, for searching.")] = False,
     findings: Annotated[
-        bool, typer.Option("--findings", help="Also look through it with the detectors, for facets and plots.")
+        bool,
+        typer.Option("--findings", help="Also look through it with the detectors, for facets and plots."),
     ] = False,
     stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

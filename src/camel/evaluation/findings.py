@@ -77,6 +77,16 @@ def schema() -> Any:
     )
 
 
+def versions() -> dict[str, int]:
+    """Of all detectors."""
+    return {name: detector.version for name, detector in DETECTORS.items()}
+
+
+def looked_by() -> str:
+    """The name of these detectors in these versions."""
+    return STAGE + _hash(versions())
+
+
 class Looked(NamedTuple):
     """What was seen in one shard of a run."""
 
@@ -89,8 +99,8 @@ class Looker:
 
     def __init__(self, run: Run, kept: Path, *, processes: int = 1, halt: Halt | None = None) -> None:
         self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
-        self.versions = {name: detector.version for name, detector in DETECTORS.items()}
-        self.name = STAGE + _hash(self.versions)
+        self.versions = versions()
+        self.name = looked_by()
         self.done = self.total = 0
         """Conversations that have been looked through, and that there are."""
         self._processes = processes
@@ -152,8 +162,9 @@ class Looker:
         marks: list[list[Mark]] = []
         for messages, findings in zip(table["messages"], table["findings"], strict=True):
             found = findings.as_py()
-            said = messages.as_py() if found else []
-            marks.append([_mark(one["detector"], one["index"], said) for one in found])
+            said: list[dict[str, str]] = messages.as_py() if found else []
+            seats = [message["speaker"] for message in said]
+            marks.append([_mark(one["detector"], one["index"], seats) for one in found])
         return marks
 
     def _note(self, shard: int) -> None:
@@ -282,8 +293,14 @@ def _detected(transcript: Transcript, names: Sequence[str]) -> list[Finding]:
         raise CamelError(f"a detector fails on conversation {transcript.id}: {error!r}") from error
 
 
-def _mark(detector: str, index: int, messages: Sequence[Mapping[str, Any]]) -> Mark:
-    return Mark(detector, index, messages[index]["speaker"] if 0 <= index < len(messages) else "")
+def marks_of(transcript: Transcript) -> list[Mark]:
+    """What the detectors find in a conversation, for an index."""
+    seats = [message.speaker for message in transcript.messages]
+    return [_mark(one.detector, one.index, seats) for one in _detected(transcript, list(DETECTORS))]
+
+
+def _mark(detector: str, index: int, seats: Sequence[str]) -> Mark:
+    return Mark(detector, index, seats[index] if 0 <= index < len(seats) else "")
 
 
 def _finding(row: dict[str, Any]) -> Finding:

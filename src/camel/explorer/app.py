@@ -15,13 +15,14 @@ from urllib.parse import parse_qsl, quote
 
 from fastapi import FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from camel.core.errors import CamelError, InputError, shown
-from camel.explorer import views
+from camel.explorer import statistics, views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.home import hidden_labels, run_cards
@@ -304,17 +305,45 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
         )
 
     @get("/statistics")
-    def statistics(asked: _Asked) -> Response:
-        figures, charts = views.statistics(asked.catalogue, asked.state)
+    def statistics_page(asked: _Asked) -> Response:
+        made = statistics.charts(asked.catalogue, asked.state)
+        total = asked.catalogue.count(asked.state.query)
+        charts = [
+            {
+                "name": one.plot.name,
+                "title": one.plot.title,
+                "caption": one.plot.caption,
+                "drawing": Markup(statistics.drawn(one)),  # noqa: S704 - drawn from data, every text escaped
+                "files": [
+                    (kind.upper(), asked.state.url(f"/statistics/{one.plot.name}.{kind}"))
+                    for kind in statistics.KINDS
+                ],
+            }
+            for one in made
+        ]
         return page(
             "statistics.html",
             asked.allowed,
             here="statistics",
             state=asked.state,
-            figures=figures,
+            figures=[("conversations", f"{total:,}")],
             charts=charts,
+            notes=[note for note in asked.catalogue.notes() if "--findings" in note],
             chips=views.chips(asked.state, "/statistics"),
             up=asked.state.url("/list"),
+        )
+
+    @get("/statistics/{file}")
+    def plot(asked: _Asked) -> Response:
+        name, _, kind = asked.request.path_params["file"].rpartition(".")
+        made = statistics.chart(asked.catalogue, asked.state, name) if kind in statistics.KINDS else None
+        if made is None:
+            raise NotThere(
+                "there is no such plot of these conversations: the page of statistics has those there are"
+            )
+        headers = {"content-disposition": f'attachment; filename="{made.plot.name}.{kind}"'}
+        return Response(
+            statistics.KINDS[kind].make(made), media_type=statistics.KINDS[kind].type, headers=headers
         )
 
     # --- watching --------------------------------------------------------------------------------------------

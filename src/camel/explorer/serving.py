@@ -37,13 +37,20 @@ def serve(
         app = create_app(catalogue, token=token, hosts=hosts)
         link = link_to(host, listening.getsockname()[1], token)
         ready(link)
+        ended = threading.Event()
+        looking = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
+        looking.start()
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
         )
-        uvicorn.Server(config).run([listening])
+        try:
+            uvicorn.Server(config).run([listening])
+        finally:
+            ended.set()
+            looking.join(5)
 
 
 def link_to(host: str, port: int, token: str) -> str:

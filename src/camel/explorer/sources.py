@@ -18,9 +18,12 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError, shown
 from camel.core.transcript import Transcript
+from camel.evaluation.findings import looked_by, marks_of
 from camel.explorer.text_index import FOLDER as TEXT
 from camel.models.catalogue import cost
 from camel.storage.compact import compactions
@@ -30,6 +33,7 @@ from camel.storage.index import (
     FOLDER,
     Header,
     build,
+    count,
     files_of,
     is_for,
     is_of,
@@ -37,8 +41,10 @@ from camel.storage.index import (
     read_footer,
     read_header,
     schema,
+    write,
     write_indexed,
 )
+from camel.storage.marks import marked
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 from camel.storage.store import BucketStore, DiskStore, is_remote
@@ -83,6 +89,11 @@ class Part:
             column = arrow("pyarrow.parquet").read_table(self.path, columns=["labels"]).column("labels")
             return Counter(column.to_pylist())
         return Counter({labels: sum(by["stop"].values()) for labels, by in counts.items()})
+
+    @cached_property
+    def unknown(self) -> int:
+        """Rows of which nobody has said what is found in them."""
+        return sum(one.rows for one in self.header.shards if one.looked != looked_by())
 
     def position(self, shard: int, row: int) -> int:
         """Of a row in the file."""
@@ -251,6 +262,10 @@ def _one(file: Any, position: int) -> Transcript:
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
+LOOKED_THROUGH = 5_000
+"""Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
+
+
 class _Watched:
     """A run that may grow."""
 
@@ -305,11 +320,46 @@ class _Watched:
             self._merged[name] = part if part is not None and part.sound else None
         self._seen, self._doubted = None, True
 
+    def unmarked(self) -> list[Part]:
+        """Index files whose conversations nobody has looked through, where they are few enough to do it here."""
+        unknown = [part for part in self.source.parts if part.unknown]
+        few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
+        return unknown if few else []
+
+    def mark(self, part: Part) -> Part:
+        """The same index file with what is found in its conversations."""
+        found = [
+            marks_of(transcript)
+            for one in part.header.shards
+            for transcript in self.source.shard(one.shard, one.rows)
+        ]
+        table = marked(arrow("pyarrow.parquet").read_table(part.path), found)
+        shards = [msgspec.structs.replace(one, looked=looked_by()) for one in part.header.shards]
+        header = msgspec.structs.replace(part.header, shards=shards, counts=count(table))
+        path = self._scratch / f"marked-{new_attempt()}.parquet"
+        write(path, table.replace_schema_metadata(None), header)
+        return Part(path, header)
+
+    def take(self, part: Part, better: Part) -> None:
+        """Have an index file of a run in the place of another one."""
+        for shard, known in self._parts.items():
+            if known is part:
+                self._parts[shard] = better
+        for name, known in self._merged.items():
+            if known is part:
+                self._merged[name] = better
+        self._seen = None
+
     @property
     def notes(self) -> list[str]:
         """What is amiss with it."""
         how = f"camel index {self.folder.address}"
         said: list[str] = []
+        unknown = sum(part.unknown for part in self.source.parts)
+        if unknown > LOOKED_THROUGH:
+            said.append(
+                f"{self.name}: what {unknown:,} conversations show is not known; {how} --findings finds it"
+            )
         if self._built:
             said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
         elif len(self.source.parts) > MANY_PARTS:
@@ -398,6 +448,10 @@ class Sources:
         """Look at every index file anew."""
         for one in self._watched:
             one.doubt()
+
+    def unmarked(self) -> list[tuple[_Watched, Part]]:
+        """Index files without what is found in their conversations, of runs that are small enough."""
+        return [(one, part) for one in self._watched for part in one.unmarked()]
 
     def look(self) -> bool:
         """See what has come; whether there is anything new."""

@@ -521,8 +521,8 @@ class Mark(NamedTuple):
     """Something that was found in a conversation."""
 
     detector: str
-    index: int
-    """Of the message; -1 for the whole conversation."""
+    message: int
+    """From 0; -1 for the whole conversation."""
     seat: str
     """Who said it."""
 
@@ -575,7 +575,9 @@ def merge(
         found = _believed(files, stage, fingerprint)
         if looking is not None:
             held = {one.shard for _, header in found for one in header.shards}
-            alone = [(name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held]
+            alone = [
+                (name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held
+            ]
             if put_in(files, [*found, *alone], looking, note):
                 found = _believed(files, stage, fingerprint)
         names = [name for name, _ in found]

@@ -40,7 +40,7 @@ def names_of(marks: Sequence[Mark]) -> str:
 
 def places_of(marks: Sequence[Mark]) -> str:
     """What was found, with its message and who said it: `3 role_flipping assistant`."""
-    return joined(f"{mark.index} {mark.detector} {mark.seat}" for mark in marks)
+    return joined(f"{mark.message} {mark.detector} {mark.seat}" for mark in marks)
 
 
 def marked(table: Any, found: Sequence[Sequence[Mark]]) -> Any:
