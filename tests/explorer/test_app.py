@@ -29,6 +29,7 @@ from camel.explorer.app import create_app, local
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
+from camel.storage.control import read_wish
 from camel.storage.run import Settings, open_folder
 
 RESTRICTED = {3, 10, 11, 59}
@@ -86,7 +87,7 @@ def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
     asked = {re.sub("^/statistics/.*", "/statistics/{file}", path) for path in asked}
     there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
-    assert there == asked
+    assert there == asked | {"/watch/{run}/control"}  # which is posted to: below
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -438,6 +439,38 @@ def test_the_gate_goes_by_the_row_not_by_the_name(tmp_path: Path):
         assert "0 conversations" in app.get("/list").text
         assert app.get("/watch/holiday_photos").status_code == 403
         assert app.get("/watch/holiday_photos/events").status_code == 403
+
+
+def test_only_our_own_page_can_wish_something_of_a_run(tmp_path: Path):
+    society(tmp_path / "caravan", rows=5)
+    society(tmp_path / "closed", rows=5, restricted=range(5))
+    folder = open_folder(tmp_path / "caravan")
+    with Catalogue([tmp_path / "caravan", tmp_path / "closed"]) as catalogue, folder.locked():
+        app = client(catalogue)
+        page = app.get("/watch/caravan").text
+        token = re.search(r'name="token" value="([0-9a-f]+)"', page)
+        assert token
+        path, sent = "/watch/caravan/control", {"token": token[1], "wish": "pause"}
+        assert app.get(path).status_code == 405
+        assert app.post(path, data={"wish": "pause"}).status_code == 403
+        assert app.post(path, data=sent | {"token": "0" * 64}).status_code == 403
+        assert app.post(path, data=sent, headers={"origin": "http://evil.invalid"}).status_code == 403
+        assert app.post(path, data=sent, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+        assert app.post(path, data=sent | {"wish": "delete"}).status_code == 400
+        assert app.post("/watch/nowhere/control", data=sent).status_code == 404
+        assert app.post("/watch/closed/control", data=sent).status_code == 403
+        assert not list(tmp_path.rglob("control.json"))
+        with_token = client(catalogue, token="secret")
+        assert with_token.post(path, data=sent).status_code == 401
+        answer = app.post(path, data=sent)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/watch/caravan")
+        assert read_wish(folder) == "pause"
+        page = Page(app.get("/watch/caravan").text)
+        assert "paused" in page.said
+        assert not page.wrong
+        app.post(path, data=sent | {"wish": "go"})
+        assert read_wish(folder) == "go"
+        assert not (tmp_path / "caravan" / "control.json").exists()
 
 
 def test_after_the_answer_only_to_our_own_pages():

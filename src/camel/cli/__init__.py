@@ -11,6 +11,7 @@ import typer
 from camel._version import __version__
 from camel.cli.ablate import ablate
 from camel.cli.compact import compact
+from camel.cli.control import pause, resume, stop
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
@@ -39,6 +40,9 @@ app.command()(serve)
 app.command()(translate)
 app.command()(generate)
 app.command()(plan)
+app.command()(pause)
+app.command()(resume)
+app.command()(stop)
 app.command()(status)
 app.command()(runs)
 app.command()(study)

@@ -6,6 +6,7 @@ looked at the reader's consent; there is no other way to the data, so that a new
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import Callable, Collection
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl, quote
 from fastapi import FastAPI
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec import ValidationError, convert
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -32,6 +34,7 @@ from camel.explorer.reading import terms_of
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
+from camel.storage.control import Wish, wish
 
 HERE = Path(__file__).parent
 ROWS = 40
@@ -375,7 +378,28 @@ def create_app(catalogue: Catalogue, *, token: str = "", hosts: Collection[str] 
             events=f"/watch/{quote(one.source.name, safe='')}/events",
             link=State(Query(runs=(one.source.name,))).url("/list"),
             text_hidden=not one.shows_text,
+            form_token=consent.form_token,
+            control=f"/watch/{quote(one.source.name, safe='')}/control",
+            wishes=(("pause", "Pause"), ("go", "Go on"), ("stop", "Stop after current calls")),
         )
+
+    @app.post("/watch/{run}/control")
+    async def control(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        form = await _form(request)
+        if not consent.check_form(request, form.get("token", "")):
+            text = "This did not come from the explorer's own page. Open the page of the run and press the button there."
+            return failure(request, 403, "Not accepted", text)
+        try:
+            wished = convert(form.get("wish", ""), Wish)
+            source = await asyncio.to_thread(lambda: source_of(_Asked(request, catalogue, consent)))
+            await asyncio.to_thread(wish, source.folder, wished)
+        except NeedsConsent:
+            return failure(request, 403, "Not accepted", "Open the page of the run and give consent first.")
+        except NotThere as error:
+            return failure(request, 404, "It is not there", str(error))
+        except (ValidationError, CamelError, OSError) as error:
+            return failure(request, 400, "That cannot be done", str(error))
+        return RedirectResponse(f"/watch/{quote(source.name, safe='')}", 303)
 
     @get("/watch/{run}/events")
     def events(asked: _Asked) -> Response:
