@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -13,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
-from camel.storage.control import read_wish, wish
-from camel.storage.run import Settings, open_folder
 
 COMMAND = [sys.executable, "-m", "camel"]
 CALLS = 2 + 8 * 9
@@ -109,18 +106,3 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(
         running.kill()
         running.wait()
     assert endpoint.ledger().billed_repeats == 0
-
-
-def test_a_wish_that_cannot_be_understood_is_none(tmp_path: Path):
-    folder = open_folder(tmp_path / "run")
-    folder.create(Settings("f", {}, "0"))
-    assert read_wish(folder) == "go"
-    for data in (b"", b"{", b"[]", b'{"wish": "dance"}', b"[" * 100_000, os.urandom(64)):
-        (tmp_path / "run" / "control.json").write_bytes(data)
-        assert read_wish(folder) == "go"
-    wish(folder, "pause")
-    assert read_wish(folder) == "pause"
-    assert [path.name for path in (tmp_path / "run").iterdir() if "control" in path.name] == ["control.json"]
-    wish(folder, "go")
-    wish(folder, "go")
-    assert read_wish(folder) == "go"
