@@ -37,6 +37,7 @@ from camel.explorer.text_index import make_text_index
 from camel.storage.cube import digest_of, write_cubes
 from camel.storage.index import (
     FOLDER,
+    NUMBERS,
     Header,
     Indexed,
     Writer,
@@ -47,6 +48,7 @@ from camel.storage.index import (
     schema,
     write_indexed,
 )
+from camel.storage.ordered import ordered_name, write_copy
 from camel.storage.run import Marker, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
 
@@ -152,6 +154,9 @@ def write_index(where: Path, rows: int) -> str:
             for piece in pieces:
                 writer.add(piece)
         made.append(path)
+    for path in made:
+        for number in NUMBERS:
+            write_copy(path.with_name(Path(ordered_name(path.name, number)).name), path, number)
     digest = digest_of([f"{FOLDER}/{STAGE}/{path.name}" for path in made])
     write_cubes(made[0].with_name(f"cube-{digest}.parquet"), made, digest)
     committed = where / "committed" / STAGE

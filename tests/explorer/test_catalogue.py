@@ -123,6 +123,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Three runs: indexed shard by shard, put together and counted but for a tail, and not indexed at all."""
     folder = tmp_path_factory.mktemp("world")
     known: list[Known] = []
+    with pytest.MonkeyPatch.context() as patch:
+        # So that a few rows have sorted copies, of several row groups, with values that many rows have.
+        patch.setattr("camel.storage.ordered.FROM", 10)
+        patch.setattr("camel.storage.ordered._GROUP", 4)
+        patch.setattr("camel.explorer.ordered.TIED", 8)
+        yield from _world(folder, known)
+
+
+def _world(folder: Path, known: list[Known]) -> Iterator[World]:
     for name, seed, index in (("small", 1, True), ("large", 2, True), ("bare", 3, False)):
         made = society(folder / name, rows=60, shard=7, restricted=RESTRICTED, seed=seed, index=index)
         if name == "large":

@@ -93,6 +93,7 @@ class Database:
         self._database, self._error = _connect(memory)
         for part in ("pyarrow.parquet", "pyarrow.compute"):
             arrow(part)  # now, and not while the first reader waits
+        arrow().array([0])  # with which Arrow looks for pandas
         self.state()
 
     def state(self) -> State:

@@ -12,8 +12,8 @@ import shutil
 import tempfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,7 @@ from camel.storage.index import (
     write_indexed,
 )
 from camel.storage.marks import marked
+from camel.storage.ordered import Ordered, ordered_name, read_ordered
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 from camel.storage.store import BucketStore, DiskStore, is_remote
@@ -62,8 +63,17 @@ MANY_PARTS = 200
 class Part:
     """An index file: of one shard or of many."""
 
-    def __init__(self, path: Path, header: Header, metadata: Any = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        metadata: Any = None,
+        copy: Callable[[str], Path | None] = lambda number: None,
+    ) -> None:
         self.path, self.header = path, header
+        self._copy = copy
+        """Where its copy in the order of a number is, if it has one."""
+        self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
         if metadata is not None:
             self._metadata = metadata
         self.first, self.last = header.shards[0].shard, header.shards[-1].shard
@@ -158,6 +168,22 @@ class Part:
                 (one.min, one.max) for one in known if one is not None and one.has_min_max
             ]
         return self._extremes[name]
+
+    def ordered(self, number: str) -> tuple[Path, Ordered] | None:
+        """Its copy in the order of a number, and what that says about itself."""
+        if number not in self._ordered:
+            self._ordered[number] = None
+            with contextlib.suppress(CamelError, OSError):
+                if (path := self._copy(number)) is not None:
+                    said = read_ordered(path)
+                    if said.number == number and sum(said.rows) == self.rows:
+                        self._ordered[number] = path, said
+        return self._ordered[number]
+
+    def forget_copies(self) -> None:
+        """Go without them: one has gone or cannot be read."""
+        self._copy = lambda number: None
+        self._ordered.clear()
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Rows by their positions, read from the row groups that hold them."""
@@ -318,6 +344,8 @@ class _Watched:
         }
         for name, part in self._merged.items():
             self._merged[name] = part if part is not None and part.sound else None
+            if part is not None:
+                part.forget_copies()
         self._seen, self._doubted = None, True
 
     def unmarked(self) -> list[Part]:
@@ -375,8 +403,13 @@ class _Watched:
                 path = self._local(name)
                 header, metadata = read_footer(path)
                 if is_of(header, stage, fingerprint, first, last):
-                    self._merged[name] = Part(path, header, metadata)
+                    self._merged[name] = Part(path, header, metadata, partial(self._copy, name))
         return self._merged[name]
+
+    def _copy(self, index: str, number: str) -> Path | None:
+        """The copy of an index file in the order of a number, if it is there."""
+        name = ordered_name(index, number)
+        return self._local(name) if self.folder.store.exists(name) else None
 
     def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
         digest = digest_of(list(merged))

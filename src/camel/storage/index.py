@@ -3,6 +3,7 @@
     index/<stage>/<shard>-<attempt>.parquet            of one shard, named after its data file
     index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
     index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
+    index/<stage>/o<first>-<last>-<attempt>-….parquet  large ones once more, in the order of a number
 
 A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, what was found in it, and
 where it stands (shard, and row in the shard, which stay when shards are compacted). Each file counts its own rows by
@@ -336,6 +337,7 @@ def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int
 _ROWS = 8_192
 """Of a row group: what a page of a list loads at least."""
 _KEY = b"camel.index"
+_BLOOM = {"ndv": 1_024, "fpp": 0.05}
 _MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
 
 
@@ -370,6 +372,8 @@ class Writer:
             **how,
             # Ids and tasks differ; a dictionary of them is built only to be given up.
             use_dictionary=[name for name in schema().names if name not in _MANY_VALUES],
+            # A role stands in few row groups: the others need not be read.
+            bloom_filter_options=None if small else dict.fromkeys(("assistant", "user"), _BLOOM),
         )
 
     def add(self, table: Any) -> None:
@@ -472,6 +476,7 @@ def _trouble() -> tuple[type[Exception], ...]:
 
 
 _MERGED = re.compile(r"m(\d{6,})-(\d{6,})-[0-9a-f]+\.parquet")
+_ORDERED = re.compile(r"o\d{6,}-\d{6,}-[0-9a-f]+-[a-z]+\.parquet")
 _SINGLE = re.compile(r"(\d{6,})-[0-9a-f]+\.parquet")
 
 
@@ -483,17 +488,21 @@ class Files(NamedTuple):
     merged: list[tuple[int, int, str]]
     """First shard, last shard and name, the larger before those within it."""
     cubes: list[str]
+    ordered: list[str]
+    """Copies in the order of a number."""
 
 
 def files_of(folder: RunFolder, stage: str) -> Files:
     """List the index files of a stage."""
-    found = Files({}, [], [])
+    found = Files({}, [], [], [])
     for name in folder.store.names(f"{FOLDER}/{stage}"):
         file = f"{FOLDER}/{stage}/{name}"
         if match := _MERGED.fullmatch(name):
             found.merged.append((int(match[1]), int(match[2]), file))
         elif _SINGLE.fullmatch(name):
             found.single[name.removesuffix(".parquet")] = file
+        elif _ORDERED.fullmatch(name):
+            found.ordered.append(file)
         elif name.startswith("cube-") and name.endswith(".parquet"):
             found.cubes.append(file)
     found.merged.sort(key=lambda one: (one[0], -one[1], one[2]))
@@ -556,6 +565,7 @@ def merge(
     """
     from camel.storage.cube import digest_of, write_cubes
     from camel.storage.marks import put_in
+    from camel.storage.ordered import write_ordered
 
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
@@ -580,6 +590,7 @@ def merge(
             ]
             if put_in(files, [*found, *alone], looking, note):
                 found = _believed(files, stage, fingerprint)
+        write_ordered(files, found, note)
         names = [name for name, _ in found]
         if names:
             digest = digest_of(names)

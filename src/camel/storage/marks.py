@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from camel.storage.index import (
     FOLDER,
+    NUMBERS,
     Header,
     Indexed,
     Looking,
@@ -27,6 +28,7 @@ from camel.storage.index import (
     merge_counts,
 )
 from camel.storage.journal import make_folder, sync_folder
+from camel.storage.ordered import ordered_name
 from camel.storage.run import new_attempt
 from camel.storage.table import arrow
 
@@ -103,4 +105,4 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
     finally:
         writing.unlink(missing_ok=True)
     if old.rpartition("/")[2].startswith("m"):
-        files.folder.store.remove([old])
+        files.folder.store.remove([old, *(ordered_name(old, number) for number in NUMBERS)])
