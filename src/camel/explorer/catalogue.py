@@ -98,7 +98,17 @@ class Catalogue:
         return other
 
     def keep_looking(self, stop: threading.Event) -> None:
-        """Look small runs through with the detectors as they grow, for findings among facets and plots, until told to stop."""
+        """What is done beside readers, until told to stop: small runs are looked through with the detectors as they grow.
+
+        Before that, what would keep the first reader waiting is read once: text indexes, and footers of sorted copies.
+        """
+        now = self._now()
+        for source in now.state.sources:
+            for index in now.texts(source):
+                index.search([["the"]], {}, frozenset(), 1)
+            for part in source.parts:
+                if not stop.is_set():
+                    part.ordered("tokens")
         while not stop.wait(0.05 if self._shared.look_through() else 2.0):
             self._shared.state()
 

@@ -285,7 +285,7 @@ class Lists:
         return first(pa.concat_tables(tables), most, way) if tables else None
 
     def _keys(self, table: Any) -> list[Key]:
-        rows = table.to_pylist() if table is not None else []
+        rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
         return [Key(self.state.sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
 
     def _along_order(

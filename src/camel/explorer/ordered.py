@@ -106,14 +106,20 @@ class Copy(NamedTuple):
 
     def counts(self, query: Query, hidden: frozenset[str]) -> list[int] | None:
         """How many rows of a query each row group has; None where the footer does not tell."""
-        if len(query.facets) > 1:
+        fit = [one for one in self.said.counts if set(query.facets) <= set(one.facets)]
+        if not fit:
             return None
-        name, values = next(iter(query.facets.items()), ("label", ()))
-        if name not in self.said.counts:
-            return None
+        counted = min(fit, key=lambda one: len(one.cells))
+        asked = [
+            (1 + place, FACETS[name].many, query.facets[name])
+            for place, name in enumerate(counted.facets)
+            if query.facets.get(name)
+        ]
         total = [0] * len(self.said.rows)
-        for labels, value, counts in self.said.counts[name]:
-            if not is_hidden(labels, hidden) and (not query.facets or _has(FACETS[name].many, value, values)):
+        for values, counts in counted.cells:
+            if not is_hidden(values[0], hidden) and all(
+                _has(many, values[n], wanted) for n, many, wanted in asked
+            ):
                 total = [a + b for a, b in zip(total, counts, strict=True)]
         return total
 

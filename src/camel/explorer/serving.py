@@ -6,6 +6,7 @@ a token is made, stands in the printed link, and nothing is answered without it.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import sys
@@ -15,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 import uvicorn
 
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError
+from camel.explorer import statistics
 from camel.explorer.access import is_loopback
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
@@ -40,6 +42,7 @@ def serve(
         ended = threading.Event()
         looking = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
         looking.start()
+        threading.Thread(target=_warm, daemon=True).start()
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
@@ -51,6 +54,11 @@ def serve(
         finally:
             ended.set()
             looking.join(5)
+
+
+def _warm() -> None:
+    with contextlib.suppress(CamelError):  # who has no extra for plots hears of it where they want one
+        statistics.warm()
 
 
 def link_to(host: str, port: int, token: str) -> str:

@@ -1,15 +1,20 @@
 """Where a catalogue's rows come from: runs on a disk or in an object store, and files of the original's formats.
 
 The one decision to know: everything becomes a run with an index. Shards without one get it here, in a folder that goes
-with this process; files of other formats are imported into such a folder first. So there is one way to ask.
+with this process; files of other formats are imported into such a folder first, or into the user's cache where they are
+large. So there is one way to ask.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import re
 import shutil
+import stat
 import tempfile
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -31,6 +36,7 @@ from camel.storage.cube import Cubes, digest_of, read_cubes
 from camel.storage.importers import IMPORTERS
 from camel.storage.index import (
     FOLDER,
+    VERSION,
     Header,
     build,
     count,
@@ -56,8 +62,16 @@ _READ_ROWS = 64
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
 _SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
 """Columns of a row that a list shows."""
+KEPT_FROM = 4_000_000
+"""Bytes of data of another format from which its import is kept, in the user's cache."""
+FORGOTTEN = 30 * 86_400.0
+"""Seconds after which one that nobody opened is removed."""
 MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
+
+
+def _no_copy(number: str) -> Path | None:
+    return None
 
 
 class Part:
@@ -68,10 +82,10 @@ class Part:
         path: Path,
         header: Header,
         metadata: Any = None,
-        copy: Callable[[str], Path | None] = lambda number: None,
+        copy: Callable[[str], Path | None] | None = None,
     ) -> None:
         self.path, self.header = path, header
-        self._copy = copy
+        self._copy = copy or _no_copy
         """Where its copy in the order of a number is, if it has one."""
         self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
         if metadata is not None:
@@ -182,7 +196,7 @@ class Part:
 
     def forget_copies(self) -> None:
         """Go without them: one has gone or cannot be read."""
-        self._copy = lambda number: None
+        self._copy = _no_copy
         self._ordered.clear()
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -522,8 +536,57 @@ def _folder(run: str, scratch: Path) -> RunFolder:
     return _imported(path, scratch / f"import-{new_attempt()}")
 
 
-def _imported(path: Path, into: Path) -> RunFolder:
-    """Files of the original's formats as a run, in a folder of this process."""
+def _imported(path: Path, scratch: Path) -> RunFolder:
+    """Files of the original's formats as a run: in a folder of this process, or, of large ones, in one that is kept."""
+    kept = _kept_import(path)
+    if kept is None:
+        return _import(path, scratch)
+    for name in IMPORTERS:
+        if (kept / name / "run.json").exists():  # which is written last
+            with contextlib.suppress(OSError):
+                os.utime(kept)
+            return open_folder(kept / name)
+    writing = kept.with_name(f".{kept.name}-{new_attempt()}")
+    try:
+        writing.mkdir(mode=0o700, parents=True)
+        _forget_imports(kept.parent)
+        name = _import(path, writing).root.name
+        with contextlib.suppress(OSError):  # somebody else's is as good
+            writing.rename(kept)
+        return open_folder((kept if (kept / name).exists() else writing) / name)
+    except OSError:  # a home that cannot be written to
+        shutil.rmtree(writing, ignore_errors=True)
+        return _import(path, scratch)
+    except BaseException:
+        shutil.rmtree(writing, ignore_errors=True)
+        raise
+
+
+def _kept_import(path: Path) -> Path | None:
+    """Where the import of a file or folder is kept, by what it is now; None where it is read as quickly."""
+    below = sorted(path.rglob("*")) if path.is_dir() else [path]
+    seen = [
+        (str(one), status.st_size, status.st_mtime_ns)
+        for one in below
+        if stat.S_ISREG((status := one.stat()).st_mode)
+    ]
+    if sum(size for _, size, _ in seen) < KEPT_FROM:
+        return None
+    what = repr((str(path.resolve()), seen, __version__, VERSION))
+    name = hashlib.blake2b(what.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "camel" / "imports" / name
+
+
+def _forget_imports(folder: Path) -> None:
+    """Remove what has not been looked at for long, and what was left half done."""
+    for one in folder.iterdir():
+        with contextlib.suppress(OSError):
+            age = time.time() - one.stat().st_mtime
+            if age > (86_400 if one.name.startswith(".") else FORGOTTEN):
+                shutil.rmtree(one, ignore_errors=True)
+
+
+def _import(path: Path, into: Path) -> RunFolder:
     errors: list[str] = []
     for name, read in IMPORTERS.items():
         folder = open_folder(into / name)

@@ -31,9 +31,17 @@ KEPT = ("stop", "finding", "label", "model", "scenario")
 """Facets by which a copy can be narrowed."""
 _COLUMNS = ["shard", "row", *(FACETS[name].column for name in KEPT)]
 _GROUP = 8_192
-_FEW = 64
-"""Different values of a facet, with their labels, up to which they are counted for each row group."""
+_FEW = 256
+"""Combinations of values up to which they are counted for each row group."""
 _KEY = b"camel.ordered"
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """How many rows of each combination of some facets the row groups have."""
+
+    facets: tuple[str, ...]
+    cells: list[tuple[list[str], list[int]]]
+    """A set of labels and a value of each facet; and the rows of each group."""
 
 
 class Ordered(msgspec.Struct, frozen=True):
@@ -44,8 +52,8 @@ class Ordered(msgspec.Struct, frozen=True):
     """The least value of each row group."""
     high: list[float]
     rows: list[int]
-    counts: dict[str, list[tuple[str, str, list[int]]]]
-    """By facet: a set of labels, a value, and how many rows with both each row group has; without those that have many."""
+    counts: list[Counted]
+    """Over all facets together, and over each; without those that have many combinations."""
     version: int = VERSION
 
 
@@ -90,8 +98,9 @@ def write_copy(path: Path, index: Path, number: str) -> None:
     )
     table = table.replace_schema_metadata(None).combine_chunks()
     low, high, rows = _limits(table)
+    combinations = [KEPT, *((name,) for name in KEPT)]
     said = Ordered(
-        number, low, high, rows, {name: its for name in KEPT if (its := _counted(table, name)) is not None}
+        number, low, high, rows, [one for each in combinations if (one := _counted(table, each)) is not None]
     )
     writing = path.with_name(f".{path.name}.{new_attempt()}")
     few = _COLUMNS[2:]
@@ -127,24 +136,26 @@ def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:
     return values.take(firsts).to_pylist(), values.take(lasts).to_pylist(), sizes
 
 
-def _counted(table: Any, facet: str) -> list[tuple[str, str, list[int]]] | None:
-    """How many rows of each value, with each set of labels, a row group has; None where they are too many."""
+def _counted(table: Any, facets: tuple[str, ...]) -> Counted | None:
+    """How many rows of each combination of labels and values a row group has; None where they are too many."""
     pa = arrow()
     groups = -(-table.num_rows // _GROUP)
-    column = FACETS[facet].column
     numbers = pa.array([n for n in range(groups) for _ in range(_GROUP)][: table.num_rows], pa.int32())
-    three = pa.table(
-        [numbers, _text(table.column("labels")), _text(table.column(column))], ["group", "labels", "value"]
+    names = ["labels", *(FACETS[name].column for name in facets)]
+    keys = [f"k{n}" for n in range(len(names))]
+    found = (
+        pa.table([numbers, *(_text(table.column(name)) for name in names)], ["group", *keys])
+        .group_by(["group", *keys])
+        .aggregate([([], "count_all")])
     )
-    found = three.group_by(["labels", "value", "group"]).aggregate([([], "count_all")])
-    counted: dict[tuple[str, str], list[int]] = {}
-    for labels, value, group, number in zip(
-        *(found.column(n).to_pylist() for n in ("labels", "value", "group", "count_all")), strict=True
+    cells: dict[tuple[str, ...], list[int]] = {}
+    for group, number, *values in zip(
+        *(found.column(name).to_pylist() for name in ("group", "count_all", *keys)), strict=True
     ):
-        if (labels, value) not in counted and len(counted) >= _FEW:
+        if tuple(values) not in cells and len(cells) >= _FEW:
             return None
-        counted.setdefault((labels, value), [0] * groups)[group] = number
-    return [(labels, value, counts) for (labels, value), counts in sorted(counted.items())]
+        cells.setdefault(tuple(values), [0] * groups)[group] = number
+    return Counted(facets, [(list(values), counts) for values, counts in sorted(cells.items())])
 
 
 def _text(column: Any) -> Any:
