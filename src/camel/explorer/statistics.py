@@ -29,9 +29,9 @@ MOST = 14
 """Values of a facet that are drawn; the data has them all."""
 BINS = 24
 MOST_TURNS = 60
-WIDTH = 250
+WIDTH = 205
 """Of what is drawn, beside the labels: all of it fits a phone, where it is shown about as large as it is."""
-LABELS = 150
+LABELS = 145
 _FONT = 13
 _GO = "https://link.invalid/"
 """Stands for a link until it is drawn: the drawer would make a path of ours into one of a site of its own."""
@@ -56,6 +56,7 @@ _CONFIG: Spec = {
         "title": None,
         "orient": "top",
         "columns": 2,
+        "columnPadding": 30,
         "labelLimit": 180,
     },
     "header": {"labelColor": INK, "labelFontSize": _FONT, "labelFontWeight": "bold", "title": None},
@@ -134,7 +135,12 @@ def warm() -> None:
 
 
 def _plot(name: str, title: str, caption: str, spec: Spec) -> Plot:
-    return Plot(name, title, caption, {"config": _CONFIG, "padding": 4, **spec})
+    return Plot(
+        name,
+        title,
+        caption,
+        {"config": _CONFIG, "padding": {"left": 12, "right": 12, "top": 4, "bottom": 4}, **spec},
+    )
 
 
 def _clean(text: str) -> str:
@@ -288,10 +294,11 @@ def _columns(rows: Rows, made: Histogram, title: str) -> Spec:
         "data": {"values": values},
         "width": WIDTH + LABELS - 50,
         "height": 170,
-        "mark": {"type": "bar", "color": ACCENT, "binSpacing": 1, "cornerRadiusEnd": 1},
+        "mark": {"type": "bar", "color": ACCENT, "binSpacing": 1},
         "encoding": {
             "x": {
                 "field": "low",
+                "bin": {"binned": True},
                 "type": "quantitative",
                 "title": title,
                 "axis": style,
@@ -330,6 +337,7 @@ def _length_by_stop(catalogue: Catalogue, state: State) -> Chart | None:
         "encoding": {
             "x": {
                 "field": "from",
+                "bin": {"binned": True},
                 "type": "quantitative",
                 "title": "messages",
                 "axis": {"format": "~s", "tickCount": 5, "grid": False, "labelFlush": True},
@@ -405,7 +413,7 @@ def _by_turn(catalogue: Catalogue, state: State) -> Chart | None:
         "spacing": 18,
         "resolve": {"scale": {"y": "independent"}},
         "spec": {
-            "width": 150 if len(titles) > 1 else 330,
+            "width": 130 if len(titles) > 1 else 300,
             "height": 90,
             "mark": {"type": "bar", "size": max(2, min(10, 120 // max(2, last))), "opacity": 0.9},
             "encoding": {
@@ -460,7 +468,7 @@ def _by_seat(catalogue: Catalogue, state: State) -> Chart | None:
             "y": {
                 "field": "behaviour",
                 "type": "nominal",
-                "sort": list(of),
+                "sort": sorted(of, key=lambda name: -of[name]),
                 "title": None,
                 "axis": {"labelColor": INK, "domain": False, "ticks": False},
             },
@@ -506,11 +514,11 @@ def _by_role(seat: str) -> Callable[[Catalogue, State], Chart | None]:
                     }
                 )
         names = [_clean(role) or "none" for role in roles[:MOST]]
-        titles = [_title(name) for name in found]
-        values = [row for row in rows if row["role"] in names]
+        titles = [_title(name) for name in found[:7]]
+        values = [row for row in rows if row["role"] in names and row["behaviour"] in titles]
         spec: Spec = {
             "data": {"values": values},
-            "width": {"step": max(24, min(60, WIDTH // len(titles)))},
+            "width": {"step": max(31, min(60, WIDTH // len(titles)))},
             "height": {"step": 24},
             "encoding": {
                 "x": {
@@ -548,7 +556,7 @@ def _by_role(seat: str) -> Callable[[Catalogue, State], Chart | None]:
                     },
                 },
                 {
-                    "mark": {"type": "text", "fontSize": 11},
+                    "mark": {"type": "text", "fontSize": 10},
                     "encoding": {"text": {"field": "share", "type": "quantitative", "format": ".0%"}},
                 },
             ],
