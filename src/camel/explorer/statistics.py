@@ -274,7 +274,8 @@ def _summary(made: Histogram) -> str:
     said = made.summary
     if said is None:
         return ""
-    text = f"Mean {shown(said.mean)}, median {shown(said.median)}; nine of ten between {shown(said.low)} and {shown(said.high)}."
+    mean = f"{said.mean:.1f}" if made.number != "cost" and said.mean < 100 else shown(said.mean)
+    text = f"Mean {mean}, median {shown(said.median)}; nine of ten between {shown(said.low)} and {shown(said.high)}."
     return text + (f" Not known of {made.unknown:,}." if made.unknown else "")
 
 
