@@ -37,6 +37,7 @@ from camel.explorer.text_index import make_text_index
 from camel.storage.cube import digest_of, write_cubes
 from camel.storage.index import (
     FOLDER,
+    NUMBERS,
     Header,
     Indexed,
     Writer,
@@ -47,6 +48,7 @@ from camel.storage.index import (
     schema,
     write_indexed,
 )
+from camel.storage.ordered import ordered_name, write_copy
 from camel.storage.run import Marker, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
 
@@ -103,6 +105,7 @@ def block(start: int, rows: int, total: int, seed: int) -> pa.Table:
         "model": coded(model, ["gpt-4.1-mini", "llama-3.1-8b"]),
         "labels": coded(label, ["", joined(["misalignment"])]),
         "findings": coded(np.where(chance.random(rows) < 0.8, 0, chance.integers(0, 4, rows)), FINDINGS),
+        "marks": coded(np.zeros(rows, np.int32), [""]),
         "messages": pa.array(messages),
         "tokens": pa.array(tokens),
         "completion": pa.array(tokens // 20),
@@ -151,6 +154,9 @@ def write_index(where: Path, rows: int) -> str:
             for piece in pieces:
                 writer.add(piece)
         made.append(path)
+    for path in made:
+        for number in NUMBERS:
+            write_copy(path.with_name(Path(ordered_name(path.name, number)).name), path, number)
     digest = digest_of([f"{FOLDER}/{STAGE}/{path.name}" for path in made])
     write_cubes(made[0].with_name(f"cube-{digest}.parquet"), made, digest)
     committed = where / "committed" / STAGE

@@ -187,6 +187,33 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
     await team.close()
 
 
+async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("camel.engine.worker.PAUSED", 0.01)
+    bench = Bench(tmp_path, 80)
+    team = Team(bench, ttl=0.3)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+
+    async def pause() -> None:
+        while bench.taken.total() < 60:
+            await asyncio.sleep(0.001)
+        team.coordinator.pause(True)
+        await asyncio.sleep(0.2)
+        taken = bench.taken.total()
+        await asyncio.sleep(0.6)  # longer than a lease, which is kept alive
+        assert bench.taken.total() == taken
+        team.coordinator.pause(False)
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    await team.stage(during=pause)
+    assert bench.data() == bench.expected()
+    assert set(bench.taken.values()) == {1}
+    assert {left.how for left in (await team.close()).values()} == {"dismissed"}
+
+
 async def test_lost_answers_lose_nothing(tmp_path: Path):
     bench = Bench(tmp_path, 120)
     team = Team(bench, ttl=5)

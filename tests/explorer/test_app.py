@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
+from xml.etree import ElementTree
 
 import pytest
 from mapped import mapped
@@ -19,11 +22,15 @@ from camel.core.message import Deliberation, Message, Proposal, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.detectors import detect
+from camel.evaluation.plots import Plot
 from camel.explorer import reading, views
 from camel.explorer.access import HEADERS, is_loopback, is_ours
 from camel.explorer.app import create_app, local
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.reading import Found
+from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
+from camel.storage.control import read_wish
 from camel.storage.run import Settings, open_folder
 
 RESTRICTED = {3, 10, 11, 59}
@@ -65,6 +72,7 @@ def open_paths(id: str) -> list[str]:
         "/list?sample=60&seed=1",
         "/list?at=1",
         "/statistics",
+        *(f"/statistics/{name}.{kind}" for name in ("stop", "tokens", "by-turn") for kind in KINDS),
         "/random",
         "/consent",
         f"/conversation/caravan?{asked}",
@@ -84,8 +92,9 @@ def open_paths(id: str) -> list[str]:
 
 def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
+    asked = {re.sub("^/statistics/.*", "/statistics/{file}", path) for path in asked}
     there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
-    assert there == asked
+    assert there == asked | {"/watch/{run}/control"}  # which is posted to: below
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -160,6 +169,64 @@ def test_statistics_lead_to_the_rows_they_count(app: TestClient):
     assert bars
     for bar in bars:
         assert app.get(bar).status_code == 200
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_can_be_taken_away_with_its_data(rows: tuple[Catalogue, list[Transcript]], name: str):
+    catalogue, made = rows
+    assert not catalogue._shared.look_through(60)  # type: ignore[reportPrivateUsage] - as the server does beside its readers
+    app = client(catalogue)
+    seen = [one for n, one in enumerate(made) if n not in RESTRICTED]
+    drawn = app.get(f"/statistics/{name}.svg?user=Poet")
+    if drawn.status_code == 404:
+        assert name in (
+            "run",
+            "label",
+            "other",
+            "user",
+            "by-user",
+        )  # there is one run, one label, one such role
+        return
+    ElementTree.fromstring(drawn.text)
+    assert "link.invalid" not in drawn.text
+    assert app.get(f"/statistics/{name}.png").content.startswith(b"\x89PNG")
+    answer = app.get(f"/statistics/{name}.csv?user=Poet")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{name}.csv"'
+    table = list(csv.DictReader(io.StringIO(answer.text)))
+    poets = [one for one in seen if one.speakers[0].role == "Poet"]
+    counted = {
+        "stop": len(poets),
+        "messages": len(poets),
+        "tokens": len(poets),
+        "cost": sum(one.models == ["gpt-4o-mini"] for one in map(_Counted, poets)),
+        "length-by-stop": len(poets),
+        "finding": sum(len({found.detector for found in detect(one)}) for one in poets),
+        "by-turn": sum(len({(f.detector, f.index) for f in detect(one)}) for one in poets),
+        "assistant": len(poets),
+        "scenario": len(poets),
+        "model": len(poets),
+    }
+    if name in counted:
+        assert sum(int(row["conversations"]) for row in table) == counted[name]
+    assert all(row["low"] <= row["high"] for row in table if "low" in row and name != "cost")
+
+
+class _Counted:
+    def __init__(self, one: Transcript) -> None:
+        self.models = list(dict.fromkeys(message.model for message in one.messages))
+
+
+def test_a_spreadsheet_gets_no_formula(app: TestClient):
+    evil = Chart(
+        Plot("x", "", "", {}), [{"role": "=cmd|' /C calc'!A0", "n": -3}, {"role": 'a, "b"\n', "n": 1}]
+    )
+    assert list(csv.reader(io.StringIO(as_csv(evil)))) == [
+        ["role", "n"],
+        ["'=cmd|' /C calc'!A0", "-3"],
+        ['a, "b"\n', "1"],
+    ]
+    assert app.get("/statistics/nothing.csv").status_code == 404
+    assert app.get("/statistics/stop.exe").status_code == 404
 
 
 def test_a_sample_is_the_same_for_its_seed(app: TestClient):
@@ -374,9 +441,43 @@ def test_the_gate_goes_by_the_row_not_by_the_name(tmp_path: Path):
         app = client(catalogue)
         for path in ("/", "/list", "/statistics", "/list?sample=9"):
             assert SECRET not in app.get(path).text
+        for name in PLOTS:
+            assert app.get(f"/statistics/{name}.csv").status_code == 404
         assert "0 conversations" in app.get("/list").text
         assert app.get("/watch/holiday_photos").status_code == 403
         assert app.get("/watch/holiday_photos/events").status_code == 403
+
+
+def test_only_our_own_page_can_wish_something_of_a_run(tmp_path: Path):
+    society(tmp_path / "caravan", rows=5)
+    society(tmp_path / "closed", rows=5, restricted=range(5))
+    folder = open_folder(tmp_path / "caravan")
+    with Catalogue([tmp_path / "caravan", tmp_path / "closed"]) as catalogue, folder.locked():
+        app = client(catalogue)
+        page = app.get("/watch/caravan").text
+        token = re.search(r'name="token" value="([0-9a-f]+)"', page)
+        assert token
+        path, sent = "/watch/caravan/control", {"token": token[1], "wish": "pause"}
+        assert app.get(path).status_code == 405
+        assert app.post(path, data={"wish": "pause"}).status_code == 403
+        assert app.post(path, data=sent | {"token": "0" * 64}).status_code == 403
+        assert app.post(path, data=sent, headers={"origin": "http://evil.invalid"}).status_code == 403
+        assert app.post(path, data=sent, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+        assert app.post(path, data=sent | {"wish": "delete"}).status_code == 400
+        assert app.post("/watch/nowhere/control", data=sent).status_code == 404
+        assert app.post("/watch/closed/control", data=sent).status_code == 403
+        assert not list(tmp_path.rglob("control.json"))
+        with_token = client(catalogue, token="secret")
+        assert with_token.post(path, data=sent).status_code == 401
+        answer = app.post(path, data=sent)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/watch/caravan")
+        assert read_wish(folder) == "pause"
+        page = Page(app.get("/watch/caravan").text)
+        assert "paused" in page.said
+        assert not page.wrong
+        app.post(path, data=sent | {"wish": "go"})
+        assert read_wish(folder) == "go"
+        assert not (tmp_path / "caravan" / "control.json").exists()
 
 
 def test_after_the_answer_only_to_our_own_pages():
@@ -513,6 +614,11 @@ def test_hostile_text_in_lists_facets_and_charts(hostiles: tuple[TestClient, lis
     assert rows == len(made)
     for path in ("/", "/statistics", "/watch/caravan", "/list?q=script", "/list?q=pwned&sort=tokens"):
         assert Page(app.get(path).text).wrong == [], path
+    for name in ("assistant", "scenario", "label", "model", "by-assistant"):
+        drawn = app.get(f"/statistics/{name}.svg")
+        if name != "by-assistant" or drawn.status_code == 200:
+            tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(drawn.text).iter()}
+            assert tags <= {"svg", "g", "path", "rect", "text", "line", "defs", "clipPath", "tspan"}
     for talk in made[::5]:
         text = talk.task.original[:900]
         for name in ("assistant", "q", "label", "pin"):

@@ -30,6 +30,7 @@ from camel import Run
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.models.simulator import SimulatorSettings, spawn
+from camel.storage.control import read_wish, wish
 from camel.storage.run import Settings, open_folder
 
 pytestmark = [
@@ -172,6 +173,37 @@ def test_every_page_opens_cleanly(reader: Reader):
         for path in ("/", "/list", "/statistics", reader.page.url):
             reader.go(path)
             assert reader.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+
+
+def test_a_run_is_paused_and_goes_on_from_its_page(reader: Reader, runs: tuple[Path, Path, Path]):
+    live = open_folder(runs[2])
+    with live.locked():  # as whoever works on it does
+        reader.go("/watch/live")
+        page = reader.page
+        page.click("text=Pause")
+        page.wait_for_selector("#state:has-text('paused')")
+        assert read_wish(live) == "pause"
+        assert not page.locator("text=Pause").first.is_visible()
+        page.click("text=Go on")
+        page.wait_for_selector("#state:has-text('working')")
+        assert read_wish(live) == "go"
+        page.click("text=Stop after current calls")
+        page.wait_for_load_state()
+        assert read_wish(live) == "stop"
+        wish(live, "go")
+
+
+def test_plots_are_taken_away(reader: Reader):
+    reader.go("/statistics?run=caravan")
+    page = reader.page
+    assert page.locator(".plot svg").count() >= 6
+    for kind in ("SVG", "PNG", "CSV"):
+        with page.expect_download() as taken:
+            page.locator(f".files a:text-is('{kind}')").first.click()
+        assert taken.value.suggested_filename == f"stop.{kind.lower()}"
+        assert Path(taken.value.path()).stat().st_size > 50
+    page.locator(".plot a").first.click()
+    assert "/list?" in page.url
 
 
 def test_every_key(reader: Reader):

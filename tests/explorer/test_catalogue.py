@@ -19,6 +19,8 @@ from societies import SECRET, STAGE, commit, society, transcript
 from camel.core.errors import InputError
 from camel.core.task import Task
 from camel.core.transcript import Transcript
+from camel.detectors import DETECTORS, detect
+from camel.evaluation.findings import looked_by, marks_of
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere, Page
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
@@ -26,7 +28,7 @@ from camel.models.catalogue import cost
 from camel.storage.compact import compact
 from camel.storage.exporters import FORMATS
 from camel.storage.gc import collect_garbage
-from camel.storage.index import FACETS, NUMBERS, bucket, merge
+from camel.storage.index import FACETS, NUMBERS, Looking, bucket, merge
 from camel.storage.run import Settings, open_folder
 
 RESTRICTED = (3, 20, 21, 58)
@@ -37,6 +39,7 @@ class Known(NamedTuple):
 
     run: str
     transcript: Transcript
+    looked: bool = False
 
     def number(self, name: str) -> float | None:
         t = self.transcript
@@ -60,7 +63,8 @@ class Known(NamedTuple):
             "user": [roles.get("user", "")],
             "other": [],
             "stop": [t.stop.reason if t.stop else "unfinished"],
-            "finding": [],
+            # Small runs without them are looked through only where somebody keeps looking.
+            "finding": sorted({one.detector for one in detect(t)}) if self.looked else [],
             "label": t.labels,
             "model": [" + ".join(models)],
         }[facet]
@@ -119,16 +123,33 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Three runs: indexed shard by shard, put together and counted but for a tail, and not indexed at all."""
     folder = tmp_path_factory.mktemp("world")
     known: list[Known] = []
+    with pytest.MonkeyPatch.context() as patch:
+        # So that a few rows have sorted copies, of several row groups, with values that many rows have.
+        patch.setattr("camel.storage.ordered.FROM", 10)
+        patch.setattr("camel.storage.ordered._GROUP", 4)
+        patch.setattr("camel.explorer.ordered.TIED", 8)
+        yield from _world(folder, known)
+
+
+def _world(folder: Path, known: list[Known]) -> Iterator[World]:
     for name, seed, index in (("small", 1, True), ("large", 2, True), ("bare", 3, False)):
         made = society(folder / name, rows=60, shard=7, restricted=RESTRICTED, seed=seed, index=index)
         if name == "large":
             run = open_folder(folder / name)
-            merge(run, STAGE, cost=cost, target=20)
+            found = [marks_of(one) for one in made]
+            merge(
+                run,
+                STAGE,
+                cost=cost,
+                target=20,
+                looking=Looking(looked_by(), lambda shard, f=found: f[7 * shard : 7 * shard + 7]),
+            )
+            known += [Known(name, one, True) for one in made]
             more = [
                 transcript(n, seed=9, labels=["misalignment"] if n == 101 else []) for n in range(100, 105)
             ]
             commit(run, 9, more)
-            made += more
+            made = more
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
@@ -150,7 +171,7 @@ values = {
     "cost": ["unknown", "0-0.001", "0.001-0.01"],
     "size": ["0-999", "1000-9999"],
     "other": [""],
-    "finding": ["", "x"],
+    "finding": ["", "x", *DETECTORS],
 }
 queries = st.builds(
     Query,
@@ -305,6 +326,34 @@ def test_it_says_what_has_no_index(world: World):
 # ---------------------------------------------------------------- the gate
 
 
+@given(queries, st.sampled_from(["assistant", "user"]))
+@relaxed
+def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
+    world: World, query: Query, role: str
+):
+    seen = world.catalogue.behaviours(query, role)
+    fitting = [one for one in world.expected(query) if one.looked]
+    assert seen.conversations == len(fitting)
+    by_turn: Counter[tuple[str, str, int]] = Counter()
+    by_role: Counter[tuple[str, str]] = Counter()
+    for one in fitting:
+        found = detect(one.transcript)
+        said = one.transcript.messages
+        by_turn.update({(f.detector, said[f.index].speaker, f.index) for f in found})
+        by_role.update({(f.detector, one.values(role)[0]) for f in found})
+    assert by_turn == {
+        (name, seat, turn): count
+        for name, seats in seen.by_turn.items()
+        for seat, turns in seats.items()
+        for turn, count in turns.items()
+    }
+    assert by_role == {(name, who): n for name, roles in seen.by_role.items() for who, n in roles.items()}
+    assert seen.roles == Counter(one.values(role)[0] for one in fitting)
+    assert [seen.reached(n) for n in range(41)] == [
+        sum(len(one.transcript.messages) > n for one in fitting) for n in range(41)
+    ]
+
+
 @given(queries, st.sampled_from(["", "oasis", SECRET, '"the well"']), st.integers(1, 80), st.integers(0, 90))
 @relaxed
 def test_restricted_rows_are_in_no_answer_of_any_method(
@@ -323,6 +372,7 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "facets": lambda: seen.facets(asked),
         "count": lambda: seen.count(asked),
         "histogram": lambda: seen.histogram(asked, by="label"),
+        "behaviours": lambda: seen.behaviours(asked, "user"),
         "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
@@ -330,6 +380,7 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "restricted": lambda: None,  # says which labels there are, and no more
         "runs": lambda: None,
         "close": lambda: None,
+        "keep_looking": lambda: None,
         "allowing": lambda: seen.allowing("fine", "Misalignment").page(asked, limit=limit),
     }
     public = {name for name, _ in inspect.getmembers(Catalogue) if not name.startswith("_")}

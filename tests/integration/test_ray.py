@@ -32,6 +32,8 @@ from benchmarks import cluster  # noqa: E402
 from benchmarks.crash import Crashes, Witness, _export  # noqa: E402
 from camel.generation.config import GenerateConfig, ModelSection, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
+from camel.storage.control import wish  # noqa: E402
+from camel.storage.run import open_folder  # noqa: E402
 
 pytestmark = pytest.mark.slow
 CANARY = "sk-canary-7f3a9b2c5d1e4f60"
@@ -263,6 +265,23 @@ def test_control_c_keeps_what_is_in_flight(scene: Scene, nodes: cluster.RayClust
     run.strike(lambda: run.child.send_signal(signal.SIGINT))
     out = run.end(status=130)
     assert "stopped by you" in out
+    run.start()
+    run.end()
+    run.check(lost=0)
+
+
+def test_a_control_file_pauses_and_stops_a_cluster(scene: Scene, nodes: cluster.RayCluster):
+    run = Run(scene, "controlled", nodes.address, nodes.environment)
+    run.until(0.3)
+    wish(open_folder(run.root), "pause")
+    time.sleep(4)  # a look of the driver, a heartbeat, and what is in flight
+    sent = run.scene.witness.endpoint.ledger().requests
+    time.sleep(3)
+    assert run.scene.witness.endpoint.ledger().requests == sent
+    wish(open_folder(run.root), "go")
+    run.until(sent / run.scene.total + 0.1)
+    run.strike(lambda: wish(open_folder(run.root), "stop"))
+    assert "stopped by its control file" in run.end(status=130)
     run.start()
     run.end()
     run.check(lost=0)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,25 @@ from records import STAGE, a_run, commit, transcript
 
 from camel.core.errors import InputError
 from camel.core.message import Usage
+from camel.detectors import detect
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
 from camel.storage import index
 from camel.storage.cube import read_cubes, write_cubes
 from camel.storage.gc import collect_garbage
-from camel.storage.index import FACETS, bucket, bucket_names, elements, files_of, joined, merge, read_header
+from camel.storage.index import (
+    FACETS,
+    Looking,
+    Mark,
+    bucket,
+    bucket_names,
+    elements,
+    files_of,
+    joined,
+    merge,
+    read_header,
+)
 from camel.storage.run import RunFolder, Settings, open_folder
 from camel.storage.table import read_shard, to_table
 from camel.storage.verify import verify
@@ -180,3 +193,106 @@ def test_a_newer_index_is_not_believed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(index, "VERSION", 99)
     with pytest.raises(InputError, match="another version"):
         read_header(tmp_path / "run" / name)
+
+
+def looked(folder: RunFolder, by: str) -> Looking:
+    """Every third conversation promises too much in its first message."""
+
+    def found(shard: int) -> list[list[Mark]]:
+        rows = range(3 * shard, 3 * shard + folder.marker(STAGE, shard).rows)
+        return [[Mark("empty_promise", 0, "assistant")] if n % 3 == 0 else [] for n in rows]
+
+    return Looking(by, found)
+
+
+def test_what_was_found_is_put_into_indexes_that_are_there_already(place):
+    folder: RunFolder = a_run(place("run"), 11)
+    merge(folder, STAGE, cost=price, target=12)
+    merge(folder, STAGE, cost=price, target=12, looking=looked(folder, "v1"))
+    commit(folder, 11)
+    with Catalogue([folder.address]) as catalogue:
+        assert catalogue.facets()["finding"] == [("empty_promise", 11)]
+        assert catalogue.count(Query(facets={"finding": ("empty_promise",)})) == 11
+        rows = catalogue.page(Query(facets={"finding": ("empty_promise",)}), limit=100).rows
+        assert [row.id for row in rows] == [f"{n:06d}" for n in range(0, 33, 3)]
+        # Of the shard that came later nothing is known; by another version's detectors nothing at all.
+        assert sum(part.unknown for part in catalogue.runs[0].parts) == 36
+    believed = {name for _, _, name in files_of(folder, STAGE).merged}
+    merge(folder, STAGE, cost=price, target=12, looking=looked(folder, "v2"))
+    collect_garbage(folder)  # of those that are part of a larger one now
+    after = {name for _, _, name in files_of(folder, STAGE).merged}
+    assert not believed & after, "each was written anew"
+    shards = [one for name in after for one in read_header_of(folder, name).shards]
+    assert {one.looked for one in shards} == {"v2"}
+    assert sorted(one.shard for one in shards) == list(range(12))
+    merge(folder, STAGE, cost=price, target=12, looking=looked(folder, "v2"))
+    assert {name for _, _, name in files_of(folder, STAGE).merged} == after
+    assert collect_garbage(folder).indexes == [
+        name for name in collect_garbage(folder).indexes if "cube" in name
+    ]
+    assert not verify(folder).problems
+
+
+def read_header_of(folder: RunFolder, name: str) -> index.Header:
+    with folder.opened([name]) as files:
+        return read_header(next(files))
+
+
+def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("camel.storage.ordered.FROM", 5)
+    monkeypatch.setattr("camel.storage.ordered._GROUP", 2)
+    monkeypatch.setattr("camel.explorer.ordered.TIED", 4)
+    folder: RunFolder = a_run(place("run"), 8)
+    merge(folder, STAGE, cost=price, target=12)
+    names = files_of(folder, STAGE)
+    assert len(names.ordered) == 4 * len(names.merged) == 8
+    with Catalogue([folder.address]) as catalogue:
+        for number in ("messages", "tokens", "calls", "cost"):
+            for order in ("asc", "desc"):
+                query = Query(sort=number, order=order)
+                rows = catalogue.page(query, limit=100).rows
+                values = [-1 if getattr(row, number) is None else getattr(row, number) for row in rows]
+                assert values == sorted(values, reverse=order == "desc")
+                assert len(rows) == 24
+                assert [row.id for row in catalogue.jump(query, 13, 5).rows] == [
+                    row.id for row in rows[13:18]
+                ]
+        # One that cannot be read is gone without.
+        if folder.on_disk:
+            for name in names.ordered:
+                (folder.root / name).write_bytes(b"PAR1 and nothing else")
+            with Catalogue([folder.address]) as other:
+                assert len(other.page(Query(sort="tokens"), limit=100).rows) == 24
+    for shard in range(8, 16):
+        commit(folder, shard)
+    merge(folder, STAGE, cost=price, target=24)
+    gone = collect_garbage(folder).indexes
+    assert set(names.ordered) <= set(gone)
+    left = files_of(folder, STAGE)
+    assert len(left.ordered) == 4 * len(left.merged)
+
+
+def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
+    pytest.importorskip("vl_convert")
+    folder = a_run(open_folder(tmp_path / "run"), 3)
+    command = [sys.executable, "-m", "camel", "index", str(tmp_path / "run"), "--findings", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["rows"] == 9
+    with Catalogue([folder.address]) as catalogue:
+        counted = dict(catalogue.facets()["finding"])
+        assert not sum(part.unknown for part in catalogue.runs[0].parts)
+    made = Counter(name for n in range(9) for name in {one.detector for one in detect(transcript(n))})
+    assert counted == made
+    study = subprocess.run(
+        [sys.executable, "-m", "camel", "study", str(tmp_path / "run"), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    behaviours = json.loads(study.stdout)["behaviours"]
+    assert {
+        one["name"]: one["conversations"]["count"] for one in behaviours if one["conversations"]["count"]
+    } == made
+    assert len(list((tmp_path / "run" / "study" / "kept" / "data").rglob("*.parquet"))) == 3, (
+        "looked through twice"
+    )

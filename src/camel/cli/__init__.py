@@ -12,6 +12,7 @@ from camel._version import __version__
 from camel.cli.ablate import ablate
 from camel.cli.agents import agents
 from camel.cli.compact import compact
+from camel.cli.control import pause, resume, stop
 from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
@@ -44,6 +45,9 @@ app.command()(serve)
 app.command()(translate)
 app.command()(generate)
 app.command()(plan)
+app.command()(pause)
+app.command()(resume)
+app.command()(stop)
 app.command()(status)
 app.command()(runs)
 app.command()(study)

@@ -129,7 +129,7 @@ def _site(
         raise MissingExtra(f"A site ({error.name})", "explore") from None
     # Whoever copies from the explorer's address may copy all of it.
     query = Query.from_params(parse_qsl(where.rpartition("?")[2]))
-    release = Release(acknowledged, _canary(open_folder(run)) if acknowledged else "")
+    release = Release(acknowledged, canary_of(open_folder(run)) if acknowledged else "")
     with Catalogue([run], RESTRICTED if acknowledged else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, ids=ids, first=first, sample=random, seed=seed)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shlex
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -180,6 +181,7 @@ async def _work(
     """Run until it is complete or stopped; says also whether a person stopped it."""
     from camel.cli.panel import counted
     from camel.cli.stopping import Stopping
+    from camel.engine.control import STOPPED
     from camel.generation.campaign import Outcome
     from camel.generation.status import progress_of
 
@@ -193,9 +195,13 @@ async def _work(
             view.show(watcher.now())
 
     async def keep() -> None:
+        written = 0.0, 1, False
         while True:
-            await asyncio.sleep(LOG_EVERY)
-            log.write("progress", **progress_of(watcher.now()))
+            await asyncio.sleep(1.0)
+            now = time.monotonic(), campaign.workers, campaign.halt.paused
+            if now[0] - written[0] >= LOG_EVERY or now[1:] != written[1:]:
+                written = now
+                log.write("progress", **progress_of(watcher.now()))
 
     def committed(stage: str, shard: int) -> None:
         watcher.committed(stage, shard)
@@ -223,7 +229,7 @@ async def _work(
         outcome = Outcome(False, campaign.halt.reason)
     except BaseExceptionGroup as group_error:
         raise _first(group_error) from None
-    return outcome, bool(stopping.asked) and not outcome.complete
+    return outcome, (bool(stopping.asked) or outcome.halted == STOPPED) and not outcome.complete
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.storage.index import Looking
+    from camel.storage.reader import Run
 
 
 def index(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
     text: Annotated[bool, typer.Option("--text", help="Also index every word, for searching.")] = False,
+    findings: Annotated[
+        bool,
+        typer.Option("--findings", help="Also look through it with the detectors, for facets and plots."),
+    ] = False,
     stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Put the indexes of a run together, make those that are missing, and count the facets.
+
+    What --findings finds is kept where `camel study` looks for it, and the other way round: a run is looked through once.
 
     A run is indexed while it is generated, so that this is for large ones, and for those that come from elsewhere. It can be
     stopped and begun again at any time, also while the run goes on.
@@ -31,6 +43,7 @@ def index(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     made = TextMade(0, 0, 0)
+    looking = _look(console, records) if findings else None
     with Progress(*columns, console=console, disable=as_json or not console.is_terminal) as progress:
         tasks: dict[str, object] = {}
 
@@ -39,7 +52,7 @@ def index(
                 tasks[what] = progress.add_task(what, total=of)
             progress.update(tasks[what], completed=done, total=of)  # pyright: ignore[reportArgumentType]
 
-        merged = merge(records.folder, records.stage, cost=cost, note=note)
+        merged = merge(records.folder, records.stage, cost=cost, looking=looking, note=note)
         if text:
             made = make_text_index(records.folder, records.stage, note=note)
     if as_json:
@@ -55,3 +68,21 @@ def index(
         typer.echo(
             f"{made.rows:,} {records.stage} in {made.indexes:,} text indexes, {made.made:,} of them new"
         )
+
+
+def _look(console: Console, run: Run) -> Looking:
+    """Look through the run; what was looked through before is not looked through again."""
+    import asyncio
+    import os
+
+    from camel.cli.panel import say
+    from camel.cli.stopping import INTERRUPTED
+    from camel.cli.study import KEPT, beside, look
+    from camel.evaluation.findings import Looker
+    from camel.storage.index import Looking
+
+    looker = Looker(run, beside(run) / KEPT, processes=os.cpu_count() or 1)
+    if not asyncio.run(look(console, looker)):
+        say(console, f"{looker.halt.reason}; the same command goes on")
+        raise typer.Exit(INTERRUPTED)
+    return Looking(looker.name, looker.found)

@@ -281,7 +281,12 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
         parts += [Text(), _replicas(now.replicas)]
     if now.stops:
         parts += [Text(), _stops(now.stops, bar)]
-    words = {"working": "", "complete": "complete", "stopped": "stopped", "new": "not started"}[now.state]
+    words = {
+        "working": "paused" if now.paused else "",
+        "complete": "complete",
+        "stopped": "stopped",
+        "new": "not started",
+    }[now.state]
     style = {"working": "cyan", "complete": "green", "stopped": "yellow", "new": "dim"}[now.state]
     if now.why and now.state != "complete":
         parts += [Text(), Text(visible(stopped(now.why, now.state)), "yellow")]

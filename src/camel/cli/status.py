@@ -43,6 +43,8 @@ def status(
         if now.stops:
             say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
     say(console, f"run     {now.run}{' (a process is working on it)' if now.state == 'working' else ''}")
+    if now.paused:
+        say(console, f"paused  camel resume {now.run} has it go on")
     if now.forked_from:
         say(console, f"forked  from {now.forked_from}")
     if now.log:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.engine.worker import Halt
+    from camel.evaluation.findings import Looker
     from camel.evaluation.study import Gatherer, Study
     from camel.generation.config import Budget
     from camel.models.chat import ChatModel
@@ -74,7 +75,7 @@ def study(
     records = Run(run)
     if not len(records):
         raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
-    folder = out or _beside(records)
+    folder = out or beside(records)
     made = asyncio.run(_looked(console, records, folder / KEPT, halt, processes or os.cpu_count() or 1))
     if made is not None and judge:
         check_finished(run, "judged")
@@ -100,24 +101,12 @@ class _Made(NamedTuple):
 
 
 async def _looked(console: Console, run: Run, kept: Path, halt: Halt, processes: int) -> _Made | None:
-    """Look through the run; None when something stopped it."""
-    from camel.cli.panel import duration, say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    """Look through the run and gather what was seen; None when something stopped it."""
     from camel.evaluation.findings import Looker
     from camel.evaluation.study import study_of
 
     looker = Looker(run, kept, processes=processes, halt=halt)
-
-    def line(seconds: float) -> str:
-        return f"looked through {looker.done:,} of {looker.total:,} conversations · {duration(seconds)} gone"
-
-    stopping = Stopping(halt, lambda: say(console, "stopping: shards being looked through end first"))
-    looked = False
-    with stopping.heard():
-        async with shown(console, line):
-            looked = await looker.look()
-    if not looked:
+    if not await look(console, looker):
         return None
     settings = run.settings
     scenario = Path(str(settings.config.get("scenario", ""))).name
@@ -126,6 +115,23 @@ async def _looked(console: Console, run: Run, kept: Path, halt: Halt, processes:
             looker.tables(), run=run.folder.address, scenario=scenario, fingerprint=settings.fingerprint
         )
     )
+
+
+async def look(console: Console, looker: Looker) -> bool:
+    """Look through a run, and show how far that is; False when something stopped it."""
+    from camel.cli.panel import duration, say
+    from camel.cli.progress import shown
+    from camel.cli.stopping import Stopping
+
+    def line(seconds: float) -> str:
+        return f"looked through {looker.done:,} of {looker.total:,} conversations · {duration(seconds)} gone"
+
+    stopping = Stopping(looker.halt, lambda: say(console, "stopping: shards being looked through end first"))
+    looked = False
+    with stopping.heard():
+        async with shown(console, line):
+            looked = await looker.look()
+    return looked
 
 
 class _Judging:
@@ -185,7 +191,7 @@ class _Judging:
         return self._made._replace(study=replace(self._made.study, deserved=deserved))
 
 
-def _beside(run: Run) -> Path:
+def beside(run: Run) -> Path:
     """The folder of a study: in that of its run, where that is on a disk."""
     if run.folder.on_disk:
         return run.folder.root / "study"

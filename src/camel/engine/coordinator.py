@@ -53,6 +53,7 @@ class Coordinator:
         self._turn = Turn(0)
         self._closed = False
         self._halt = ""
+        self._paused = False
         self._expected = 1
         self._driver = now()
         """When the driver was last heard of."""
@@ -78,6 +79,10 @@ class Coordinator:
     def halt(self, reason: str) -> None:
         """Have everybody stop; calls in flight end."""
         self._halt = self._halt or reason
+
+    def pause(self, paused: bool) -> None:
+        """Have nobody take new steps for now, or go on."""
+        self._paused = paused
 
     def close(self) -> None:
         """Send everybody home."""
@@ -164,6 +169,7 @@ class Coordinator:
         return Orders(
             ttl=min(self._ttl, self._driver + self._ttl - now),
             halt=self._halt,
+            paused=self._paused,
             window=self._window(worker, beat.open),
             share=self._share_of(worker, now),
             apart=min(len(self._leases.live) / QUESTIONS, self._ttl / 4),

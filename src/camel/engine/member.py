@@ -183,6 +183,7 @@ class Member:
             self._halt.set(OUT)
             return
         self._halt.lease(sent + orders.ttl)
+        self._halt.paused = orders.paused
         if orders.halt:
             self._ordered = orders.halt
             self._halt.set(orders.halt)

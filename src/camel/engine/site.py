@@ -113,6 +113,8 @@ class Orders(msgspec.Struct, frozen=True):
     out: bool = False
     """The lease was lost: end what is in flight and leave."""
     halt: str = ""
+    paused: bool = False
+    """Take no new steps for now."""
     window: int = 0
     """Items that this worker may have in flight."""
     share: dict[str, float] = {}

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from camel.engine.control import controlled
 from camel.engine.fence import Fence
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt, Window, run_worker
@@ -53,14 +54,15 @@ async def run_stage(
     async def lease() -> int | None:
         return next(pending, None)
 
-    await run_worker(
-        stage,
-        folder,
-        lease,
-        concurrency=concurrency,
-        fingerprint=fingerprint,
-        halt=halt,
-        committed=committed,
-    )
+    async with controlled(folder, halt):
+        await run_worker(
+            stage,
+            folder,
+            lease,
+            concurrency=concurrency,
+            fingerprint=fingerprint,
+            halt=halt,
+            committed=committed,
+        )
     folder.sweep(stage.name)
     return len(folder.committed(stage.name)) == stage.shards

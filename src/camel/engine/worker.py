@@ -43,6 +43,8 @@ class Halted(Unfinished):
     """The run is being stopped; the step was not taken."""
 
 
+PAUSED = 0.5
+"""Seconds between two looks whether a pause is over."""
 LEASE_LOST = "the lease of this worker has run out"
 
 
@@ -61,6 +63,8 @@ class Halt:
     def __init__(self) -> None:
         self._reason = ""
         self._until = math.inf
+        self.paused = False
+        """Whether no new step is to be taken for now; those in flight end."""
 
     @property
     def reason(self) -> str:
@@ -199,8 +203,11 @@ class _Steps:
                 f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "
                 "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
             )
-        if self._shard.halt.reason:
-            raise Halted(self._shard.halt.reason)
+        halt = self._shard.halt
+        while halt.paused and not halt.reason:  # noqa: ASYNC110 - whoever ends a pause may be on another machine
+            await asyncio.sleep(PAUSED)
+        if halt.reason:
+            raise Halted(halt.reason)
         result = await make()
         await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result)))
         return result

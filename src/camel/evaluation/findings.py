@@ -27,6 +27,7 @@ from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Finding, detect
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.worker import Halt, run_worker
+from camel.storage.index import Mark
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 from camel.storage.table import arrow, read_shard, write_batches
@@ -76,6 +77,16 @@ def schema() -> Any:
     )
 
 
+def versions() -> dict[str, int]:
+    """Of all detectors."""
+    return {name: detector.version for name, detector in DETECTORS.items()}
+
+
+def looked_by() -> str:
+    """The name of these detectors in these versions."""
+    return STAGE + _hash(versions())
+
+
 class Looked(NamedTuple):
     """What was seen in one shard of a run."""
 
@@ -88,8 +99,8 @@ class Looker:
 
     def __init__(self, run: Run, kept: Path, *, processes: int = 1, halt: Halt | None = None) -> None:
         self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
-        self.versions = {name: detector.version for name, detector in DETECTORS.items()}
-        self.name = STAGE + _hash(self.versions)
+        self.versions = versions()
+        self.name = looked_by()
         self.done = self.total = 0
         """Conversations that have been looked through, and that there are."""
         self._processes = processes
@@ -134,6 +145,27 @@ class Looker:
                     f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
                 )
             yield Looked(shard, table)
+
+    def found(self, shard: int) -> list[list[Mark]] | None:
+        """What was found in each conversation of a shard, for the run's index; None where it was not looked through."""
+        marker = self._markers.get(shard)
+        if marker is None or not self.folder.is_committed(self.name, shard):
+            return None
+        columns = [
+            "messages.list.element.speaker",
+            "findings.list.element.detector",
+            "findings.list.element.index",
+        ]
+        table = read_shard(self.folder.root / self.folder.marker(self.name, shard).file, columns)
+        if _source_of(table) != marker.sha256:
+            return None
+        marks: list[list[Mark]] = []
+        for messages, findings in zip(table["messages"], table["findings"], strict=True):
+            found = findings.as_py()
+            said: list[dict[str, str]] = messages.as_py() if found else []
+            seats = [message["speaker"] for message in said]
+            marks.append([_mark(one["detector"], one["index"], seats) for one in found])
+        return marks
 
     def _note(self, shard: int) -> None:
         self.done += self._markers[shard].rows
@@ -259,6 +291,16 @@ def _detected(transcript: Transcript, names: Sequence[str]) -> list[Finding]:
         raise
     except Exception as error:
         raise CamelError(f"a detector fails on conversation {transcript.id}: {error!r}") from error
+
+
+def marks_of(transcript: Transcript) -> list[Mark]:
+    """What the detectors find in a conversation, for an index."""
+    seats = [message.speaker for message in transcript.messages]
+    return [_mark(one.detector, one.index, seats) for one in _detected(transcript, list(DETECTORS))]
+
+
+def _mark(detector: str, index: int, seats: Sequence[str]) -> Mark:
+    return Mark(detector, index, seats[index] if 0 <= index < len(seats) else "")
 
 
 def _finding(row: dict[str, Any]) -> Finding:

@@ -239,7 +239,7 @@ def _line(last: int) -> Spec:
 
 
 def _seat_colour(seats: Sequence[str]) -> Spec:
-    scale = {"domain": list(seats), "range": _colours(seats)}
+    scale = {"domain": list(seats), "range": seat_colours(seats)}
     return {
         "field": "seat",
         "type": "nominal",
@@ -406,7 +406,7 @@ def _growth(study: Study, measures: Sequence[str], name: str, title: str) -> Plo
     )
 
 
-def _colours(seats: Sequence[str]) -> list[str]:
+def seat_colours(seats: Sequence[str]) -> list[str]:
     """The user and the assistant have theirs; others take what is left, again and again where they are many."""
     own = {"user": SEAT_COLOURS[0], "assistant": SEAT_COLOURS[1]}
     free = [colour for colour in SEAT_COLOURS if colour not in [own.get(seat) for seat in seats]]

@@ -84,6 +84,17 @@ class Neighbours(NamedTuple):
     next: Row | None
 
 
+class Summary(NamedTuple):
+    """A number in a few others."""
+
+    mean: float
+    low: float
+    """A twentieth is below."""
+    median: float
+    high: float
+    """A twentieth is above."""
+
+
 class Histogram(msgspec.Struct, frozen=True):
     """How often a number has which value."""
 
@@ -94,3 +105,23 @@ class Histogram(msgspec.Struct, frozen=True):
     """By value of the facet, or under "" for all: how many conversations each bar has."""
     unknown: int
     """Conversations without the number."""
+    summary: Summary | None = None
+
+
+class Behaviours(msgspec.Struct, frozen=True):
+    """What was found in the conversations of a query that were looked through."""
+
+    conversations: int
+    """That were."""
+    lengths: dict[int, int]
+    """By number of messages."""
+    by_turn: dict[str, dict[str, dict[int, int]]]
+    """By detector, seat and message from 0: in how many conversations."""
+    roles: dict[str, int]
+    """Conversations by role, where that was asked for."""
+    by_role: dict[str, dict[str, int]]
+    """Conversations by detector and role."""
+
+    def reached(self, turn: int) -> int:
+        """Conversations that have a message of this number, from 0; all of them for what concerns the whole."""
+        return sum(count for length, count in self.lengths.items() if length > turn)

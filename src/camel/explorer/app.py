@@ -6,6 +6,7 @@ looked at the reader's consent; there is no other way to the data, so that a new
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -14,13 +15,15 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import FastAPI
+from markupsafe import Markup
+from msgspec import ValidationError, convert
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from camel.core.errors import CamelError, InputError, shown
-from camel.explorer import views
+from camel.explorer import statistics, views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
 from camel.explorer.agents import Agents
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
@@ -34,6 +37,7 @@ from camel.explorer.reading import terms_of
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
+from camel.storage.control import Wish, wish
 
 ROWS = 40
 """Rows of a page."""
@@ -313,20 +317,48 @@ def create_app(
         )
 
     @get("/statistics")
-    def statistics(asked: _Asked) -> Response:
-        figures, charts = views.statistics(asked.catalogue, asked.state)
+    def statistics_page(asked: _Asked) -> Response:
+        made = statistics.charts(asked.catalogue, asked.state)
+        total = asked.catalogue.count(asked.state.query)
+        charts = [
+            {
+                "name": one.plot.name,
+                "title": one.plot.title,
+                "caption": one.plot.caption,
+                "drawing": Markup(statistics.drawn(one)),  # noqa: S704 - drawn from data, every text escaped
+                "files": [
+                    (kind.upper(), asked.state.url(f"/statistics/{one.plot.name}.{kind}"))
+                    for kind in statistics.KINDS
+                ],
+            }
+            for one in made
+        ]
         return page(
             "statistics.html",
             asked.allowed,
             here="statistics",
             state=asked.state,
-            figures=figures,
+            figures=[("conversations", f"{total:,}")],
             charts=charts,
+            notes=[note for note in asked.catalogue.notes() if "--findings" in note],
             chips=views.chips(asked.state, "/statistics"),
             up=asked.state.url("/list"),
         )
 
     add_map_pages(get, page)
+
+    @get("/statistics/{file}")
+    def plot(asked: _Asked) -> Response:
+        name, _, kind = asked.request.path_params["file"].rpartition(".")
+        made = statistics.chart(asked.catalogue, asked.state, name) if kind in statistics.KINDS else None
+        if made is None:
+            raise NotThere(
+                "there is no such plot of these conversations: the page of statistics has those there are"
+            )
+        headers = {"content-disposition": f'attachment; filename="{made.plot.name}.{kind}"'}
+        return Response(
+            statistics.KINDS[kind].make(made), media_type=statistics.KINDS[kind].type, headers=headers
+        )
 
     # --- watching --------------------------------------------------------------------------------------------
 
@@ -357,7 +389,28 @@ def create_app(
             events=f"/watch/{quote(one.source.name, safe='')}/events",
             link=State(Query(runs=(one.source.name,))).url("/list"),
             text_hidden=not one.shows_text,
+            form_token=consent.form_token,
+            control=f"/watch/{quote(one.source.name, safe='')}/control",
+            wishes=(("pause", "Pause"), ("go", "Go on"), ("stop", "Stop after current calls")),
         )
+
+    @app.post("/watch/{run}/control")
+    async def control(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+        form = await read_form(request)
+        if not consent.check_form(request, form.get("token", "")):
+            text = "This did not come from the explorer's own page. Open the page of the run and press the button there."
+            return failure(request, 403, "Not accepted", text)
+        try:
+            wished = convert(form.get("wish", ""), Wish)
+            source = await asyncio.to_thread(lambda: source_of(_Asked(request, catalogue, consent)))
+            await asyncio.to_thread(wish, source.folder, wished)
+        except NeedsConsent:
+            return failure(request, 403, "Not accepted", "Open the page of the run and give consent first.")
+        except NotThere as error:
+            return failure(request, 404, "It is not there", str(error))
+        except (ValidationError, CamelError, OSError) as error:
+            return failure(request, 400, "That cannot be done", str(error))
+        return RedirectResponse(f"/watch/{quote(source.name, safe='')}", 303)
 
     @get("/watch/{run}/events")
     def events(asked: _Asked) -> Response:

@@ -15,6 +15,7 @@ row, never by a file's name, and what is opened is looked at once more.
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import partial, wraps
@@ -25,7 +26,7 @@ import msgspec
 
 from camel.core.errors import InputError, shown
 from camel.core.transcript import Transcript
-from camel.explorer.answers import Histogram, Hit, NeedsConsent, Neighbours, NotThere, Page, Row
+from camel.explorer.answers import Behaviours, Histogram, Hit, NeedsConsent, Neighbours, NotThere, Page, Row
 from camel.explorer.conditions import both, clause, ranked, sort_column, sortable
 from camel.explorer.counts import Counts
 from camel.explorer.database import MEMORY, Database, Key, State, paths
@@ -97,6 +98,21 @@ class Catalogue:
         other = object.__new__(Catalogue)
         other._shared, other._hidden = self._shared, _hidden(labels)
         return other
+
+    def keep_looking(self, stop: threading.Event) -> None:
+        """What is done beside readers, until told to stop: small runs are looked through with the detectors as they grow.
+
+        Before that, what would keep the first reader waiting is read once: text indexes, and footers of sorted copies.
+        """
+        now = self._now()
+        for source in now.state.sources:
+            for index in now.texts(source):
+                index.search([["the"]], {}, frozenset(), 1)
+            for part in source.parts:
+                if not stop.is_set():
+                    part.ordered("tokens")
+        while not stop.wait(0.05 if self._shared.look_through() else 2.0):
+            self._shared.state()
 
     def _now(self) -> _Reader:
         return _Reader(self._shared, self._shared.state(), self._hidden)
@@ -224,6 +240,13 @@ class Catalogue:
         return self._now().map(run, of, query)
 
     @_again
+    def behaviours(self, query: Query = Query(), role: str = "") -> Behaviours:  # noqa: B008 - frozen
+        """What was found in conversations, by message and seat; by `role` too, `assistant` or `user`."""
+        if role not in ("", "assistant", "user"):
+            raise InputError(f"behaviours are counted by assistant or user, not by {shown(role)}")
+        return self._now().behaviours(query, role)
+
+    @_again
     def search(self, query: Query, limit: int = 50) -> Page:
         """The conversations in which `query.text` is said, with what was found: the first page of such a query."""
         if not query.text.strip():
@@ -274,6 +297,11 @@ class _Reader:
         """How a number is distributed."""
         key = ("histogram", query.digest, number, by, bins)
         return self._remember(key, lambda: self.counts(query).histogram(query, number, by, bins))
+
+    def behaviours(self, query: Query, role: str) -> Behaviours:
+        """What was found, by message, seat and role."""
+        key = ("behaviours", query.digest, role)
+        return self._remember(key, lambda: self.counts(query).behaviours(query, role))
 
     def sample(self, query: Query, n: int, seed: int) -> list[Row]:
         """Rows at random."""

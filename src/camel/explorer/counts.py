@@ -8,14 +8,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from camel.explorer.answers import Histogram
+from msgspec.structs import replace
+
+from camel.explorer.answers import Behaviours, Histogram, Summary
 from camel.explorer.conditions import both, clause, facet_values, grouped, grouping, header_facet
 from camel.explorer.database import Key, paths
 from camel.explorer.lists import CubeQuery, Lists
 from camel.explorer.query import Query
 from camel.explorer.sources import Part, Source
 from camel.storage.cube import facet_sql
-from camel.storage.index import FACETS
+from camel.storage.index import FACETS, SEPARATOR, elements
+
+_SKETCHED = 2_000_000
+"""Rows from which quantiles are told."""
 
 
 class Counts:
@@ -80,6 +85,7 @@ class Counts:
         bar = (
             f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
         )
+        summary = self._summary(number, tables, query)
         found = [
             row
             for table, given in tables
@@ -88,7 +94,57 @@ class Counts:
                 [edges[0], edges[1] - edges[0], *given],
             )
         ]
-        return _histogram(number, by, edges, found)
+        return replace(_histogram(number, by, edges, found), summary=summary)
+
+    def _summary(self, number: str, tables: Sequence[tuple[str, list[Any]]], query: Query) -> Summary | None:
+        if not tables:
+            return None
+        every = " union all ".join(f"select {number} as value from {table}" for table, _ in tables)
+        given = [one for _, each in tables for one in each]
+        # A sketch of quantiles costs ten times the mean: of many rows it is made from some.
+        sample = "" if self._lists.count(query) <= _SKETCHED else f" using sample {_SKETCHED} rows"
+        mean = self._lists.database.ask(f"select avg(value) from ({every})", given)[0][0]
+        sql = f"select approx_quantile(value, [0.05, 0.5, 0.95]) from ({every}){sample}"
+        quantiles: list[float] = self._lists.database.ask(sql, given)[0][0] if mean is not None else []
+        return None if mean is None else Summary(mean, *quantiles)
+
+    def behaviours(self, query: Query, role: str) -> Behaviours:
+        """What was found in rows that were looked through, by message and seat, and by role."""
+        lengths: Counter[int] = Counter()
+        roles: Counter[str] = Counter()
+        by_turn: dict[str, dict[str, dict[int, int]]] = {}
+        by_role: dict[str, Counter[str]] = {}
+        ask = self._lists.database.ask
+        for source in self._lists.chosen(query):
+            known = [part for part in source.parts if not part.unknown]
+            if not known:
+                continue
+            table, given = self._table(source, query, known)
+            lengths.update(dict(ask(f"select messages, count(*) from {table} group by all", given)))
+            each = (
+                f"select unnest(string_split(trim(marks, '{SEPARATOR}'), '{SEPARATOR}')) as mark from {table}"
+            )
+            parts = ", ".join(f"regexp_extract(mark, '^(-?[0-9]+) ([^ ]+) (.*)$', {n})" for n in (1, 2, 3))
+            for turn, detector, seat, number in ask(
+                f"select {parts}, count(*) from ({each}) where mark <> '' group by all", given
+            ):
+                counts = by_turn.setdefault(detector, {}).setdefault(seat, {})
+                counts[int(turn)] = counts.get(int(turn), 0) + number
+            if role:
+                column = f'"{FACETS[role].column}"'
+                for value, findings, number in ask(
+                    f"select {column}, findings, count(*) from {table} group by all", given
+                ):
+                    roles[value] += number
+                    for detector in elements(findings):
+                        by_role.setdefault(detector, Counter())[value] += number
+        return Behaviours(
+            sum(lengths.values()),
+            dict(lengths),
+            by_turn,
+            dict(roles),
+            {n: dict(c) for n, c in by_role.items()},
+        )
 
     def _table(self, source: Source, query: Query, parts: Sequence[Part]) -> tuple[str, list[Any]]:
         """The rows of a query in files of a run, as the database reads them."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
-from camel.core.errors import MissingExtra
+from camel.core.errors import CamelError, MissingExtra
 from camel.explorer.query import Place
 from camel.explorer.sources import Part, Source, Sources
 from camel.storage.table import arrow
@@ -93,6 +93,7 @@ class Database:
         self._database, self._error = _connect(memory)
         for part in ("pyarrow.parquet", "pyarrow.compute"):
             arrow(part)  # now, and not while the first reader waits
+        arrow().array([0])  # with which Arrow looks for pandas
         self.state()
 
     def state(self) -> State:
@@ -121,6 +122,23 @@ class Database:
         with self._lock:
             self._sources.doubt()
             self._looked = -math.inf
+
+    def look_through(self, seconds: float = 2.0) -> bool:
+        """Find what the conversations of small runs show that nobody has looked through; whether there is more to do."""
+        with self._lock:
+            waiting = self._sources.unmarked()
+        until = time.monotonic() + seconds
+        for number, (run, part) in enumerate(waiting):
+            try:
+                better = run.mark(part)
+            except (CamelError, *self.trouble):
+                return False  # gone or damaged: whoever reads it will say so
+            with self._lock:
+                run.take(part, better)
+                if time.monotonic() > until or number + 1 == len(waiting):
+                    self._looked = -math.inf
+                    return number + 1 < len(waiting)
+        return False
 
     def remember(self, state: State, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
         """An answer, from those that are kept or made anew."""

@@ -7,6 +7,7 @@ are read afterwards, and only those of the page.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -28,12 +29,16 @@ from camel.explorer.conditions import (
     up_to,
 )
 from camel.explorer.database import Database, Key, Segment, State, paths, positions
+from camel.explorer.ordered import After, Copy, Order, Way, first, narrowed_by, numbered
 from camel.explorer.query import Place, Query
 from camel.explorer.sources import Part, Source
 from camel.storage.index import FACETS
+from camel.storage.table import arrow
 
 _SORTED_AT_ONCE = 100_000
 """Rows up to which going to one far down a sorted list is done by sorting."""
+_LEFT = 500_000
+"""Rows of index files without a sorted copy up to which those of the others are of use."""
 _STEPS = 4_096
 """Into which the range of a number is divided to find a row far down."""
 
@@ -240,8 +245,144 @@ class Lists:
         found = self.database.ask(sql, [paths(parts), *parameters, limit])
         return [Key(source, shard, row, None) for shard, row in found]
 
+    def _order(self, query: Query) -> Order | None:
+        """The copies in the order that a query is sorted by; None where they do not help."""
+        if not narrowed_by(query):
+            return None
+        copies: list[Copy] = []
+        left: list[Part] = []
+        for source in self.chosen(query):
+            run = self.state.sources.index(source)
+            for part in source.parts:
+                if (copy := part.ordered(query.sorted_by)) is None:
+                    left.append(part)
+                else:
+                    copies.append(Copy(run, *copy))
+        few = sum(part.rows for part in left) <= _LEFT
+        return Order(copies, left) if copies and few else None
+
+    def _read_order(
+        self, order: Order, query: Query, low: float, high: float, after: After | None, most: int, way: Way
+    ) -> Any:
+        """The rows from one value to another, those of index files without a copy too: the first that way, or all."""
+        pa = arrow()
+        low, high = max(low, -1e300), min(high, 1e300)
+        tables = order.read(low, high, query, self.hidden, after, most, way)
+        for run, source in enumerate(self.state.sources):
+            if parts := [part for part in source.parts if part in order.left]:
+                where, given = self.where(query, parts)
+                sql = (
+                    f"select value::double, shard, row from (select {sort_column(query.sorted_by)} as value, shard, row "
+                    f"from read_parquet(?) {clause('where', where)}) where value >= ? and value <= ?"
+                )
+                rows = self.database.ask(sql, [paths(parts), *given, low, high])
+                columns = zip(*rows, strict=True) if rows else ((), (), ())
+                types = (pa.float64(), pa.int32(), pa.int32())
+                arrays = [pa.array(list(one), kind) for one, kind in zip(columns, types, strict=True)]
+                table = pa.table(arrays, ["value", "shard", "row"])
+                table = table if after is None else table.filter(after.mask(table, run))
+                tables.append(first(numbered(table, run), most, way))
+        return first(pa.concat_tables(tables), most, way) if tables else None
+
+    def _keys(self, table: Any) -> list[Key]:
+        rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
+        return [Key(self.state.sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
+
+    def _along_order(
+        self, order: Order, query: Query, place: Place | None, limit: int, *, back: bool
+    ) -> list[Key]:
+        """The rows that follow a place in the order of a number, or are before it; without a place, the first."""
+        names = [source.name for source in self.state.sources]
+        if place is not None and place.run not in names:
+            raise InputError("this page is of a run that is not here: begin with the first")
+        up = (query.order == "asc") != back
+        share = max(1, self.count(query)) / max(
+            1, sum(one.rows for s in self.chosen(query) for one in s.parts)
+        )
+        at = (-math.inf if up else math.inf) if place is None else sortable(place.value)
+        whole = place is None
+        """Whether all rows with the value that was reached have been taken."""
+        keys: list[Key] = []
+        wanted = 1.5 * limit / share
+        while len(keys) < limit:
+            missing = limit - len(keys)
+            if not whole and at in order.tied:
+                ties = self.along(equal(query, at), place, missing, back=back)
+                some = [key._replace(value=at) for key in ties]
+                keys, place, whole = (some + keys if back else keys + some), None, True
+                continue
+            tie = order.tie_after(at, up)
+            end = order.likely(wanted, at, up)
+            tied = math.isfinite(tie) and (tie <= end if up else tie >= end)
+            stop = math.nextafter(tie, -math.inf if up else math.inf) if tied else end
+            start = at if not whole else math.nextafter(at, math.inf if up else -math.inf)
+            low, high = (start, stop) if up else (stop, start)
+            after = None
+            if place is not None:
+                after = After(Way(up, back), at, names.index(place.run), place.shard, place.row)
+            some: list[Key] = []
+            if low <= high:
+                some = self._keys(self._read_order(order, query, low, high, after, missing, Way(up, back)))
+                some = some[::-1] if back else some
+            keys = some + keys if back else keys + some
+            if len(keys) < limit and math.isinf(stop):
+                break
+            if len(keys) < limit:
+                at, whole, place = (tie, False, None) if tied else (stop, True, None)
+                wanted *= 1 if tied else 8
+        return keys
+
+    def _nth_in_order(self, order: Order, query: Query, n: int, limit: int) -> list[Key] | None:
+        """The rows from `n` on in the order of a number; None where the footers do not tell where they are."""
+        groups = order.groups(query, self.hidden)
+        if groups is None:
+            return None
+        down, total = query.order == "desc", self.count(query)
+
+        def up_to(value: float, itself: bool) -> int:
+            return groups.up_to(value, itself=itself) + self._left_up_to(order, query, value, itself)
+
+        low, high = groups.around(n, total, down)
+        for tie in [value for value in order.tied if low < value <= high]:
+            less, most = up_to(tie, False), up_to(tie, True)
+            first, last = (total - most, total - less) if down else (less, most)
+            if first <= n < last:
+                ties = self.in_order(equal(query, tie), n - first, limit)
+                keys = [key._replace(value=tie) for key in ties]
+                return self._filled(query, keys, limit)
+            if (n < first) == down:
+                low = tie
+            else:
+                high = math.nextafter(tie, -math.inf)
+                break
+        before = total - up_to(high, True) if down else up_to(low, True)
+        table = self._read_order(
+            order, query, math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down)
+        )
+        return self._filled(query, self._keys(table and table.slice(n - before)), limit)
+
+    def _filled(self, query: Query, keys: list[Key], limit: int) -> list[Key]:
+        """The same rows and those after them, as many as a page has."""
+        if keys and len(keys) < limit:
+            place = Place(0, keys[-1].value, *keys[-1].name)
+            keys += self.by_number(query, place, limit - len(keys), back=False)
+        return keys
+
+    def _left_up_to(self, order: Order, query: Query, value: float, itself: bool) -> int:
+        """Rows up to a value in index files that have no copy."""
+        if not order.left:
+            return 0
+        where, given = self.where(query, order.left)
+        where = both(where, f"{sort_column(query.sorted_by)} {'<=' if itself else '<'} ?")
+        sql = f"select count(*) from read_parquet(?) where {where}"
+        return self.database.ask(sql, [paths(order.left), *given, max(-1e300, min(value, 1e300))])[0][0]
+
     def nth_by_number(self, query: Query, n: int, limit: int) -> list[Key]:
         """The rows from `n` on in the order of a number, without sorting all: first which value the `n`th has."""
+        if n and (order := self._order(query)) is not None:
+            keys = self._nth_in_order(order, query, n, limit)
+            if keys is not None:
+                return keys
         if n < _SORTED_AT_ONCE:
             return self.by_number(query, None, limit, back=False, skip=n)
         low, high, before = self._narrowed(query, n)
@@ -251,10 +392,7 @@ class Lists:
             # All of them have one value: they are in the order of the runs.
             ties = self.in_order(equal(query, low), n - before, limit)
             keys = [key._replace(value=low) for key in ties]
-        if keys and len(keys) < limit:
-            place = Place(0, keys[-1].value, *keys[-1].name)
-            keys += self.by_number(query, place, limit - len(keys), back=False)
-        return keys
+        return self._filled(query, keys, limit)
 
     def _narrowed(self, query: Query, n: int) -> tuple[float, float, int]:
         """A short range of values that the `n`th row is in, and how many rows are before that range."""
@@ -284,9 +422,9 @@ class Lists:
                 ),
             )
             count = 0
-            for _, first, last, count in reversed(counts) if down else counts:
+            for _, least, most, count in reversed(counts) if down else counts:
                 if before + count > n:
-                    low, high = float(first), float(last)
+                    low, high = float(least), float(most)
                     break
                 before += count
             else:
@@ -326,6 +464,8 @@ class Lists:
         sources = self.chosen(query)
         if not sources:
             return []
+        if not skip and between is None and (order := self._order(query)) is not None:
+            return self._along_order(order, query, place, limit, back=back)
         up = (query.order == "asc") != back
         for limits in self._likely(sources, query, place, limit + skip, up) if between is None else [None]:
             keys = self._ask_by_number(query, place, limit, back, up, skip, between, limits)

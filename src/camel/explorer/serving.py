@@ -6,6 +6,7 @@ a token is made, stands in the printed link, and nothing is answered without it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -18,7 +19,8 @@ from collections.abc import Callable, Sequence
 import uvicorn
 from fastapi import FastAPI
 
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError
+from camel.explorer import statistics
 from camel.explorer.access import is_loopback
 from camel.explorer.agents import Agents
 from camel.explorer.app import create_app
@@ -55,10 +57,23 @@ def serve(
         link = link_to(host, door.getsockname()[1], token, path)
         # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
         ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
+        ended = threading.Event()
+        looking = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
+        looking.start()
+        threading.Thread(target=_warm, daemon=True).start()
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        uvicorn.Server(settings(app)).run([door])
+        try:
+            uvicorn.Server(settings(app)).run([door])
+        finally:
+            ended.set()
+            looking.join(5)
+
+
+def _warm() -> None:
+    with contextlib.suppress(CamelError):  # who has no extra for plots hears of it where they want one
+        statistics.warm()
 
 
 def settings(app: FastAPI) -> uvicorn.Config:

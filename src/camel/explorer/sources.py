@@ -1,26 +1,34 @@
 """Where a catalogue's rows come from: runs on a disk or in an object store, and files of the original's formats.
 
 The one decision to know: everything becomes a run with an index. Shards without one get it here, in a folder that goes
-with this process; files of other formats are imported into such a folder first. So there is one way to ask.
+with this process; files of other formats are imported into such a folder first, or into the user's cache where they are
+large. So there is one way to ask.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import re
 import shutil
+import stat
 import tempfile
+import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError, shown
 from camel.core.transcript import Transcript
+from camel.evaluation.findings import looked_by, marks_of
 from camel.explorer.text_index import FOLDER as TEXT
 from camel.models.catalogue import cost
 from camel.storage.compact import compactions
@@ -28,8 +36,10 @@ from camel.storage.cube import Cubes, digest_of, read_cubes
 from camel.storage.importers import IMPORTERS
 from camel.storage.index import (
     FOLDER,
+    VERSION,
     Header,
     build,
+    count,
     files_of,
     is_for,
     is_of,
@@ -37,8 +47,11 @@ from camel.storage.index import (
     read_footer,
     read_header,
     schema,
+    write,
     write_indexed,
 )
+from camel.storage.marks import marked
+from camel.storage.ordered import Ordered, ordered_name, read_ordered
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 from camel.storage.store import BucketStore, DiskStore, is_remote
@@ -47,15 +60,34 @@ from camel.storage.table import arrow, rows
 _ROWS_PER_SHARD = 512
 _READ_ROWS = 64
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
+_SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
+"""Columns of a row that a list shows."""
+KEPT_FROM = 4_000_000
+"""Bytes of data of another format from which its import is kept, in the user's cache."""
+FORGOTTEN = 30 * 86_400.0
+"""Seconds after which one that nobody opened is removed."""
 MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
+
+
+def _no_copy(number: str) -> Path | None:
+    return None
 
 
 class Part:
     """An index file: of one shard or of many."""
 
-    def __init__(self, path: Path, header: Header, metadata: Any = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        metadata: Any = None,
+        copy: Callable[[str], Path | None] | None = None,
+    ) -> None:
         self.path, self.header = path, header
+        self._copy = copy or _no_copy
+        """Where its copy in the order of a number is, if it has one."""
+        self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
         if metadata is not None:
             self._metadata = metadata
         self.first, self.last = header.shards[0].shard, header.shards[-1].shard
@@ -81,6 +113,11 @@ class Part:
             column = arrow("pyarrow.parquet").read_table(self.path, columns=["labels"]).column("labels")
             return Counter(column.to_pylist())
         return Counter({labels: sum(by["stop"].values()) for labels, by in counts.items()})
+
+    @cached_property
+    def unknown(self) -> int:
+        """Rows of which nobody has said what is found in them."""
+        return sum(one.rows for one in self.header.shards if one.looked != looked_by())
 
     def position(self, shard: int, row: int) -> int:
         """Of a row in the file."""
@@ -146,6 +183,22 @@ class Part:
             ]
         return self._extremes[name]
 
+    def ordered(self, number: str) -> tuple[Path, Ordered] | None:
+        """Its copy in the order of a number, and what that says about itself."""
+        if number not in self._ordered:
+            self._ordered[number] = None
+            with contextlib.suppress(CamelError, OSError):
+                if (path := self._copy(number)) is not None:
+                    said = read_ordered(path)
+                    if said.number == number and sum(said.rows) == self.rows:
+                        self._ordered[number] = path, said
+        return self._ordered[number]
+
+    def forget_copies(self) -> None:
+        """Go without them: one has gone or cannot be read."""
+        self._copy = _no_copy
+        self._ordered.clear()
+
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Rows by their positions, read from the row groups that hold them."""
         wanted: dict[int, list[int]] = {}
@@ -156,7 +209,7 @@ class Part:
         with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
             for group, some in wanted.items():
                 start = self._groups[group]
-                table = file.read_row_group(group, use_threads=False)
+                table = file.read_row_group(group, columns=_SHOWN, use_threads=False)
                 found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
         return found
 
@@ -249,6 +302,10 @@ def _one(file: Any, position: int) -> Transcript:
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
+LOOKED_THROUGH = 5_000
+"""Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
+
+
 class _Watched:
     """A run that may grow."""
 
@@ -301,13 +358,50 @@ class _Watched:
         }
         for name, part in self._merged.items():
             self._merged[name] = part if part is not None and part.sound else None
+            if part is not None:
+                part.forget_copies()
         self._seen, self._doubted = None, True
+
+    def unmarked(self) -> list[Part]:
+        """Index files whose conversations nobody has looked through, where they are few enough to do it here."""
+        unknown = [part for part in self.source.parts if part.unknown]
+        few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
+        return unknown if few else []
+
+    def mark(self, part: Part) -> Part:
+        """The same index file with what is found in its conversations."""
+        found = [
+            marks_of(transcript)
+            for one in part.header.shards
+            for transcript in self.source.shard(one.shard, one.rows)
+        ]
+        table = marked(arrow("pyarrow.parquet").read_table(part.path), found)
+        shards = [msgspec.structs.replace(one, looked=looked_by()) for one in part.header.shards]
+        header = msgspec.structs.replace(part.header, shards=shards, counts=count(table))
+        path = self._scratch / f"marked-{new_attempt()}.parquet"
+        write(path, table.replace_schema_metadata(None), header)
+        return Part(path, header)
+
+    def take(self, part: Part, better: Part) -> None:
+        """Have an index file of a run in the place of another one."""
+        for shard, known in self._parts.items():
+            if known is part:
+                self._parts[shard] = better
+        for name, known in self._merged.items():
+            if known is part:
+                self._merged[name] = better
+        self._seen = None
 
     @property
     def notes(self) -> list[str]:
         """What is amiss with it."""
         how = f"camel index {self.folder.address}"
         said: list[str] = []
+        unknown = sum(part.unknown for part in self.source.parts)
+        if unknown > LOOKED_THROUGH:
+            said.append(
+                f"{self.name}: what {unknown:,} conversations show is not known; {how} --findings finds it"
+            )
         if self._built:
             said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
         elif len(self.source.parts) > MANY_PARTS:
@@ -323,8 +417,13 @@ class _Watched:
                 path = self._local(name)
                 header, metadata = read_footer(path)
                 if is_of(header, stage, fingerprint, first, last):
-                    self._merged[name] = Part(path, header, metadata)
+                    self._merged[name] = Part(path, header, metadata, partial(self._copy, name))
         return self._merged[name]
+
+    def _copy(self, index: str, number: str) -> Path | None:
+        """The copy of an index file in the order of a number, if it is there."""
+        name = ordered_name(index, number)
+        return self._local(name) if self.folder.store.exists(name) else None
 
     def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
         digest = digest_of(list(merged))
@@ -397,6 +496,10 @@ class Sources:
         for one in self._watched:
             one.doubt()
 
+    def unmarked(self) -> list[tuple[_Watched, Part]]:
+        """Index files without what is found in their conversations, of runs that are small enough."""
+        return [(one, part) for one in self._watched for part in one.unmarked()]
+
     def look(self) -> bool:
         """See what has come; whether there is anything new."""
         looks = [one.look() for one in self._watched]
@@ -433,8 +536,57 @@ def _folder(run: str, scratch: Path) -> RunFolder:
     return _imported(path, scratch / f"import-{new_attempt()}")
 
 
-def _imported(path: Path, into: Path) -> RunFolder:
-    """Files of the original's formats as a run, in a folder of this process."""
+def _imported(path: Path, scratch: Path) -> RunFolder:
+    """Files of the original's formats as a run: in a folder of this process, or, of large ones, in one that is kept."""
+    kept = _kept_import(path)
+    if kept is None:
+        return _import(path, scratch)
+    for name in IMPORTERS:
+        if (kept / name / "run.json").exists():  # which is written last
+            with contextlib.suppress(OSError):
+                os.utime(kept)
+            return open_folder(kept / name)
+    writing = kept.with_name(f".{kept.name}-{new_attempt()}")
+    try:
+        writing.mkdir(mode=0o700, parents=True)
+        _forget_imports(kept.parent)
+        name = _import(path, writing).root.name
+        with contextlib.suppress(OSError):  # somebody else's is as good
+            writing.rename(kept)
+        return open_folder((kept if (kept / name).exists() else writing) / name)
+    except OSError:  # a home that cannot be written to
+        shutil.rmtree(writing, ignore_errors=True)
+        return _import(path, scratch)
+    except BaseException:
+        shutil.rmtree(writing, ignore_errors=True)
+        raise
+
+
+def _kept_import(path: Path) -> Path | None:
+    """Where the import of a file or folder is kept, by what it is now; None where it is read as quickly."""
+    below = sorted(path.rglob("*")) if path.is_dir() else [path]
+    seen = [
+        (str(one), status.st_size, status.st_mtime_ns)
+        for one in below
+        if stat.S_ISREG((status := one.stat()).st_mode)
+    ]
+    if sum(size for _, size, _ in seen) < KEPT_FROM:
+        return None
+    what = repr((str(path.resolve()), seen, __version__, VERSION))
+    name = hashlib.blake2b(what.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "camel" / "imports" / name
+
+
+def _forget_imports(folder: Path) -> None:
+    """Remove what has not been looked at for long, and what was left half done."""
+    for one in folder.iterdir():
+        with contextlib.suppress(OSError):
+            age = time.time() - one.stat().st_mtime
+            if age > (86_400 if one.name.startswith(".") else FORGOTTEN):
+                shutil.rmtree(one, ignore_errors=True)
+
+
+def _import(path: Path, into: Path) -> RunFolder:
     errors: list[str] = []
     for name, read in IMPORTERS.items():
         folder = open_folder(into / name)

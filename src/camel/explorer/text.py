@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +27,7 @@ PATIENCE = 2.0
 AROUND = 90
 """Characters before and after what was found."""
 
+_SEARCHING = ThreadPoolExecutor(4, "camel-search")
 _WORD = re.compile(r"[^\W_]+")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 
@@ -101,8 +103,13 @@ def _look_up(
     pattern = pattern_of(phrases)
     scored: list[tuple[float, int, Any]] = []
     total = 0
-    for number, index in enumerate(indexes):
-        found, count = index.search(phrases, narrow, hidden, MOST)
+
+    def ask(index: TextIndex) -> tuple[list[tuple[float, Any]], int]:
+        return index.search(phrases, narrow, hidden, MOST)
+
+    # Beside each other: the engine lets go of the interpreter while it searches.
+    answers = _SEARCHING.map(ask, indexes)
+    for number, (found, count) in enumerate(answers):
         total += count
         scored += [(score, number, address) for score, address in found]
     scored.sort(key=lambda one: -one[0])

@@ -1,4 +1,4 @@
-"""What the pages show, made from the catalogue's answers: rows, facets, charts, a conversation.
+"""What the pages show, made from the catalogue's answers: rows, facets, a conversation.
 
 The one decision to know: a page's whole state is its URL. Everything a reader can choose is a link that another query,
 pin or view would have, so that pages can be bookmarked, sent to a colleague, and read without JavaScript.
@@ -15,8 +15,7 @@ from markupsafe import Markup, escape
 from msgspec.structs import replace
 
 from camel.core.transcript import Transcript
-from camel.explorer.catalogue import Catalogue, Histogram, Hit, Row
-from camel.explorer.charts import Bar, bars, histogram
+from camel.explorer.catalogue import Hit, Row
 from camel.explorer.query import Query
 from camel.explorer.reading import bubbles, findings, hues, hues_of
 
@@ -291,61 +290,3 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
         "found": sum(len(bubble.found) for bubble in shown),
         "about": [(name, value) for name, value in about if value],
     }
-
-
-# --- statistics --------------------------------------------------------------------------------------------------
-
-
-def statistics(catalogue: Catalogue, state: State) -> tuple[list[tuple[str, str]], list[dict[str, Any]]]:
-    """The figures above the charts, and the charts."""
-    query = state.query
-    total = catalogue.count(query)
-    figures = [("conversations", f"{total:,}")]
-    if not total:
-        return figures, []
-    facets = catalogue.facets(query)
-    charts: list[dict[str, Any]] = []
-    for name in ("stop", "finding", "run", "scenario", "label"):
-        values = [one for one in facets.get(name, []) if one[1]]
-        if len(values) > 1 or (name in ("stop", "finding") and values):
-            charts.append({"title": TITLES[name], "drawing": facet_bars(state, name, values[:14])})
-    for number in ("messages", "tokens", "cost"):
-        made = catalogue.histogram(query, number, bins=24)
-        if made.series:
-            charts.append(
-                {"title": f"{NUMBER_TITLES[number]} of a conversation", "drawing": number_bars(state, made)}
-            )
-    for name in ("assistant", "user", "model"):
-        values = facets.get(name, [])
-        if len(values) > 1:
-            title = f"{TITLES[name]}, the most frequent" if len(values) > 14 else TITLES[name]
-            charts.append({"title": title, "drawing": facet_bars(state, name, values[:14])})
-    return figures, charts
-
-
-def facet_bars(state: State, facet: str, values: Sequence[tuple[str, int]]) -> Markup:
-    """The values of a facet as bars; each leads to its conversations."""
-    drawn: list[Bar] = []
-    for value, count in values:
-        chosen = state.query.runs if facet == "run" else state.query.facets.get(facet, ())
-        query = state.query if value in chosen else toggled(state.query, facet, value)
-        drawn.append(Bar(facet_name(facet, value), count, state.url("/list", query=query)))
-    return bars(TITLES[facet], drawn)
-
-
-def number_bars(state: State, made: Histogram) -> Markup:
-    """The distribution of a number; each bar leads to its conversations."""
-    drawn: list[Bar] = []
-    whole = made.number != "cost"
-    for low, high, count in zip(made.edges, made.edges[1:], made.series.get("", []), strict=False):
-        last = high - 1 if whole else high
-        name = (
-            f"{low:,.0f}"
-            if whole and last <= low
-            else f"{short(low)}–{short(last)}"
-            if whole
-            else f"{low:.4f}–{high:.4f}"
-        )
-        limits = state.query.ranges | {made.number: (low, last)}
-        drawn.append(Bar(name, count, state.url("/list", query=replace(state.query, ranges=limits))))
-    return histogram(NUMBER_TITLES[made.number], drawn)

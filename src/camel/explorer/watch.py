@@ -34,6 +34,7 @@ from camel.generation.status import Snapshot, read_status
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.scenarios import RolePlay, Scenario, load
 from camel.scenarios.lists import read_lists
+from camel.storage.control import read_wish
 from camel.storage.journal import Tail
 
 EVERY = 0.4
@@ -300,7 +301,8 @@ class RunWatch:
             for stage in (now.stages if now else ())
         ]
         return {
-            "state": now.state if now else "new",
+            "state": "paused" if now and now.paused else now.state if now else "new",
+            "can": _can(now, self.source),
             "why": now.why if now else "",
             "working": working,
             "figures": [
@@ -314,6 +316,7 @@ class RunWatch:
                     "talking now",
                     f"{sum(not lane.done for lane in self.lanes.values()):,}" if working else "0",
                 ],
+                ["workers", f"{now.workers:,}" if now and working else "–"],
                 ["retries", f"{now.retries:,}" if now else "0"],
                 ["rate limits", f"{now.rate_limited:,}" if now else "0"],
             ],
@@ -399,3 +402,10 @@ def _scenario(source: Source) -> Scenario | None:
         return load(str(config.get("scenario", ""))).resized(config.get("counts", {}))
     except (CamelError, OSError):
         return None
+
+
+def _can(now: Snapshot | None, source: Source) -> list[str]:
+    """What can be wished of whoever works on the run; of one in an object store they may be anywhere."""
+    if now is None or now.state == "complete" or (source.folder.on_disk and now.state != "working"):
+        return []
+    return ["go" if read_wish(source.folder) == "pause" else "pause", "stop"]

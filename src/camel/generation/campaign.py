@@ -39,6 +39,7 @@ from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import RecordedModel, usage_in
 from camel.models.traced import traced
 from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
+from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
 from camel.storage.journal import sync_folder
 from camel.storage.run import Marker, RunFolder, Settings
@@ -168,6 +169,8 @@ class Campaign:
         self.stops: Counter[str] = Counter()
         """Why conversations ended, over all starts."""
         self.stage = ""
+        self.workers = 1
+        """Processes at work: this one, or those of a cluster."""
         self._endpoint = model
         self.elsewhere: list[ReplicaState] = []
         """The endpoints of a model that is spoken to by others, as they tell it."""
@@ -201,6 +204,8 @@ class Campaign:
     ) -> Outcome:
         """Work until everything is committed or something stops it; `run_stage` says where the work is done."""
         with self.folder.locked(), self._counting_begun():
+            if read_wish(self.folder) == "stop":  # of somebody who wished it of an earlier start
+                wish(self.folder, "go")
             for stage in self.stages:
                 self.stage = stage.name
 

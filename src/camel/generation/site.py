@@ -161,6 +161,7 @@ class Gathering:
         )
         meter.retries = int(totals.counters.get("retries", 0))
         meter.rate_limited = int(totals.counters.get("rate_limited", 0))
+        campaign.workers = len(totals.live)
         meter.in_flight = int(gauges.get("in_flight", 0))
         for name, tally in campaign.tallies.items():
             base = self._base[name]

@@ -24,6 +24,7 @@ from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
 from camel.scenarios import load
+from camel.storage.control import read_wish
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import is_remote, open_store
@@ -59,6 +60,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     state: State
+    paused: bool = False
+    """Whether whoever works on it waits for a word to go on."""
+    workers: int = 0
+    """Processes at work, as far as is known."""
     scenario: str
     model: str
     stages: tuple[StageState, ...]
@@ -163,6 +168,8 @@ class Watcher:
         return Snapshot(
             run=campaign.folder.address,
             state=state,
+            paused=campaign.halt.paused and state == "working",
+            workers=campaign.workers if state == "working" else 0,
             scenario=campaign.scenario.name,
             model=campaign.config.model.name,
             stages=tuple(
@@ -243,6 +250,8 @@ def read_status(where: str | Path) -> Snapshot:
     return Snapshot(
         run=folder.address,
         state="working" if working else "complete" if complete else "stopped" if start else "new",
+        paused=working and read_wish(folder) == "pause",
+        workers=int((last or {}).get("workers", 1)) if working else 0,
         scenario=str(settings.config.get("scenario", "")),
         model=model,
         stages=tuple(stages),

@@ -19,7 +19,8 @@ import msgspec
 from camel.core.errors import InputError
 from camel.storage.compact import Compaction, all_compactions, compactions
 from camel.storage.cube import digest_of
-from camel.storage.index import FOLDER, files_of, name_of
+from camel.storage.index import FOLDER, NUMBERS, files_of, name_of
+from camel.storage.ordered import ordered_name
 from camel.storage.run import Marker, RunFolder
 from camel.storage.store import DiskStore, Entry
 from camel.storage.table import stream_shard
@@ -143,6 +144,8 @@ def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, dry_run: boo
     covered = {shard for first, last, _ in kept for shard in range(first, last + 1)}
     cube = f"{FOLDER}/{stage}/cube-{digest_of([name for _, _, name in kept])}.parquet"
     useless += [name for name in names.cubes if name != cube]
+    copies = {ordered_name(name, number) for _, _, name in kept for number in NUMBERS}
+    useless += [name for name in names.ordered if name not in copies]
     by_shard: dict[int | str, list[str]] = {}
     for name in names.single.values():
         by_shard.setdefault(_shard(name), []).append(name)

@@ -3,9 +3,11 @@
     index/<stage>/<shard>-<attempt>.parquet            of one shard, named after its data file
     index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
     index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
+    index/<stage>/o<first>-<last>-<attempt>-….parquet  large ones once more, in the order of a number
 
-A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, and where it stands (shard,
-and row in the shard, which stay when shards are compacted). Each file counts its own rows by facet in its footer.
+A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, what was found in it, and
+where it stands (shard, and row in the shard, which stay when shards are compacted). Each file counts its own rows by
+facet in its footer, and says there of which shards it knows what was found (`marks.py` puts that in).
 
 The one decision to know: an index is derived and never needed. It is believed only for the data file that a marker names,
 so that it needs no marker of its own; one that is missing, damaged or of another version is made anew from the data.
@@ -39,7 +41,7 @@ from camel.storage.table import Shard, arrow, batches, read_shard, write_batches
 from camel.storage.table import schema as data_schema
 
 FOLDER = "index"
-VERSION = 1
+VERSION = 2
 """Of the layout; a file of another version is made anew."""
 SEPARATOR = "\x1f"
 """Around each element of a set, such as the labels: few different sets, so that a column of them is small and quick."""
@@ -83,13 +85,15 @@ NUMBERS = ("messages", "tokens", "calls", "cost")
 """Columns by whose value can be sorted and filtered."""
 
 
-class Indexed(msgspec.Struct, frozen=True):
+class Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
     """A shard that an index file covers."""
 
     shard: int
     file: str
     """The name of its data file, without folder and ending."""
     rows: int
+    looked: str = ""
+    """By which detectors it was looked through; empty where it was not."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -122,6 +126,7 @@ def schema() -> Any:
             ("model", pa.string()),
             ("labels", pa.string()),
             ("findings", pa.string()),
+            ("marks", pa.string()),
             ("messages", pa.int32()),
             ("tokens", pa.int64()),
             ("completion", pa.int64()),
@@ -225,6 +230,7 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
         "model": _texts(models),
         "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
         "findings": _texts([""] * data.num_rows),
+        "marks": _texts([""] * data.num_rows),
         "messages": columns["num_messages"],
         "tokens": pc.add(columns["prompt_tokens"], columns["completion_tokens"]),
         "completion": columns["completion_tokens"],
@@ -331,6 +337,7 @@ def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int
 _ROWS = 8_192
 """Of a row group: what a page of a list loads at least."""
 _KEY = b"camel.index"
+_BLOOM = {"ndv": 1_024, "fpp": 0.05}
 _MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
 
 
@@ -356,14 +363,17 @@ class Writer:
         how: dict[str, Any] = (
             {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": 3}
         )
-        metadata = {_KEY: msgspec.json.encode(header)}
+        self.header = header
+        """Written last, so that it may be of what was counted meanwhile."""
         self._path = path
         self._writer = pq.ParquetWriter(
             path,
-            schema().with_metadata(metadata),
+            schema(),
             **how,
             # Ids and tasks differ; a dictionary of them is built only to be given up.
             use_dictionary=[name for name in schema().names if name not in _MANY_VALUES],
+            # A role stands in few row groups: the others need not be read.
+            bloom_filter_options=None if small else dict.fromkeys(("assistant", "user"), _BLOOM),
         )
 
     def add(self, table: Any) -> None:
@@ -374,6 +384,7 @@ class Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._writer.add_key_value_metadata({_KEY: msgspec.json.encode(self.header)})
         self._writer.close()
         if error[0] is None:
             with self._path.open("rb+") as file:
@@ -465,6 +476,7 @@ def _trouble() -> tuple[type[Exception], ...]:
 
 
 _MERGED = re.compile(r"m(\d{6,})-(\d{6,})-[0-9a-f]+\.parquet")
+_ORDERED = re.compile(r"o\d{6,}-\d{6,}-[0-9a-f]+-[a-z]+\.parquet")
 _SINGLE = re.compile(r"(\d{6,})-[0-9a-f]+\.parquet")
 
 
@@ -476,17 +488,21 @@ class Files(NamedTuple):
     merged: list[tuple[int, int, str]]
     """First shard, last shard and name, the larger before those within it."""
     cubes: list[str]
+    ordered: list[str]
+    """Copies in the order of a number."""
 
 
 def files_of(folder: RunFolder, stage: str) -> Files:
     """List the index files of a stage."""
-    found = Files({}, [], [])
+    found = Files({}, [], [], [])
     for name in folder.store.names(f"{FOLDER}/{stage}"):
         file = f"{FOLDER}/{stage}/{name}"
         if match := _MERGED.fullmatch(name):
             found.merged.append((int(match[1]), int(match[2]), file))
         elif _SINGLE.fullmatch(name):
             found.single[name.removesuffix(".parquet")] = file
+        elif _ORDERED.fullmatch(name):
+            found.ordered.append(file)
         elif name.startswith("cube-") and name.endswith(".parquet"):
             found.cubes.append(file)
     found.merged.sort(key=lambda one: (one[0], -one[1], one[2]))
@@ -499,6 +515,25 @@ def files_of(folder: RunFolder, stage: str) -> Files:
 MERGED = 4_194_304
 """Rows of a file at most."""
 _GATHERED = 8 * _ROWS
+
+
+class Looking(NamedTuple):
+    """What detectors found in a run, for its index. Which they are this part of the house does not know."""
+
+    by: str
+    """Tells these detectors and their versions from others."""
+    found: Callable[[int], Sequence[Sequence[Mark]] | None]
+    """By shard: what was found in each of its rows; None where it was not looked through."""
+
+
+class Mark(NamedTuple):
+    """Something that was found in a conversation."""
+
+    detector: str
+    message: int
+    """From 0; -1 for the whole conversation."""
+    seat: str
+    """Who said it."""
 
 
 class Merged(NamedTuple):
@@ -519,19 +554,23 @@ def merge(
     *,
     cost: Cost = no_cost,
     target: int = MERGED,
+    looking: Looking | None = None,
     note: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> Merged:
     """Index the shards that are not indexed, put the indexes together into few files, and count those into cubes.
 
     Each file is whole or not there, so that whoever is stopped goes on where they were; several may do it at once. While
-    a run goes on, too: what is committed later is taken in the next time. `note` is told what is done, and of how many.
+    a run goes on, too: what is committed later is taken in the next time. With `looking`, what was found is put in as
+    well. `note` is told what is done, and of how many.
     """
     from camel.storage.cube import digest_of, write_cubes
+    from camel.storage.marks import put_in
+    from camel.storage.ordered import write_ordered
 
     fingerprint = folder.settings().fingerprint
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
     with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
-        files = _Readable(folder, Path(scratch))
+        files = Readable(folder, Path(scratch))
         merged = _believed(files, stage, fingerprint)
         covered = {one.shard for _, header in merged for one in header.shards}
         built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
@@ -543,7 +582,16 @@ def merge(
             sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
             _merge_range(files, stage, fingerprint, first, last, sources)
             note("files put together", number + 1, len(wanted))
-        names = [name for name, _ in _believed(files, stage, fingerprint)]
+        found = _believed(files, stage, fingerprint)
+        if looking is not None:
+            held = {one.shard for _, header in found for one in header.shards}
+            alone = [
+                (name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held
+            ]
+            if put_in(files, [*found, *alone], looking, note):
+                found = _believed(files, stage, fingerprint)
+        write_ordered(files, found, note)
+        names = [name for name, _ in found]
         if names:
             digest = digest_of(names)
             cube = f"{FOLDER}/{stage}/cube-{digest}.parquet"
@@ -561,7 +609,7 @@ def merge(
         return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
 
 
-class _Readable:
+class Readable:
     """Index files where they can be read; those of an object store are fetched."""
 
     def __init__(self, folder: RunFolder, scratch: Path) -> None:
@@ -590,7 +638,7 @@ class _Readable:
             shutil.move(path, self._scratch / name)
 
 
-def _believed(files: _Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
+def _believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
     """The merged files that are to be read: whole, of this run, none within another."""
     chosen: list[tuple[str, Header]] = []
     reached = -1
@@ -613,12 +661,14 @@ def is_of(header: Header, stage: str, fingerprint: str, first: int, last: int) -
 
 def is_for(header: Header, marker: Marker) -> bool:
     """Whether an index is that of a marker's data file."""
-    stem = PurePosixPath(marker.file).stem
-    return header.stage == marker.stage and header.shards == [Indexed(marker.shard, stem, marker.rows)]
+    its = [(one.shard, one.file, one.rows) for one in header.shards]
+    return header.stage == marker.stage and its == [
+        (marker.shard, PurePosixPath(marker.file).stem, marker.rows)
+    ]
 
 
 def _build_missing(
-    files: _Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
+    files: Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
 ) -> int:
     folder = files.folder
     if not markers:
@@ -648,7 +698,7 @@ def _build_missing(
 
 
 def _merge_range(
-    files: _Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
+    files: Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
 ) -> None:
     headers = sorted(((files.header(name), name) for name in sources), key=lambda one: one[0].shards[0].shard)
     shards = [shard for header, _ in headers for shard in header.shards]

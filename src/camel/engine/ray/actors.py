@@ -53,6 +53,10 @@ class CoordinatorActor:
         """Have everybody stop."""
         self._coordinator.halt(reason)
 
+    async def pause(self, paused: bool) -> None:
+        """Have nobody take new steps for now, or go on."""
+        self._coordinator.pause(paused)
+
     async def close(self) -> None:
         """Send everybody home."""
         self._coordinator.close()

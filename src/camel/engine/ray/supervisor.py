@@ -20,6 +20,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from camel.core.errors import CamelError
+from camel.engine.control import controlled
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.member import Left
@@ -102,6 +103,7 @@ class RaySupervisor:
         self._patience = GRACE
         self._halting = ""
         self._halted = False
+        self._paused = self._told_paused = False
         self._closing = threading.Event()
         self._begin: tuple[Turn, int, list[int]] | None = None
         self._lock = threading.Lock()
@@ -162,8 +164,9 @@ class RaySupervisor:
             with self._lock:
                 self._begin = turn, stage.shards, sorted(done)
             try:
-                while not self._step(halt, committed):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
-                    await asyncio.sleep(LOOK_EVERY / 2)
+                async with controlled(folder, halt):
+                    while not self._step(halt, committed):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
+                        await asyncio.sleep(LOOK_EVERY / 2)
             except asyncio.CancelledError:
                 self._patience = (
                     0.0  # who does not wait for calls in flight does not wait for workers to say goodbye
@@ -183,6 +186,7 @@ class RaySupervisor:
             self._watch(totals)
             if totals.halt:
                 halt.set(totals.halt)
+        self._paused = halt.paused
         if halt.reason:
             self._halting = halt.reason
         if error is not None and (not isinstance(error, WorkerFailed) or self._is_over(totals)):
@@ -218,6 +222,9 @@ class RaySupervisor:
         if self._halting and not self._halted:
             self._halted = True
             self._call("halt", self._halting)
+        if self._paused != self._told_paused:
+            self._told_paused = self._paused
+            self._call("pause", self._told_paused)
         totals: Totals = self._call("look", self._seen, self._expected())
         self._seen += len(totals.committed)
         self._met.update(totals.live)

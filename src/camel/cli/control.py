@@ -1,0 +1,43 @@
+"""`camel pause`, `camel resume`, `camel stop`: a word to whoever works on a run, wherever they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from camel.storage.control import Wish
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")]
+
+
+def pause(run: Run) -> None:
+    """Have a run make no new calls until it is resumed; what is in flight ends. The next start waits, too."""
+    _wish(run, "pause", f"paused: no new calls until camel resume {run}")
+
+
+def resume(run: Run) -> None:
+    """Have a run that was paused go on."""
+    _wish(run, "go", "it goes on")
+
+
+def stop(run: Run) -> None:
+    """Have whoever works on a run stop, as Ctrl-C does: calls in flight end, and nothing is lost."""
+    _wish(run, "stop", "it stops once the calls in flight have ended")
+
+
+def _wish(run: str, what: Wish, said: str) -> None:
+    from camel.core.errors import InputError
+    from camel.generation.status import read_status
+    from camel.storage.control import wish
+    from camel.storage.run import open_folder
+
+    folder = open_folder(run)
+    now = read_status(run)
+    # Of a run in an object store it is not known whether somebody elsewhere works on it.
+    idle = folder.on_disk and now.state != "working"
+    if idle and what == "stop":
+        raise InputError(f"nobody is working on {run}: there is nothing to stop")
+    wish(folder, what)
+    typer.echo(f"nobody is working on {run} now: this is for the next start" if idle else said)

@@ -1,0 +1,32 @@
+"""The control file of a run, on a disk and in an object store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from camel.storage.control import CONTROL, read_wish, wish
+from camel.storage.run import RunFolder, Settings, open_folder
+
+
+def test_a_wish_is_read_where_it_was_written(place):
+    folder: RunFolder = place("run")
+    folder.create(Settings("f", {}, "0"))
+    assert read_wish(folder) == "go"
+    for what in ("pause", "stop", "pause"):
+        wish(folder, what)
+        assert read_wish(open_folder(folder.address)) == what
+    if folder.on_disk:
+        assert [path.name for path in folder.root.iterdir() if "control" in path.name] == [CONTROL]
+    wish(folder, "go")
+    wish(folder, "go")
+    assert read_wish(folder) == "go"
+    assert not folder.store.exists(CONTROL)
+
+
+def test_a_wish_that_cannot_be_understood_is_none(tmp_path: Path):
+    folder = open_folder(tmp_path / "run")
+    folder.create(Settings("f", {}, "0"))
+    for data in (b"", b"{", b"[]", b'{"wish": "dance"}', b"[" * 100_000, os.urandom(64)):
+        (tmp_path / "run" / CONTROL).write_bytes(data)
+        assert read_wish(folder) == "go"
