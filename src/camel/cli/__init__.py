@@ -18,6 +18,7 @@ from camel.cli.generate import generate
 from camel.cli.index import index
 from camel.cli.plan import plan
 from camel.cli.play import play
+from camel.cli.rows import rows
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
 from camel.cli.society import society
@@ -46,6 +47,7 @@ app.command()(ablate)
 app.command()(explore)
 app.command()(export)
 app.command("import")(import_)
+app.command()(rows)
 app.command()(verify)
 app.command()(compact)
 app.command()(index)

@@ -1,6 +1,6 @@
 """How rows overlap: with one another, and with questions that a model will be tested on.
 
-Words are runs of letters and digits, whatever their case and whatever stands between them. A row is known by the
+Words are runs of letters, digits and underscores, whatever their case and whatever stands between them. A row is known by the
 hashes of its words and of their n-grams.
 
 The one decision to know: everything is counted over bytes, with sums that wrap around. The hash of any stretch is the
@@ -23,7 +23,7 @@ BINS = 128
 """Values of a signature."""
 BANDS = 16
 """Bands of it; rows that agree in one of them are looked at: half of those with a similarity of 0.7, nearly all at 0.8."""
-PHRASE, OUTLINE = 8, 12
+PHRASE, OUTLINE = 6, 10
 """Words of what a question and a row must share: as they stand, and of code without its names."""
 SHARE_OF_PHRASES, SHARE_OF_OUTLINE = 0.25, 0.6
 """Shares of a text's own n-grams from which a row holds it."""
@@ -34,12 +34,9 @@ _CHUNK = 2**17
 _BASE, _STEP = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _MIX = 0xFF51AFD7ED558CCD
 _PLACES = 2**20
-_KNOWN = (
-    *keyword.kwlist,
-    *"len range int str float list dict set tuple sum min max sorted enumerate zip map filter all any abs append split join".split(),
-    *"ord chr round reversed lower upper isalpha isdigit replace strip count index pop sort reverse".split(),
-    *map(str, range(11)),
-)
+_KNOWN = f"""{" ".join(keyword.kwlist)} {" ".join(map(str, range(11)))}
+len range int str float list dict set tuple sum min max sorted enumerate zip map filter all any abs append split join
+ord chr round reversed lower upper isalpha isdigit replace strip count index pop sort reverse"""
 """Words of code that are no names."""
 
 
@@ -57,7 +54,7 @@ def _tables() -> tuple[Any, Any, Any, Any]:
     codes = np.zeros(256, np.uint8)
     for byte in range(256):
         char = chr(byte).lower()
-        codes[byte] = byte if byte >= 128 else ord(char) if char.isalnum() else 0
+        codes[byte] = byte if byte >= 128 else ord(char) if char.isalnum() or char == "_" else 0
     masks = np.array([(1 << 8 * length) - 1 for length in range(9)], np.uint64)
     more, less = (_powers(base, _CHUNK + 1) for base in (_STEP, pow(_STEP, -1, 2**64)))
     return codes, masks, more, less
@@ -77,8 +74,11 @@ def _mixed(hashes: Any) -> Any:
     return hashes ^ (hashes >> np.uint64(29))
 
 
-def words(data: Any, ends: Any) -> Words:
-    """The words of the texts that lie in `data` (bytes) up to each of `ends`; at most `_CHUNK` bytes."""
+def words(data: Any, ends: Any, breaks: Any = None) -> Words:
+    """The words of the texts that lie in `data` (bytes) up to each of `ends`; at most `_CHUNK` bytes.
+
+    No word goes over one of `breaks`, where messages end.
+    """
     np = arrow("numpy")
     codes, masks, *_ = _tables()
     letters = np.zeros(len(data) + 8, np.uint8)
@@ -89,7 +89,8 @@ def words(data: Any, ends: Any) -> Words:
     np.not_equal(inside[1:], inside[:-1], out=edges[1:-1])
     places = np.flatnonzero(edges)
     # A word ends with its text, even where no space follows.
-    inner = ends[:-1][(ends[:-1] > 0) & (ends[:-1] < len(data))]
+    inner = np.unique(ends if breaks is None else breaks)
+    inner = inner[(inner > 0) & (inner < len(data))]
     cut = inner[inside[inner] & inside[inner - 1]]
     if len(cut):
         places = np.sort(np.concatenate([places, cut, cut]))
@@ -122,7 +123,7 @@ def grams(found: Words, size: int) -> Words:
 def _known_words() -> Any:
     """The known words, each at the place that its hash says."""
     np = arrow("numpy")
-    known = np.unique(_words_of(" ".join(_KNOWN)).hashes)
+    known = np.unique(_words_of(_KNOWN).hashes)
     table = np.zeros(_PLACES, np.uint64)
     table[known & np.uint64(_PLACES - 1)] = known  # of two for one place one would be a name
     return table
@@ -141,39 +142,63 @@ def outline(found: Words) -> Words:
     return Words(np.where(known == found.hashes, known, np.uint64(1)), found.of)
 
 
-def texts_of(rows: Table) -> Iterator[tuple[int, Any, Any]]:
-    """The words of a table's rows in pieces: the first row of each, all bytes of its messages, and where rows end."""
+class Piece(NamedTuple):
+    """Some rows of a table, as bytes."""
+
+    first: int
+    """The first of them."""
+    data: Any
+    ends: Any
+    """Where each row ends."""
+    breaks: Any
+    """Where each message ends."""
+
+    def words(self) -> Words:
+        """Their words."""
+        return words(self.data, self.ends, self.breaks)
+
+
+def pieces_of(rows: Table) -> Iterator[Piece]:
+    """All that the messages of a table's rows say, a piece at a time."""
     np = arrow("numpy")
-    data, ends = bytes_of(rows)
+    data, ends, breaks = bytes_of(rows)
     first = 0
     while first < len(ends):
-        before = ends[first - 1] if first else 0
+        before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + _CHUNK, side="right")))
-        piece = data[before : min(int(ends[last - 1]), before + _CHUNK)]
-        yield first, piece, np.minimum(ends[first:last] - before, len(piece))
+        stop = min(int(ends[last - 1]), before + _CHUNK)
+        within = breaks[np.searchsorted(breaks, before) : np.searchsorted(breaks, stop, side="right")]
+        yield Piece(first, data[before:stop], np.minimum(ends[first:last], stop) - before, within - before)
         first = last
 
 
-def bytes_of(rows: Table) -> tuple[Any, Any]:
-    """All that the messages of rows say, as bytes without a gap, and where each row ends in it."""
+def bytes_of(rows: Table) -> tuple[Any, Any, Any]:
+    """What the messages of rows say, as bytes without a gap; where each row ends in it, and where each message."""
     np = arrow("numpy")
     lists = rows.combine_chunks().column("messages")
     lists = lists.chunk(0) if lists.num_chunks == 1 else lists.combine_chunks()
     contents = lists.values.field("content")
-    offsets = np.frombuffer(contents.buffers()[1], np.int32)[contents.offset : contents.offset + len(contents) + 1]
+    offsets = np.frombuffer(contents.buffers()[1], np.int32)[
+        contents.offset : contents.offset + len(contents) + 1
+    ]
     held = contents.buffers()[2]
     data = np.frombuffer(held, np.uint8) if held is not None else np.zeros(0, np.uint8)
-    ends = offsets[lists.offsets.to_numpy()]
-    return data[ends[0] : ends[-1]], (ends[1:] - ends[0]).astype(np.int64)
+    places = lists.offsets.to_numpy()
+    breaks = offsets[places[0] : places[-1] + 1].astype(np.int64)
+    ends = offsets[places].astype(np.int64)
+    return data[ends[0] : ends[-1]], ends[1:] - ends[0], breaks - ends[0]
 
 
 def digests(rows: Table) -> Any:
     """A hash of each row's words as they stand, for exact duplicates."""
     np, pa = arrow("numpy"), arrow()
-    data, ends = bytes_of(rows)
-    view, start, found = memoryview(np.ascontiguousarray(data)), 0, []
+    data, ends, _ = bytes_of(rows)
+    found: list[int] = []
+    view, start = memoryview(np.ascontiguousarray(data)), 0
     for end in ends.tolist():
-        found.append(int.from_bytes(hashlib.blake2b(view[start:end], digest_size=8).digest(), "little", signed=True))
+        found.append(
+            int.from_bytes(hashlib.blake2b(view[start:end], digest_size=8).digest(), "little", signed=True)
+        )
         start = end
     return pa.array(found, pa.int64())
 
@@ -186,16 +211,16 @@ def signatures(rows: Table) -> Any:
     np = arrow("numpy")
     found = np.full((rows.num_rows, BINS), np.iinfo(np.uint64).max, np.uint64)
     shift = np.uint64(64 - (BINS.bit_length() - 1))
-    for first, data, ends in texts_of(rows):
-        said = words(data, ends)
+    for piece in pieces_of(rows):
+        said = piece.words()
         shingles = grams(said, SHINGLE)
         # What is shorter than a shingle has its words instead.
-        short = np.ones(len(ends), bool)
+        short = np.ones(len(piece.ends), bool)
         short[shingles.of] = False
         few = short[said.of]
         hashes = np.concatenate([shingles.hashes, said.hashes[few]])
         of = np.concatenate([shingles.of, said.of[few]])
-        places = (of + first) * BINS + (hashes >> shift).astype(np.int64)
+        places = (of + piece.first) * BINS + (hashes >> shift).astype(np.int64)
         np.minimum.at(found.reshape(-1), places, hashes)
     empty = found == np.iinfo(np.uint64).max
     while empty.any() and not empty.all(axis=1).any():
@@ -244,14 +269,14 @@ class Questions:
     def found_in(self, rows: Table) -> dict[int, int]:
         """The rows that hold a question, by their places, and which."""
         hits: dict[int, int] = {}
-        for first, data, ends in texts_of(rows):
-            said = words(data, ends)
+        for piece in pieces_of(rows):
+            said = piece.words()
             for index, present in (
                 (self._phrases, grams(said, PHRASE)),
                 (self._outlines, grams(outline(said), OUTLINE)),
             ):
                 for row, question in index.found(present):
-                    hits.setdefault(first + row, question)
+                    hits.setdefault(piece.first + row, question)
         return hits
 
 

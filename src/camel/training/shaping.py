@@ -28,10 +28,12 @@ AROUND = 4
 _MARK = r"[\s*_#>]*"
 _ASKS = rf"(?i)^{_MARK}instruction{_MARK}[:：]"
 # In one pass each: what opens the message, the input that says there is none, what ends it.
-_ASKED = rf"(?i)^{_MARK}instruction{_MARK}[:：]{_MARK}|\s*\n{_MARK}input{_MARK}[:：]{_MARK}(?:none|n/a)[\s.*_]*$"
+_ASKED = (
+    rf"(?i)^{_MARK}instruction{_MARK}[:：]{_MARK}|\s*\n{_MARK}input{_MARK}[:：]{_MARK}(?:none|n/a)[\s.*_]*$"
+)
 _INPUT = rf"(?i)\s*\n{_MARK}input{_MARK}[:：]{_MARK}"
 _SOLVED = rf"(?i)^{_MARK}solution{_MARK}[:：]{_MARK}|[\s*_]*next request[\s.!*_]*$"
-_DONE = r"^[\W_]*CAMEL\\?_TASK\\?_DONE[\W_]*$"
+_DONE = r"^[^\p{L}\p{N}]*CAMEL\\?_TASK\\?_DONE[^\p{L}\p{N}]*$"
 _MOST_AROUND = 200
 """Bytes of a message that holds nothing but the token."""
 _TOKEN = "_TASK"  # noqa: S105 - a word of the grammar, in every way of writing it
@@ -186,7 +188,9 @@ class _Seat:
         follows[1:] = (conversation[1:] == conversation[:-1]) & (own[1:] == own[:-1] + 2)
         starts, stops = self._split(sizes, self._lengths[self._systems + conversation], follows)
         emitted = np.repeat(np.arange(len(starts)), stops - starts)
-        turns = np.arange(len(emitted)) - np.repeat(np.cumsum(stops - starts) - (stops - starts), stops - starts)
+        turns = np.arange(len(emitted)) - np.repeat(
+            np.cumsum(stops - starts) - (stops - starts), stops - starts
+        )
         turns += starts[emitted]
         messages = np.empty(2 * len(turns), np.int64)
         messages[0::2], messages[1::2] = heard[turns], own[turns]
@@ -226,7 +230,8 @@ class _Seat:
         whole = np.concatenate([[0], np.cumsum(sizes)])
         begins = np.flatnonzero(~follows)
         end_of_part = np.append(begins[1:], count)
-        starts, stops = [], []
+        starts: list[Any] = []
+        stops: list[Any] = []
         at, end = begins, end_of_part
         while len(at):
             room = self._how.length - heads[at]
@@ -251,7 +256,9 @@ class _Seat:
             pa.array(roles.astype(np.int8)), pa.array(["user", "assistant", "system"])
         ).cast(pa.string())
         contents = self._pool.take(pa.array(messages))
-        said = pa.StructArray.from_arrays([names, contents], fields=list(fields.field("messages").type.value_type))
+        said = pa.StructArray.from_arrays(
+            [names, contents], fields=list(fields.field("messages").type.value_type)
+        )
         conversations = _column(self._table, "id").take(pa.array(of))
         fresh = np.ones(len(of), bool)
         fresh[1:] = of[1:] != of[:-1]
