@@ -24,6 +24,7 @@ from camel.cli.serve import serve
 from camel.cli.society import society
 from camel.cli.status import runs, status
 from camel.cli.study import study
+from camel.cli.train import train
 from camel.cli.translate import translate
 from camel.cli.verify import verify
 
@@ -48,6 +49,7 @@ app.command()(explore)
 app.command()(export)
 app.command("import")(import_)
 app.command()(rows)
+app.command()(train)
 app.command()(verify)
 app.command()(compact)
 app.command()(index)
