@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from camel.core.errors import InputError
+from camel.training.weights import need
 
 IGNORED = -100
 """The label of a token that is read and not learnt."""
@@ -57,7 +58,7 @@ def chat_pieces(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Iterator[
 
 def tokenized(tokenizer: Any, files: Sequence[str], length: int, scratch: str) -> Any:
     """A `datasets.Dataset` of tokens and labels, on disk; rows without anything to learn are left out."""
-    import datasets
+    datasets = need("datasets")
 
     def convert(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
         made: dict[str, list[Any]] = {"input_ids": [], "labels": []}
