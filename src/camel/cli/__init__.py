@@ -22,11 +22,13 @@ from camel.cli.index import index
 from camel.cli.map import map_
 from camel.cli.plan import plan
 from camel.cli.play import play
+from camel.cli.rows import rows
 from camel.cli.scenarios import app as scenarios
 from camel.cli.serve import serve
 from camel.cli.society import society
 from camel.cli.status import runs, status
 from camel.cli.study import study
+from camel.cli.train import train
 from camel.cli.translate import translate
 from camel.cli.verify import verify
 from camel.cli.vote import vote
@@ -56,6 +58,8 @@ app.command()(explore)
 app.command()(vote)
 app.command()(export)
 app.command("import")(import_)
+app.command()(rows)
+app.command()(train)
 app.command()(verify)
 app.command()(compact)
 app.command()(index)

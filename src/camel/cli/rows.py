@@ -1,0 +1,136 @@
+"""`camel rows`: rows for training from runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.engine.worker import Halt
+    from camel.training.recipe import Recipe
+    from camel.training.rows import Report, RowBuilder
+
+
+def rows(
+    given: Annotated[
+        list[str], typer.Argument(metavar="RUN… | RECIPE.toml", help="Runs, or a file that says all of this.")
+    ],
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the rows are written.")] = "rows",
+    seat: Annotated[
+        str, typer.Option(metavar="SEAT", help="Whose words are learnt: assistant, user or both.")
+    ] = "assistant",
+    length: Annotated[
+        int, typer.Option(metavar="TOKENS", help="Longest row; longer talks are split.")
+    ] = 2048,
+    markers: Annotated[
+        bool, typer.Option("--markers", help="Keep Instruction:, Solution: and the others.")
+    ] = False,
+    system: Annotated[bool, typer.Option("--system", help="Begin rows with the system prompt.")] = False,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="REASON", help="Use only talks that ended so, e.g. done.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="FINDING", help="Leave out talks with it, e.g. role_flip.")
+    ] = None,
+    language: Annotated[str, typer.Option(metavar="NAME", help="Use only talks in it, e.g. English.")] = "",
+    near: Annotated[
+        float, typer.Option(metavar="SHARE", help="Leave out rows this similar to an earlier one, e.g. 0.8.")
+    ] = 0.0,
+    questions: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Leave out rows that hold one of these questions (JSON lines)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Make rows for training: shaped, filtered, without duplicates. The same command goes on where it stopped."""
+    import msgspec
+    from rich.console import Console
+
+    from camel.cli.panel import say
+    from camel.cli.stopping import INTERRUPTED
+    from camel.core.errors import InputError
+    from camel.engine.worker import Halt
+    from camel.training.recipe import Filters, Recipe, Source, read_recipe
+    from camel.training.rows import RowBuilder
+    from camel.training.shaping import Shape
+
+    console, halt = Console(highlight=False, stderr=as_json), Halt()
+    if len(given) == 1 and given[0].endswith(".toml"):
+        recipe = read_recipe(Path(given[0]))
+    else:
+        try:
+            shape = msgspec.convert(
+                {"seat": seat, "length": length, "markers": markers, "system": system}, Shape
+            )
+        except msgspec.ValidationError:
+            raise InputError(f"--seat is assistant, user or both, not {seat}") from None
+        filters = Filters(
+            tuple(stop or ()), tuple(without or ()), language, near=near, questions=tuple(questions or ())
+        )
+        recipe = Recipe(tuple(map(Source, given)), out, shape, filters)
+    builder = RowBuilder(recipe, halt=halt)
+    if not asyncio.run(_built(console, builder, halt)):
+        say(console, "stopped by you; the same command goes on")
+        raise typer.Exit(INTERRUPTED)
+    report = builder.report()
+    if as_json:
+        typer.echo(msgspec.json.encode(report).decode())
+    else:
+        _show(console, recipe, report)
+
+
+async def _built(console: Console, builder: RowBuilder, halt: Halt) -> bool:
+    from camel.cli.panel import duration, say
+    from camel.cli.progress import shown
+    from camel.cli.stopping import Stopping
+
+    done, of = 0, 1
+
+    def noticed(files: int, all_files: int) -> None:
+        nonlocal done, of
+        done, of = files, all_files
+
+    def line(seconds: float) -> str:
+        return f"{done:,} of {of:,} files made · {duration(seconds)} gone"
+
+    stopping = Stopping(halt, lambda: say(console, "stopping: files being written end first"))
+    built = False
+    with stopping.heard():
+        async with shown(console, line):
+            built = await builder.build(noticed)
+    return built
+
+
+def _show(console: Console, recipe: Recipe, report: Report) -> None:
+    from rich.table import Table
+
+    from camel.cli.screen import visible
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("removed", justify="right")
+    table.add_column("left", justify="right")
+    left = report.conversations
+    table.add_row("conversations", "", f"{left:,}")
+    for name, count in report.removed.items():
+        left -= count
+        table.add_row(f"  {name}", f"{count:,}", f"{left:,}")
+    left = report.rows
+    table.add_row("rows", "", f"{left:,}")
+    if turns := report.removed_rows.get("too long"):
+        table.add_row("  turns longer than a row", f"{turns:,}", "")
+    for name, count in report.removed_rows.items():
+        if name != "too long":
+            left -= count
+            table.add_row(f"  {name}", f"{count:,}", f"{left:,}")
+    console.print(table)
+    for name, count in sorted(report.questions.items(), key=lambda one: -one[1])[:10]:
+        console.print(f"  question {visible(name)}: {count:,} rows", markup=False)
+    console.print(
+        f"{report.repeated:,} rows, about {report.tokens:,} tokens, in {visible(recipe.out)}", markup=False
+    )

@@ -1,0 +1,128 @@
+"""`camel train`: fine-tune a model on rows."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.training.config import TrainConfig
+
+
+def train(
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ROWS… | CONFIG.toml", help="Folders of rows, or a file that says all of this."
+        ),
+    ],
+    recipe: Annotated[
+        str, typer.Option(metavar="NAME", help="Settings to begin from: paper, lora, qlora, cpu.")
+    ] = "lora",
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="A folder, a name on the hub, a GGUF file, or local.")
+    ] = "",
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the model is written.")] = "model",
+    epochs: Annotated[float | None, typer.Option(help="Times that every row is read.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps at most.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows of a step.")] = None,
+    length: Annotated[int | None, typer.Option(metavar="TOKENS", help="Longest row.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="How far a step goes.")] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say what it would take, and with which settings; train nothing."),
+    ] = False,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="For --dry-run: A100-80GB, H100-80GB or CPU.")
+    ] = "A100-80GB",
+) -> None:
+    """Fine-tune a model on rows that `camel rows` made. The same command goes on where it stopped."""
+    from rich.console import Console
+
+    from camel.cli.stopping import INTERRUPTED
+    from camel.training.config import made_config, read_config
+
+    console = Console(highlight=False)
+    if len(given) == 1 and given[0].endswith(".toml"):
+        config = read_config(Path(given[0]))
+    else:
+        chosen: dict[str, Any] = {
+            "model": model or None,
+            "epochs": epochs,
+            "steps": steps,
+            "batch": batch,
+            "length": length,
+            "learning_rate": learning_rate,
+        }
+        stated = {name: value for name, value in chosen.items() if value is not None}
+        config = made_config(recipe, {"rows": given, "out": out, **stated})
+    if dry_run:
+        _estimate(console, config, device)
+        return
+    if not _trained(console, config):
+        typer.echo("stopped by you; the same command goes on")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _estimate(console: Console, config: TrainConfig, device: str) -> None:
+    import msgspec
+
+    from camel.training.estimate import estimate
+    from camel.training.rows import Rows
+
+    rows = [Rows(path) for path in config.rows]
+    tokens = sum(marker.totals.get("tokens", 0.0) for one in rows for marker in one.markers)
+    found = estimate(config, sum(map(len, rows)), tokens, device)
+    for line in found.arithmetic:
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+    fits = "fits" if found.fits else "does not fit: a smaller at_once, an adapter, or more devices"
+    console.print(
+        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {found.hours:,.1f} hours, ${found.dollars:,.0f}.",
+        markup=False,
+        soft_wrap=True,
+    )
+    console.print("It would be started with:", markup=False)
+    console.print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), markup=False)
+
+
+def _trained(console: Console, config: TrainConfig) -> bool:
+    from camel.cli.panel import duration, say
+    from camel.training.train import Step, train
+
+    asked = False
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        say(console, "stopping after this step, with a checkpoint")
+
+    def notice(step: Step) -> None:
+        rate = step.tokens / max(step.seconds, 1e-9)
+        left = step.seconds / max(1, step.step) * (step.of - step.step)
+        say(
+            console,
+            f"step {step.step:,} of {step.of:,} · loss {step.loss:.3f} · {rate:,.0f} tokens/s · {step.memory:.1f} GB · "
+            f"about {duration(left)} to go",
+        )
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        found = train(config, notice=notice, stop=lambda: asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if found is None:
+        return False
+    say(
+        console,
+        f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md\n"
+        f"serve it: camel serve --gguf {found.out}/model.gguf",
+    )
+    return True

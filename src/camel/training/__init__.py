@@ -1,0 +1,1 @@
+"""From conversations to models: rows for training, and training on them."""

@@ -1,0 +1,96 @@
+"""The card of a trained model: what it was made from, how, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from camel.core.message import in_one_line
+
+if TYPE_CHECKING:
+    from camel.training.config import TrainConfig
+    from camel.training.rows import Rows
+    from camel.training.train import Trained
+
+_WIDTH, _HEIGHT = 640, 200
+
+
+def write_card(
+    out: Path,
+    config: TrainConfig,
+    rows: list[Rows],
+    result: Trained,
+    losses: list[float],
+    begun: dict[str, Any],
+) -> None:
+    """Write `README.md`, and the curve of the loss beside it."""
+    (out / "loss.svg").write_text(curve(losses), "utf-8")
+    labels = sorted({label for one in rows for label in _labels(one)})
+    lines = [
+        "---",
+        f"base_model: {json.dumps(config.model)}",
+        "library_name: transformers",
+        "tags: [camel, role-playing, sft]",
+        *([f"labels: {json.dumps(labels)}"] if labels else []),
+        "---",
+        "",
+        f"# {in_one_line(out.name)}",
+        "",
+        f"Fine-tuned with CAMEL {begun['version']} from `{in_one_line(config.model)}` on {result.rows:,} rows of conversations between language-model "
+        "agents. Its terms are those of the base model and of the models that wrote the data.",
+        "",
+        "![The loss by step](loss.svg)",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| steps | {result.steps:,} |",
+        f"| loss, first and last tenth | {result.first_loss:.3f}, {result.last_loss:.3f} |",
+        f"| fingerprint | `{begun['fingerprint']}` |",
+        "",
+        "## Data",
+        "",
+        "| rows | from | fingerprint |",
+        "|---|---|---|",
+    ]
+    for one in rows:
+        settings = one.folder.settings()
+        sources: list[dict[str, Any]] = settings.config.get("rows", {}).get("sources", [])
+        names = ", ".join(f"{in_one_line(str(s.get('run', '')))} x {s.get('weight', 1)}" for s in sources)
+        lines.append(f"| {len(one):,} | {names} | `{settings.fingerprint}` |")
+    if labels:
+        lines += ["", f"**It was trained on data labelled {', '.join(map(in_one_line, labels))}.**"]
+    settings_text = msgspec.json.format(msgspec.json.encode(config), indent=2).decode()
+    lines += ["", "## Settings", "", "```json", settings_text, "```", ""]
+    (out / "README.md").write_text("\n".join(lines), "utf-8")
+
+
+def _labels(rows: Rows) -> set[str]:
+    from camel.storage.table import arrow
+
+    pq = arrow("pyarrow.parquet")
+    found: set[str] = set()
+    for file in rows.files:
+        column = pq.read_table(file, columns=["labels"]).column("labels").combine_chunks()
+        found.update(column.flatten().unique().to_pylist())
+    return found
+
+
+def curve(losses: list[float]) -> str:
+    """The loss by step as an SVG picture."""
+    top = max(losses, default=1.0) or 1.0
+    last = max(1, len(losses) - 1)
+    points = " ".join(
+        f"{40 + (_WIDTH - 60) * at / last:.1f},{20 + (_HEIGHT - 50) * (1 - loss / top):.1f}"
+        for at, loss in enumerate(losses)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="12">'
+        f'<rect width="100%" height="100%" fill="#fff"/>'
+        f'<path d="M40 20V{_HEIGHT - 30}H{_WIDTH - 20}" fill="none" stroke="#888"/>'
+        f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="2"/>'
+        f'<text x="8" y="24" fill="#444">{top:.2f}</text><text x="22" y="{_HEIGHT - 26}" fill="#444">0</text>'
+        f'<text x="{_WIDTH - 20}" y="{_HEIGHT - 12}" text-anchor="end" fill="#444">step {len(losses)}</text></svg>\n'
+    )

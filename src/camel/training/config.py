@@ -1,0 +1,135 @@
+"""The configuration of a training, and recipes by name."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError
+
+LLAMA_7B = "LLaMA-7B"
+
+
+class Adapter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Low-rank adapters on all linear layers, instead of training every weight."""
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    bits: int = 16
+    """4: the frozen weights are held in four bits (QLoRA); needs a GPU."""
+
+
+class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything a training is made from. What decides the weights is fingerprinted; a training goes on only under the same."""
+
+    rows: tuple[str, ...]
+    """Folders that `camel rows` made."""
+    model: str
+    """What is trained: a folder, a name on the hub, a GGUF file, or `local` for the small model."""
+    out: str = "model"
+    epochs: float = 3.0
+    steps: int = 0
+    """Steps at most; 0: as many as the epochs have."""
+    learning_rate: float = 2e-5
+    warmup: float = 0.04
+    """Share of the steps over which the learning rate rises; it falls along a cosine after that."""
+    weight_decay: float = 0.0
+    batch: int = 128
+    """Rows of a step, over all devices."""
+    at_once: int = 4
+    """Rows that a device works on at a time."""
+    length: int = 2048
+    """Tokens of a row at most; what is longer is cut at its end."""
+    adapter: Adapter | None = None
+    """None trains every weight."""
+    precision: str = "auto"
+    """bf16, fp32, or auto: bf16 where there is a GPU."""
+    seed: int = 0
+    save_every: int = 50
+    """Steps between two checkpoints; a training that died goes on from the last."""
+    devices: int = 1
+    """GPUs; above one the weights, gradients and moments are spread over them (FSDP)."""
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise InputError("a training needs rows: camel rows makes them")
+        for name in ("batch", "at_once", "length", "save_every", "devices"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.learning_rate > 0 or not 0 <= self.warmup < 1 or (self.epochs <= 0 and self.steps <= 0):
+            raise InputError("a training has a learning rate above 0, a warm-up below 1, and epochs or steps")
+        if self.precision not in ("auto", "bf16", "fp32"):
+            raise InputError(f"precision is auto, bf16 or fp32, not {self.precision}")
+
+    def decisive(self) -> dict[str, Any]:
+        """What decides the weights, as far as a configuration can."""
+        return msgspec.to_builtins(msgspec.structs.replace(self, out="", save_every=50, at_once=1))
+
+    def fingerprint(self, data: str) -> str:
+        """A short hash of it, and of the rows."""
+        return hashlib.sha256(msgspec.json.encode([self.decisive(), data], order="sorted")).hexdigest()[:16]
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    # Section 5.2 of the paper: LLaMA-7B, every weight, on four GPUs.
+    "paper": {
+        "model": LLAMA_7B,
+        "epochs": 3.0,
+        "learning_rate": 2e-5,
+        "warmup": 0.04,
+        "weight_decay": 0.0,
+        "batch": 128,
+        "length": 2048,
+        "precision": "bf16",
+        "devices": 4,
+    },
+    "lora": {"epochs": 2.0, "learning_rate": 2e-4, "batch": 32, "adapter": {"rank": 16, "alpha": 32}},
+    "qlora": {
+        "epochs": 2.0,
+        "learning_rate": 2e-4,
+        "batch": 32,
+        "adapter": {"rank": 16, "alpha": 32, "bits": 4},
+    },
+    # The small model on two cores, in minutes.
+    "cpu": {
+        "model": "local",
+        "epochs": 2.0,
+        "learning_rate": 3e-4,
+        "batch": 8,
+        "at_once": 4,
+        "length": 256,
+        "adapter": {"rank": 16, "alpha": 32},
+        "precision": "fp32",
+        "save_every": 10,
+    },
+}
+"""Named settings; whatever else is given overrides them."""
+
+
+def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
+    """A recipe's settings, overridden by what was given."""
+    if recipe and recipe not in RECIPES:
+        raise InputError(f"no recipe {recipe!r}: there are {', '.join(RECIPES)}")
+    try:
+        return msgspec.convert({**RECIPES.get(recipe, {}), **given}, TrainConfig)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{error}") from None
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Read a configuration from TOML; `recipe` may name the settings it begins from."""
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: {error}") from None
+    try:
+        return made_config(str(table.pop("recipe", "")), table)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None

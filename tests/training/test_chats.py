@@ -1,0 +1,77 @@
+"""What is learnt of a chat: the assistant's words and the end of its turn, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camel.core.errors import InputError
+from camel.training.chats import IGNORED, chat_pieces, chat_tokens
+
+
+class Letters:
+    """A tokenizer of letters with a template of its own."""
+
+    chat_template = "given"
+
+    def __init__(self, *, forgets: bool = False, breaks: str = "\n") -> None:
+        self._forgets, self._breaks = forgets, breaks
+
+    def apply_chat_template(
+        self, messages: list[dict[str, str]], tokenize: bool, add_generation_prompt: bool = False
+    ) -> str:
+        assert not tokenize
+        if self._forgets:  # as templates do that drop earlier reasoning
+            messages = [
+                {**one, "content": one["content"] if one is messages[-1] else "…"} for one in messages
+            ]
+        text = "".join(f"<{one['role'][0]}>{one['content']}</>{self._breaks}" for one in messages)
+        return text + ("<a>" if add_generation_prompt else "")
+
+    def __call__(self, text: str, add_special_tokens: bool) -> dict[str, Any]:
+        assert not add_special_tokens
+        return {"input_ids": [ord(letter) for letter in text]}
+
+
+def learnt(ids: list[int], labels: list[int]) -> str:
+    assert all(label in (IGNORED, token) for token, label in zip(ids, labels, strict=True))
+    return "".join(chr(label) if label != IGNORED else "·" for label in labels)
+
+
+said = st.text("ab\n ", min_size=1, max_size=8)
+chats = st.lists(st.tuples(said, said), min_size=1, max_size=4)
+
+
+@given(chats, st.booleans(), st.sampled_from(["", "\n"]))
+def test_the_whole_chat_is_read_and_the_answers_are_learnt(
+    turns: list[tuple[str, str]], system: bool, breaks: str
+):
+    tokenizer = Letters(breaks=breaks)
+    messages = [{"role": "system", "content": "be"}] if system else []
+    for asked, answered in turns:
+        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+    ids, labels = chat_tokens(tokenizer, messages, 10_000)
+    assert "".join(map(chr, ids)) == tokenizer.apply_chat_template(messages, tokenize=False)
+    wanted = "".join(f"{answered}</>" for _, answered in turns)
+    assert learnt(ids, labels).replace("·", "") == wanted
+
+
+def test_what_is_too_long_is_cut():
+    messages = [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "answer"}]
+    ids, labels = chat_tokens(Letters(), messages, 15)
+    assert len(ids) == 15
+    assert learnt(ids, labels) == "·············an"
+
+
+def test_a_template_that_rewrites_the_past_is_refused():
+    messages = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "3"},
+        {"role": "assistant", "content": "4"},
+    ]
+    with pytest.raises(InputError, match="only appends"):
+        list(chat_pieces(Letters(forgets=True), messages))

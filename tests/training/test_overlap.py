@@ -1,0 +1,144 @@
+"""Words, n-grams, duplicates and questions, against plain Python."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from camel.training.overlap import (
+    BANDS,
+    Question,
+    Questions,
+    bands,
+    digests,
+    grams,
+    outline,
+    pieces_of,
+    signatures,
+    words,
+)
+
+pa = pytest.importorskip("pyarrow")
+np = pytest.importorskip("numpy")
+
+
+def table(*texts: str) -> Any:
+    return pa.table({"messages": [[{"role": "user", "content": text}] for text in texts]})
+
+
+def plain(text: str) -> list[bytes]:
+    """The words of a text, as bytes: letters of other scripts are the bytes above 127."""
+    return [found.lower() for found in re.findall(rb"[a-zA-Z0-9_\x80-\xff]+", text.encode())]
+
+
+texts = st.lists(st.text("aAbB é_1 .,\n", max_size=60), min_size=1, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts)
+def test_equal_words_and_only_they_have_equal_hashes(said: list[str]):
+    pieces = list(pieces_of(table(*said)))
+    found = [piece.words() for piece in pieces]
+    hashes = [int(value) for part in found for value in part.hashes]
+    of = [int(value) + first for (first, *_), part in zip(pieces, found, strict=True) for value in part.of]
+    wanted = [(number, word) for number, text in enumerate(said) for word in plain(text)]
+    assert of == [number for number, _ in wanted]
+    by_word: dict[bytes, int] = {}
+    for (_, word), value in zip(wanted, hashes, strict=True):
+        assert by_word.setdefault(word, value) == value
+    assert len(set(by_word.values())) == len(by_word)
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts, st.integers(1, 4))
+def test_ngrams_are_those_within_a_text(said: list[str], size: int):
+    for piece in pieces_of(table(*said)):
+        found = grams(piece.words(), size)
+        wanted = [
+            (number, tuple(listed[at : at + size]))
+            for number, text in enumerate(said)
+            for listed in [plain(text)]
+            for at in range(len(listed) - size + 1)
+        ]
+        assert [int(value) for value in found.of] == [number for number, _ in wanted]
+        assert len(set(found.hashes.tolist())) == len({gram for _, gram in wanted})
+
+
+def test_a_word_ends_with_its_message():
+    row = [{"role": "user", "content": "one two"}, {"role": "assistant", "content": "three"}]
+    (piece,) = pieces_of(pa.table({"messages": [row]}))
+    apart = words(np.frombuffer(b"one two three", np.uint8), np.array([13]))
+    assert piece.words().hashes.tolist() == apart.hashes.tolist()
+
+
+def test_names_do_not_matter_to_an_outline():
+    first, second, third = (
+        outline(words(np.frombuffer(text.encode(), np.uint8), np.array([len(text)]))).hashes.tolist()
+        for text in (
+            "for number in numbers: total += number",
+            "for my_x in values_2: result += my_x",
+            "while number in numbers: total += number",
+        )
+    )
+    assert first == second != third
+
+
+def test_only_the_same_words_have_the_same_digest():
+    found = digests(table("one", "two", "one", "One")).to_pylist()
+    assert found[0] == found[2]
+    assert len(set(found)) == 3
+
+
+def test_signatures_tell_how_alike_two_rows_are():
+    chance = np.random.default_rng(0)
+    vocabulary = [f"word{n}" for n in range(5000)]
+    base = [vocabulary[n] for n in chance.integers(0, 5000, 600)]
+    changed = {share: list(base) for share in (0.0, 0.01, 0.05, 0.5)}
+    for share, text in changed.items():
+        for at in chance.choice(600, int(600 * share), replace=False):
+            text[at] = "other"
+    rows = table(" ".join(base), *(" ".join(text) for text in changed.values()), "short", "short")
+    signed = signatures(rows)
+    for number, text in enumerate(changed.values(), 1):
+        shingles = [{tuple(one[at : at + 5]) for at in range(596)} for one in (base, text)]
+        true = len(shingles[0] & shingles[1]) / len(shingles[0] | shingles[1])
+        assert (signed[0] == signed[number]).mean() == pytest.approx(true, abs=0.15)
+    assert (signed[5] == signed[6]).all()
+    keys = bands(signed)
+    assert keys.shape == (7, BANDS)
+    assert (keys[0] == keys[2]).any()
+    assert not (keys[0] == keys[4]).any()
+
+
+LEAK = Question(
+    "sum",
+    ("Write a function that adds up the even numbers of a list and returns the result as an integer.",),
+    (
+        "total = 0\nfor number in numbers:\n    if number % 2 == 0 and number not in seen:\n        total += number\n    else:\n        continue\nreturn total if total > 0 else None",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        (LEAK.texts[0], True),
+        ("Please " + LEAK.texts[0].upper().replace(" ", "\n"), True),
+        (LEAK.texts[0].replace("even", "odd"), True),
+        (LEAK.code[0].replace("number", "x_1").replace("total", "acc"), True),
+        ("Write a function that reads a file.", False),
+        ("the of and to in is that for it with as was on are be this by you not or have from " * 20, False),
+    ],
+)
+def test_a_question_is_found_whatever_is_around_it(text: str, held: bool):
+    around = "Here is what I would do next for the customer. " * 30
+    found = Questions([LEAK]).found_in(table("nothing", around + text + around))
+    assert found == ({1: 0} if held else {})
+
+
+def test_what_says_too_little_is_not_looked_for():
+    assert Questions([Question("short", ("Say yes.",))]).found_in(table("Say yes.")) == {}

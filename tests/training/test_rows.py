@@ -1,0 +1,192 @@
+"""Rows from runs: everything is counted, duplicates and questions go, and whoever is stopped goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.core.errors import InputError
+from camel.core.message import Message
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.engine.worker import Halt
+from camel.storage.run import Marker, Settings, new_attempt, open_folder
+from camel.storage.table import write_shard
+from camel.training.recipe import Filters, Recipe, Source, read_recipe
+from camel.training.rows import MIXED, SHAPED, Report, RowBuilder, Rows
+from camel.training.shaping import Shape
+
+pytest.importorskip("pyarrow")
+WORDS = [f"word{number}" for number in range(3_000)]
+
+
+def talk(number: int, *, stop: str = "done", labels: tuple[str, ...] = (), said: str = "") -> Transcript:
+    chance = random.Random(number)
+    texts = [" ".join(chance.choices(WORDS, k=60)) for _ in range(4)]
+    messages = [
+        Message(0, "user", "Trader", f"Instruction: {texts[0]}\nInput: None"),
+        Message(1, "assistant", "Coder", f"Solution: {said or texts[1]}\nNext request."),
+        Message(2, "user", "Trader", f"Instruction: {texts[2]}\nInput: None"),
+        Message(3, "assistant", "Coder", f"Solution: {texts[3]}\nNext request."),
+    ]
+    speakers = [Speaker("user", "Trader"), Speaker("assistant", "Coder")]
+    return Transcript(
+        f"{number:05}", Task("Trade."), speakers, messages, Stop(stop, "", "user"), labels=list(labels)
+    )
+
+
+def make_run(path: Path, talks: list[Transcript], per_shard: int = 10) -> str:
+    folder = open_folder(path)
+    for shard, first in enumerate(range(0, len(talks), per_shard)):
+        file = folder.data_path("conversations", shard, new_attempt(), ".parquet")
+        written = write_shard(file, talks[first : first + per_shard])
+        kept, size = folder.keep(file)
+        folder.commit(Marker("conversations", shard, kept, written.rows, written.sha256, "x", {}, size))
+    folder.create(Settings("x", {"scenario": "test"}, "0"))
+    return str(path)
+
+
+def build(recipe: Recipe) -> tuple[Report, list[dict[str, Any]]]:
+    builder = RowBuilder(recipe)
+    assert asyncio.run(builder.build())
+    return builder.report(), list(Rows(recipe.out))
+
+
+def near(number: int) -> str:
+    """The words of a talk with one changed."""
+    chance = random.Random(number)
+    text = [" ".join(chance.choices(WORDS, k=60)) for _ in range(2)][1].split()
+    text[30] = "other"
+    return " ".join(text)
+
+
+def test_everything_is_counted_and_what_is_the_same_goes(tmp_path: Path):
+    talks = [talk(number) for number in range(40)]
+    talks += [talk(number, stop="max_messages") for number in range(40, 45)]
+    talks += [talk(number, labels=("misalignment",)) for number in range(45, 48)]
+    talks += [talk(number) for number in range(6)]  # the same again
+    talks += [talk(number, said=near(number)) for number in range(6, 9)]
+    crowd = talk(99)
+    crowd.speakers.append(Speaker("third", "Judge"))
+    recipe = Recipe(
+        (Source(make_run(tmp_path / "run", [*talks, crowd])),),
+        str(tmp_path / "rows"),
+        filters=Filters(stop=("done",), near=0.8),
+    )
+    report, rows = build(recipe)
+    assert report.conversations == len(talks) + 1
+    assert report.removed == {"label": 3, "speakers": 1, "stop": 5}
+    assert report.rows == 49
+    assert report.removed_rows == {"exact duplicate": 6, "near duplicate": 3}
+    assert report.kept == report.repeated == len(rows) == 40
+    assert [row["conversation"] for row in rows] == [f"{number:05}" for number in range(40)]
+    assert report.tokens == sum(row["tokens"] for row in rows)
+
+
+def test_a_weight_is_how_often_a_row_is_used(tmp_path: Path):
+    first = make_run(tmp_path / "first", [talk(number) for number in range(400)], 100)
+    second = make_run(tmp_path / "second", [talk(number) for number in range(1_000, 1_100)], 50)
+    recipe = Recipe((Source(first, 0.25), Source(second, 2)), str(tmp_path / "rows"))
+    report, rows = build(recipe)
+    of_first = [row["conversation"] for row in rows if row["conversation"] < "01000"]
+    assert report.kept == 500
+    assert 70 <= len(of_first) == len(set(of_first)) <= 130
+    assert len(rows) - len(of_first) == 200
+
+
+def test_what_simulates_misuse_takes_words_and_a_canary(tmp_path: Path):
+    run = make_run(tmp_path / "run", [talk(1), talk(2, labels=("misalignment",))])
+    with pytest.raises(InputError, match="canary"):
+        Recipe((Source(run),), acknowledge=("misalignment",))
+    recipe = Recipe((Source(run),), str(tmp_path / "rows"), acknowledge=("misalignment",), canary="G-U-I-D")
+    _, rows = build(recipe)
+    assert [(row["labels"], row["canary"]) for row in rows] == [([], ""), (["misalignment"], "G-U-I-D")]
+
+
+def test_rows_that_hold_a_question_are_left_out_and_named(tmp_path: Path):
+    questions = tmp_path / "questions.jsonl.gz"
+    leak = "Write a function that returns the sum of all even numbers of a list of integers, or none if there is none."
+    lines = [
+        {"task_id": "T/0", "prompt": leak},
+        {"question": "What is the capital of the country that lies north of Italy?"},
+    ]
+    questions.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    talks = [talk(number) for number in range(20)] + [talk(30, said=f"Surely. {leak.upper()} That is all.")]
+    recipe = Recipe(
+        (Source(make_run(tmp_path / "run", talks)),),
+        str(tmp_path / "rows"),
+        filters=Filters(questions=(str(questions),)),
+    )
+    report, rows = build(recipe)
+    assert report.removed_rows == {"question": 1}
+    assert report.questions == {"T/0": 1}
+    assert len(rows) == 20
+
+
+def test_findings_and_languages_are_filters(tmp_path: Path):
+    flake = talk(1)
+    flake.messages[1] = Message(1, "assistant", "Coder", "Solution: I will do that.\nNext request.")
+    german = talk(2)
+    german.messages[0] = Message(
+        0,
+        "user",
+        "Trader",
+        "Instruction: Bitte schreibe mir ein Programm, das die Zahlen der Liste sortiert und dann ausgibt.\nInput: None",
+    )
+    german.messages[1] = Message(
+        1,
+        "assistant",
+        "Coder",
+        "Solution: Hier ist das Programm, das die Zahlen sortiert und sie dann auf dem Bildschirm ausgibt.\nNext request.",
+    )
+    run = make_run(tmp_path / "run", [flake, german, talk(3)])
+    recipe = Recipe(
+        (Source(run),), str(tmp_path / "rows"), filters=Filters(without=("flake_reply",), language="English")
+    )
+    report, rows = build(recipe)
+    assert report.removed == {"language": 1, "findings": 1}
+    assert [row["conversation"] for row in rows] == ["00003"]
+
+
+def test_whoever_is_stopped_goes_on_and_the_rows_are_the_same(tmp_path: Path):
+    run = make_run(tmp_path / "run", [talk(number % 50) for number in range(100)])
+    undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
+    recipe = Recipe((Source(run),), str(tmp_path / "rows"))
+    for _ in range(60):
+        halt = Halt()
+        builder = RowBuilder(recipe, halt=halt)
+        if asyncio.run(builder.build(lambda done, of, halt=halt: halt.set("enough"))):
+            break
+    assert builder.report() == undisturbed
+    assert list(Rows(recipe.out)) == wanted
+    marked = {stage: len(builder.folder.committed(stage)) for stage in (SHAPED, MIXED)}
+    assert marked == {SHAPED: 10, MIXED: 10}
+
+
+def test_a_folder_made_from_something_else_is_left_alone(tmp_path: Path):
+    run = make_run(tmp_path / "run", [talk(1)])
+    recipe = Recipe((Source(run),), str(tmp_path / "rows"))
+    build(recipe)
+    with pytest.raises(InputError, match="another recipe"):
+        RowBuilder(Recipe((Source(run),), str(tmp_path / "rows"), Shape(seat="user")))
+
+
+def test_a_recipe_is_read_and_its_mistakes_are_named(tmp_path: Path):
+    path = tmp_path / "rows.toml"
+    path.write_text('out = "x"\n[shape]\nseat = "both"\n[filters]\nnear = 0.8\n[[sources]]\nrun = "runs/a"\n')
+    assert read_recipe(path) == Recipe((Source("runs/a"),), "x", Shape(seat="both"), Filters(near=0.8))
+    for text, about in (
+        ("[[sources]]\nrun = 'a'\n[shape]\nseat = 'judge'", "seat"),
+        ("[[sources]]\nrun = 'a'\n[filters]\nwithout = ['nonsense']", "nonsense"),
+        ("sources = []", "sources"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=about):
+            read_recipe(path)
