@@ -237,6 +237,21 @@ def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
 
 
 @pytest.mark.slow
+def test_an_endpoint_that_fails_now_and_then_changes_no_figure(folder: Path, endpoint: SimulatorProcess):
+    args = ("society", "--judge", "strong", "--sample", "40", "--repeats", "5")
+    faults: Any = {"500": 0.04, "429": 0.04, "truncate": 0.03, "malformed": 0.03, "lost": 0.02}
+    settings = SimulatorSettings(author="contests:author", faults=faults, retry_after=0.05, seed=3)
+    with spawn(settings) as faulty:
+        done = camel(faulty, folder, *args, "--out", "faulty")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert faulty.ledger().served == 170
+        assert faulty.ledger().requests > 180
+    assert camel(endpoint, folder, *args, "--out", "sound").returncode == 0
+    for name in ("evaluation.json", "pairs.jsonl", "verdicts.jsonl"):
+        assert (folder / "faulty" / name).read_bytes() == (folder / "sound" / name).read_bytes()
+
+
+@pytest.mark.slow
 def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path, tmp_path: Path):
     """After each kill exactly what is not in the folder is asked; the figures are those of an undisturbed evaluation."""
     args = (
