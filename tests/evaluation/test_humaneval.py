@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import hostile
+import hostile_programs as hostile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hostile
+import hostile_programs as hostile
 import pytest
 
 from camel.core.errors import InputError
@@ -273,7 +273,7 @@ def test_a_sandbox_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPat
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     broken.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # one more where tests run side by side
         folder.chmod(0o755)
     monkeypatch.setattr(process, "_bubblewrap", lambda: str(broken))
     with Sandbox() as sandbox, pytest.raises(SandboxFailed, match="ordinary user"):

@@ -377,6 +377,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
         "notes": seen.notes,
+        "maps": seen.maps,
+        "map": lambda: None,  # of a run that has one: tests/explorer/test_map.py
         "restricted": lambda: None,  # says which labels there are, and no more
         "runs": lambda: None,
         "close": lambda: None,

@@ -95,7 +95,9 @@ class MapFile:
             column = arrow("pyarrow.parquet").read_table(self.path, columns=[its.column]).column(0)
             if its.edges:
                 names = [*bucket_names(its), UNKNOWN]
-                numbers: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # what is not known becomes NaN
+                numbers: NDArray[np.float64] = column.to_numpy().astype(
+                    np.float64
+                )  # what is not known becomes NaN
                 known: NDArray[np.int64] = np.searchsorted(np.array(its.edges), numbers, side="right") - 1
                 codes = np.where(np.isnan(numbers), len(names) - 1, np.maximum(known, 0))
             else:

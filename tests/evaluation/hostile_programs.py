@@ -29,7 +29,7 @@ FILES = {
     "read it relative to a parent": _tried("open('../../../../../..' + secret).read()"),
     "list its folder": _tried("__import__('os').listdir(__import__('os').path.dirname(secret))"),
     "read the users": _tried("open('/etc/passwd').read()", "open('/etc/shadow').read()"),
-    "read the keys": _tried("open('/root/.ssh/id_rsa').read()", "open('/root/.bash_history').read()"),
+    "read the keys": _tried("open('/home/user/.ssh/id_rsa').read()", "open('/etc/shadow-').read()"),
     "read the environment of the judge": _tried(
         "open('/proc/1/environ').read()", "open('/proc/self/environ').read()"
     ),
