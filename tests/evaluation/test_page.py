@@ -121,7 +121,7 @@ def test_a_browser_has_nothing_to_complain_about(study: Study, tmp_path: Path, s
     """No request but for the page itself, no error on the console, nothing wider than the window."""
     playwright = pytest.importorskip("playwright.sync_api")
     if not Path(CHROMIUM).exists():
-        pytest.skip("there is no chromium: .ci/browser installs it")
+        pytest.skip("there is no chromium: .ci/system installs it")
     file = tmp_path / "study.html"
     file.write_text(page(study, [(plot, svg(plot)) for plot in plots(study)]), "utf-8")
     seen: list[str] = []

@@ -124,7 +124,7 @@ def test_all_forms_say_the_same(contest: Contest, tmp_path: Path):
 def test_a_browser_has_nothing_to_complain_about(many: Contest, tmp_path: Path, scheme: str):
     playwright = pytest.importorskip("playwright.sync_api")
     if not Path(CHROMIUM).exists():
-        pytest.skip("there is no chromium: .ci/browser installs it")
+        pytest.skip("there is no chromium: .ci/system installs it")
     made, _, _ = evaluate(many)
     file = tmp_path / "evaluation.html"
     file.write_text(page(made, [(plot, svg(plot)) for plot in plots(made)]), "utf-8")
