@@ -64,7 +64,7 @@ async def evaluate(folder: Path, n: int, endpoint: SimulatorProcess) -> Report:
         [k for k in (1, 10, 100) if k <= n],
         samples,
         evaluation.verdicts(),
-        money=None,
+        price=None,
         contained=True,
     )
     write_report(made, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,9 @@ class Counting(Judge):
         self.seen: list[tuple[str, str]] = []
         self.after = lambda: None
         self._counting = threading.Lock()
+
+    def expected(self, problem: Problem) -> Any:
+        return None
 
     def judge(self, problem: Problem, source: str) -> Verdict:
         with self._counting:
@@ -80,18 +84,32 @@ def test_equal_programs_run_once(tmp_path: Path):
 
 
 def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
-    class Dead(Judge):
+    class Dead(Counting):
         def judge(self, problem: Problem, source: str) -> Verdict:
             raise SandboxFailed("the sandbox did not start: why ever")
 
     one = evaluation(tmp_path)
     assert asyncio.run(one.sample())
     with pytest.raises(SandboxFailed, match="why ever"):
-        asyncio.run(one.judge(Dead(Sandbox())))
+        asyncio.run(one.judge(Dead()))
     assert not one.verdicts()
     alive = Counting()
     assert asyncio.run(evaluation(tmp_path).judge(alive))
     assert len(alive.seen) == 18
+
+
+def test_no_program_waits_on_a_thread_for_the_reference(tmp_path: Path):
+    """With two threads two references are asked for at a time, and nobody stands behind them."""
+
+    class Meeting(Counting):
+        meeting = threading.Barrier(2)
+
+        def expected(self, problem: Problem) -> Any:
+            self.meeting.wait(30)  # breaks unless another is here at the same time
+
+    one = evaluation(tmp_path, 8, count=4)
+    assert asyncio.run(one.sample())
+    assert asyncio.run(one.judge(Meeting(), threads=2))
 
 
 def test_a_stop_lets_programs_end_and_the_rest_comes_later(tmp_path: Path):

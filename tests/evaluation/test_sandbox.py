@@ -168,6 +168,25 @@ def test_nobody_takes_more_than_the_limits(sandbox: Sandbox, secret: Path, liste
         assert program.call(()) == 1
 
 
+def test_the_attacks_are_real_and_would_be_seen(sandbox: Sandbox, secret: Path):
+    """Without a sandbox they succeed; and a program that runs is seen by whoever looks for what is left."""
+    reached = Listener()
+    with Sandbox(contained=False) as bare:
+        assert SECRET in repr(attacked(bare, hostile.FILES["read the secret"], secret, reached.port))
+        attacked(bare, hostile.NETWORK["connect to this machine"], secret, reached.port)
+        attacked(bare, hostile.FILES["write over the secret"], secret, reached.port)
+    until = time.monotonic() + 10
+    while not reached.came and time.monotonic() < until:
+        time.sleep(0.01)
+    reached.server.close()
+    assert reached.came
+    assert not secret.exists()
+    with sandbox.start("def f(): return 1", "f") as program:
+        outer = program._process.pid
+        inner = int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
+        assert inner in {pid for pid, _ in foreign_processes()}
+
+
 def test_there_are_enough_of_them():
     kernel = 1 if not hostile.KERNEL else 0
     assert sum(map(len, hostile.ALL.values())) + len(hostile.FORGERIES) + 100 * kernel >= 100

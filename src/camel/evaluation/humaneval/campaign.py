@@ -251,11 +251,11 @@ class Evaluation:
                 suffix=".jsonl",
                 shard_size=1,
             )
-            # Two problems at a time keep every thread busy while the last programs of one run.
+            # One problem more than there are threads keeps all of them busy while the last programs of one run.
             return await run_stage(
                 stage,
                 self.folder,
-                concurrency=2,
+                concurrency=workers + 1,
                 fingerprint=self.config.fingerprint,
                 halt=self.halt,
                 committed=self._settle,
@@ -286,6 +286,10 @@ class Evaluation:
                 self.halt.set(str(error))
                 raise
 
+        if any(program and (problem.name, program) not in known for program in programs):
+            # Before the programs: they would all wait for it, each on a thread of its own.
+            await loop.run_in_executor(pool, judge.expected, problem)
+
         async def verdict(program: str) -> Verdict:
             if not program:
                 return NO_CODE
@@ -294,6 +298,7 @@ class Evaluation:
             return found
 
         ended = await asyncio.gather(*map(verdict, programs), return_exceptions=True)
+        judge.forget(problem)
         failed = [one for one in ended if isinstance(one, BaseException)]
         if failed:  # what stopped the others says more than that they were stopped
             raise next((one for one in failed if not isinstance(one, Halted)), failed[0])

@@ -37,7 +37,6 @@ KILLS = 3
 """How often a program may be killed by the kernel before that counts as its own doing."""
 RELATIVE = 1e-7
 _SPARE = 8 << 20
-_KEPT = 6
 CLOSE = 1e-6
 """By how much floats may differ in HumanEval+ where the data names nothing."""
 
@@ -112,13 +111,13 @@ class Judge:
         with self._lock:
             lock = self._locks.setdefault(problem.name, threading.Lock())
         with lock:
-            found = self._expected.get(problem.name)
-            if found is None:
-                found = self._expected[problem.name] = self._ask_reference(problem)
-                # Programs come in the order of their problems, and some answers are large: 150 MB at most.
-                for old in list(self._expected)[:-_KEPT]:
-                    self._expected.pop(old, None)
-            return found
+            if problem.name not in self._expected:
+                self._expected[problem.name] = self._ask_reference(problem)
+            return self._expected[problem.name]
+
+    def forget(self, problem: Problem) -> None:
+        """Let go of what a problem's reference answers, 150 MB at most; it is asked for again if need be."""
+        self._expected.pop(problem.name, None)
 
     def _ask_reference(self, problem: Problem) -> _Expected:
         requests = [request_for(one) for one in problem.plus_inputs]
