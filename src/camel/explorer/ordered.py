@@ -101,6 +101,8 @@ class Copy(NamedTuple):
 
     run: int
     """The number of its run in the catalogue."""
+    original: Path
+    """The index file that it is a copy of."""
     path: Path
     said: Ordered
 
@@ -243,20 +245,29 @@ class Groups:
 
     def up_to(self, value: float, *, itself: bool) -> int:
         """Exactly how many rows of the copies are up to a value, with those that have it or without."""
+        return sum(self._each_up_to(value, itself=itself))
+
+    def ties(self, value: float) -> list[int]:
+        """How many rows of each copy have a value."""
+        with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
+        return [a - b for a, b in zip(with_it, without, strict=True)]
+
+    def _each_up_to(self, value: float, *, itself: bool) -> list[int]:
         pc = arrow("pyarrow.compute")
         sign = pc.less_equal if itself else pc.less
-        found = 0
+        each: list[int] = []
         for copy, counts in zip(self._order.copies, self._counts, strict=True):
             low, high = copy.said.low, copy.said.high
             # Groups are in order: whole ones first, then at most one that is cut, then none.
             whole = bisect_right(high, value) if itself else bisect_left(high, value)
-            found += sum(counts[:whole])
+            found = sum(counts[:whole])
             if whole < len(low) and (low[whole] <= value if itself else low[whole] < value):
                 table = copy.read(
                     [whole], self._query, self._hidden, lambda table: sign(table.column("value"), value)
                 )
                 found += table.num_rows
-        return found
+            each.append(found)
+        return each
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
         """Values between which row `n` is: greater than the first, at most the second."""
