@@ -245,7 +245,7 @@ class Lists:
         found = self.database.ask(sql, [paths(parts), *parameters, limit])
         return [Key(source, shard, row, None) for shard, row in found]
 
-    def _order(self, query: Query) -> Order | None:
+    def order_of(self, query: Query) -> Order | None:
         """The copies in the order that a query is sorted by; None where they do not help."""
         if not narrowed_by(query):
             return None
@@ -390,7 +390,7 @@ class Lists:
 
     def nth_by_number(self, query: Query, n: int, limit: int) -> list[Key]:
         """The rows from `n` on in the order of a number, without sorting all: first which value the `n`th has."""
-        if n and (order := self._order(query)) is not None:
+        if n and (order := self.order_of(query)) is not None:
             keys = self._nth_in_order(order, query, n, limit)
             if keys is not None:
                 return keys
@@ -475,7 +475,7 @@ class Lists:
         sources = self.chosen(query)
         if not sources:
             return []
-        if not skip and between is None and (order := self._order(query)) is not None:
+        if not skip and between is None and (order := self.order_of(query)) is not None:
             return self._along_order(order, query, place, limit, back=back)
         up = (query.order == "asc") != back
         for limits in self._likely(sources, query, place, limit + skip, up) if between is None else [None]:

@@ -269,6 +269,30 @@ class Groups:
             each.append(found)
         return each
 
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return self._lows[1][-1]
+
+    def extremes(self, least: float) -> list[tuple[float, float]]:
+        """The least and the greatest value, from a value on, of the rows that each copy has of the query."""
+        pc = arrow("pyarrow.compute")
+        found: list[tuple[float, float]] = []
+
+        def chosen(table: Any) -> Any:
+            return pc.greater_equal(table.column("value"), least)
+
+        for copy, counts in zip(self._order.copies, self._counts, strict=True):
+            groups = [n for n, count in enumerate(counts) if count and copy.said.high[n] >= least]
+            for way in (groups, groups[::-1]):
+                for group in way:
+                    table = copy.read([group], self._query, self._hidden, chosen)
+                    if table.num_rows:
+                        limits = pc.min_max(table.column("value")).as_py()
+                        found.append((limits["min"], limits["max"]))
+                        break
+        return found
+
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
         """Values between which row `n` is: greater than the first, at most the second."""
         values = sorted({*self._lows[0], *self._highs[0]})
