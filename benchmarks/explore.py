@@ -319,6 +319,12 @@ def questions(folder: Path, rows: int) -> int:
         ("by tokens", long),
         ("stop=error, by tokens", Query(facets={"stop": ("error",)}, sort="tokens", order="desc")),
         ("messages 10..12", Query(ranges={"messages": (10, 12)})),
+        ("by messages", Query(sort="messages")),
+        ("stop=error, by cost", Query(facets={"stop": ("error",)}, sort="cost", order="desc")),
+        (
+            "stop=error and one model, by tokens",
+            Query(facets={"stop": ("error",), "model": ("llama-3.1-8b",)}, sort="tokens"),
+        ),
     ):
         page = table.time(
             f"first page, {name}", LIMITS["first page"], lambda query=query: catalogue.page(query)
@@ -338,7 +344,7 @@ def questions(folder: Path, rows: int) -> int:
             LIMITS["deep jump"],
             lambda query=query, n=page.total * 2 // 3: catalogue.jump(query, n),
         )
-        if name not in ("by tokens", "messages 10..12", "stop=error, by tokens"):
+        if not query.ranges and not query.sort:
             table.time(f"facets, {name}", LIMITS["facets"], lambda query=query: catalogue.facets(query))
     table.time(
         "facets, with consent", LIMITS["facets"], lambda: catalogue.allowing("misalignment").facets(some)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import threading
 from collections import Counter
@@ -301,6 +302,14 @@ def test_histograms_count_every_row(world: World, query: Query, number: str, by:
         assert sum(bars) == len(mine)
     if not by:
         assert histogram.unknown == len(expected) - len(known)
+        values = sorted(one.number(number) or 0 for one in known)
+        said = histogram.summary
+        assert (said is None) == (not values)
+        if said is not None:
+            assert said.mean == pytest.approx(sum(values) / len(values))
+            step = max(1.0, (values[-1] - values[0]) / 8_000) if number != "cost" else 1e-6
+            for share, quantile in ((0.05, said.low), (0.5, said.median), (0.95, said.high)):
+                assert quantile == pytest.approx(values[math.ceil(share * len(values)) - 1], abs=step)
 
 
 def test_rows_say_what_the_conversations_are(world: World):

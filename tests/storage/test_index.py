@@ -257,6 +257,29 @@ def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: 
                 assert [row.id for row in catalogue.jump(query, 13, 5).rows] == [
                     row.id for row in rows[13:18]
                 ]
+        asked = [
+            (Query(runs=("run",), facets=facets), number, bins)
+            for facets in (
+                {},
+                {"stop": ("done",)},
+                {"stop": ("done",), "label": ("",)},
+                {"stop": ("nothing",)},
+            )
+            for number in ("messages", "tokens", "calls", "cost")
+            for bins in (1, 3, 30)
+        ]
+        with_copies = [catalogue.histogram(*one[:2], "", one[2]) for one in asked]
+        for part in catalogue.runs[0].parts:
+            part.forget_copies()
+        with Catalogue([folder.address]) as other:
+            for part in other.runs[0].parts:
+                part.forget_copies()
+            without = [other.histogram(*one[:2], "", one[2]) for one in asked]
+        for one, two in zip(with_copies, without, strict=True):
+            assert (one.edges, one.series, one.unknown) == (two.edges, two.series, two.unknown)
+            assert (one.summary is None) == (two.summary is None)
+            if one.summary is not None:
+                assert one.summary == pytest.approx(two.summary, rel=1e-3, abs=1e-6)
         # One that cannot be read is gone without.
         if folder.on_disk:
             for name in names.ordered:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -19,8 +20,8 @@ from camel.explorer.sources import Part, Source
 from camel.storage.cube import facet_sql
 from camel.storage.index import FACETS, SEPARATOR, elements
 
-_SKETCHED = 2_000_000
-"""Rows from which quantiles are told."""
+_FINE = 8_192
+"""Steps into which the range of a number is divided to tell its quantiles."""
 
 
 class Counts:
@@ -72,6 +73,8 @@ class Counts:
 
     def histogram(self, query: Query, number: str, by: str, bins: int) -> Histogram:
         """How a number is distributed, over all rows or by the value of a facet."""
+        if not by and (made := self._from_copies(query, number, bins)) is not None:
+            return made
         tables = [self._table(source, query, source.parts) for source in self._lists.chosen(query)]
         ask = self._lists.database.ask
         limits = [
@@ -81,32 +84,103 @@ class Counts:
         high = max((one[1] for one in limits if one[1] is not None), default=None)
         edges = _edges(low, high, bins, whole=number != "cost")
         facet = facet_sql(FACETS[by]) if by else "''"
+        summary = None if by else self._summary(number, tables, low, high)
+        found = self._bars(tables, number, facet, edges)
+        return replace(_histogram(number, by, edges, found), summary=summary)
+
+    def _from_copies(self, query: Query, number: str, bins: int) -> Histogram | None:
+        """The same from copies in the order of the number, by how many rows are before each edge; None where there are none."""
+        lists = self._lists
+        ordered = replace(query, sort=cast("Any", number), order="asc")
+        order = lists.order_of(ordered) if self._among is None else None
+        groups = order.groups(query, lists.hidden) if order else None
+        if order is None or groups is None:
+            return None
+        # Before all others stand those of which the number is not known.
+        unknown = groups.up_to(-1, itself=True) if number == "cost" else 0
+        limits = groups.extremes(0 if number == "cost" else -math.inf)
+        parts = [
+            (source, [part for part in source.parts if part in order.left]) for source in lists.chosen(query)
+        ]
+        left = [self._table(source, query, some) for source, some in parts if some]
+        limits += [
+            found
+            for table, given in left
+            if (found := lists.database.ask(f"select min({number}), max({number}) from {table}", given)[0])[0]
+            is not None
+        ]
+        low, high = (
+            min((one[0] for one in limits), default=None),
+            max((one[1] for one in limits), default=None),
+        )
+        if low is None or high is None:
+            return None
+        edges = _edges(low, high, bins, whole=number != "cost")
+        before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), groups.total]
+        found = [("", bar, last - first) for bar, (first, last) in enumerate(pairwise(before))]
+        found += self._bars(left, number, "''", edges)
+        made = _histogram(number, "", edges, found)
+        rows = sum(made.series[""])
+        skipped = made.unknown + unknown
+
+        def quantile(share: float) -> float:
+            keys = lists.nth_by_number(ordered, skipped + math.ceil(share * rows) - 1, 1)
+            return cast("float", keys[0].value)
+
+        everything = [self._table(source, query, source.parts) for source in lists.chosen(query)]
+        union = " union all ".join(f"select {number} as value from {table}" for table, _ in everything)
+        given = [one for _, each in everything for one in each]
+        mean = lists.database.ask(f"select avg(value) from ({union})", given)[0][0]
+        summary = Summary(mean, quantile(0.05), quantile(0.5), quantile(0.95))
+        return replace(made, unknown=skipped, summary=summary)
+
+    def _bars(
+        self, tables: Sequence[tuple[str, list[Any]]], number: str, facet: str, edges: list[float]
+    ) -> list[tuple[Any, ...]]:
+        """How many rows of each value of a facet are in each bar; of those without the number the bar is null."""
         # Not `least` alone: it passes over what is null.
         bar = (
             f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
         )
-        summary = self._summary(number, tables, query)
-        found = [
+        return [
             row
             for table, given in tables
-            for row in ask(
+            for row in self._lists.database.ask(
                 f"select {facet} as f, {bar} as bar, count(*) from {table} group by all",
                 [edges[0], edges[1] - edges[0], *given],
             )
         ]
-        return replace(_histogram(number, by, edges, found), summary=summary)
 
-    def _summary(self, number: str, tables: Sequence[tuple[str, list[Any]]], query: Query) -> Summary | None:
-        if not tables:
+    def _summary(
+        self, number: str, tables: Sequence[tuple[str, list[Any]]], low: float | None, high: float | None
+    ) -> Summary | None:
+        """The mean, and quantiles as exact as a fine histogram: a sketch of them costs ten times as much."""
+        if low is None or high is None:
             return None
-        every = " union all ".join(f"select {number} as value from {table}" for table, _ in tables)
-        given = [one for _, each in tables for one in each]
-        # A sketch of quantiles costs ten times the mean: of many rows it is made from some.
-        sample = "" if self._lists.count(query) <= _SKETCHED else f" using sample {_SKETCHED} rows"
-        mean = self._lists.database.ask(f"select avg(value) from ({every})", given)[0][0]
-        sql = f"select approx_quantile(value, [0.05, 0.5, 0.95]) from ({every}){sample}"
-        quantiles: list[float] = self._lists.database.ask(sql, given)[0][0] if mean is not None else []
-        return None if mean is None else Summary(mean, *quantiles)
+        whole = number != "cost"
+        width = (high - low) / _FINE if not whole else max(1, math.ceil((high - low) / _FINE))
+        fine: Counter[int] = Counter()
+        total = 0.0
+        for table, given in tables:
+            sql = (
+                f"select floor(({number} - ?) / ?)::int as step, count({number}), coalesce(sum({number}), 0)::double "
+                f"from {table} group by all"
+            )
+            for step, count, added in self._lists.database.ask(sql, [low, width or 1.0, *given]):
+                if step is not None:
+                    fine[step] += count
+                    total += added
+        rows = sum(fine.values())
+
+        def quantile(share: float) -> float:
+            passed = 0
+            for step, count in sorted(fine.items()):
+                passed += count
+                if passed >= share * rows:
+                    return min(high, low + step * width + (0.0 if whole and width == 1 else width / 2))
+            return high
+
+        return Summary(total / rows, quantile(0.05), quantile(0.5), quantile(0.95))
 
     def behaviours(self, query: Query, role: str) -> Behaviours:
         """What was found in rows that were looked through, by message and seat, and by role."""

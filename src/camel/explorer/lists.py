@@ -29,7 +29,7 @@ from camel.explorer.conditions import (
     up_to,
 )
 from camel.explorer.database import Database, Key, Segment, State, paths, positions
-from camel.explorer.ordered import After, Copy, Order, Way, first, narrowed_by, numbered
+from camel.explorer.ordered import After, Copy, Groups, Order, Way, first, narrowed_by, numbered
 from camel.explorer.query import Place, Query
 from camel.explorer.sources import Part, Source
 from camel.storage.index import FACETS
@@ -150,9 +150,9 @@ class Lists:
         sql = f"select count(*) from read_parquet(?) {clause('where', where)}"
         return self.database.ask(sql, [paths(segment.parts), *parameters])[0][0]
 
-    def in_order(self, query: Query, n: int, limit: int) -> list[Key]:
-        """The rows from `n` on, in the order of the runs or against it."""
-        counts = self.count_segments(query)
+    def in_order(self, query: Query, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:
+        """The rows from `n` on, in the order of the runs or against it; `counts` are those of the segments, if known."""
+        counts = self.count_segments(query) if counts is None else counts
         segments = self.segments(query)
         total = sum(counts)
         if query.order == "desc":
@@ -245,7 +245,7 @@ class Lists:
         found = self.database.ask(sql, [paths(parts), *parameters, limit])
         return [Key(source, shard, row, None) for shard, row in found]
 
-    def _order(self, query: Query) -> Order | None:
+    def order_of(self, query: Query) -> Order | None:
         """The copies in the order that a query is sorted by; None where they do not help."""
         if not narrowed_by(query):
             return None
@@ -257,7 +257,7 @@ class Lists:
                 if (copy := part.ordered(query.sorted_by)) is None:
                     left.append(part)
                 else:
-                    copies.append(Copy(run, *copy))
+                    copies.append(Copy(run, part.path, *copy))
         few = sum(part.rows for part in left) <= _LEFT
         return Order(copies, left) if copies and few else None
 
@@ -347,7 +347,8 @@ class Lists:
             less, most = up_to(tie, False), up_to(tie, True)
             first, last = (total - most, total - less) if down else (less, most)
             if first <= n < last:
-                ties = self.in_order(equal(query, tie), n - first, limit)
+                same = equal(query, tie)
+                ties = self.in_order(same, n - first, limit, self._ties_of_segments(order, groups, same, tie))
                 keys = [key._replace(value=tie) for key in ties]
                 return self._filled(query, keys, limit)
             if (n < first) == down:
@@ -360,6 +361,16 @@ class Lists:
             order, query, math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down)
         )
         return self._filled(query, self._keys(table and table.slice(n - before)), limit)
+
+    def _ties_of_segments(self, order: Order, groups: Groups, query: Query, value: float) -> list[int]:
+        """How many rows with a value each segment has: from the copies, and of what has none by counting."""
+        ties = {copy.original: count for copy, count in zip(order.copies, groups.ties(value), strict=True)}
+        counts: list[int] = []
+        for segment in self.segments(query):
+            left = [part for part in segment.parts if part.path not in ties]
+            known = sum(ties.get(part.path, 0) for part in segment.parts)
+            counts.append(known + (self._count_segment(segment._replace(parts=left), query) if left else 0))
+        return counts
 
     def _filled(self, query: Query, keys: list[Key], limit: int) -> list[Key]:
         """The same rows and those after them, as many as a page has."""
@@ -379,7 +390,7 @@ class Lists:
 
     def nth_by_number(self, query: Query, n: int, limit: int) -> list[Key]:
         """The rows from `n` on in the order of a number, without sorting all: first which value the `n`th has."""
-        if n and (order := self._order(query)) is not None:
+        if n and (order := self.order_of(query)) is not None:
             keys = self._nth_in_order(order, query, n, limit)
             if keys is not None:
                 return keys
@@ -464,7 +475,7 @@ class Lists:
         sources = self.chosen(query)
         if not sources:
             return []
-        if not skip and between is None and (order := self._order(query)) is not None:
+        if not skip and between is None and (order := self.order_of(query)) is not None:
             return self._along_order(order, query, place, limit, back=back)
         up = (query.order == "asc") != back
         for limits in self._likely(sources, query, place, limit + skip, up) if between is None else [None]:

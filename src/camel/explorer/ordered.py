@@ -101,6 +101,8 @@ class Copy(NamedTuple):
 
     run: int
     """The number of its run in the catalogue."""
+    original: Path
+    """The index file that it is a copy of."""
     path: Path
     said: Ordered
 
@@ -243,19 +245,52 @@ class Groups:
 
     def up_to(self, value: float, *, itself: bool) -> int:
         """Exactly how many rows of the copies are up to a value, with those that have it or without."""
+        return sum(self._each_up_to(value, itself=itself))
+
+    def ties(self, value: float) -> list[int]:
+        """How many rows of each copy have a value."""
+        with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
+        return [a - b for a, b in zip(with_it, without, strict=True)]
+
+    def _each_up_to(self, value: float, *, itself: bool) -> list[int]:
         pc = arrow("pyarrow.compute")
         sign = pc.less_equal if itself else pc.less
-        found = 0
+        each: list[int] = []
         for copy, counts in zip(self._order.copies, self._counts, strict=True):
             low, high = copy.said.low, copy.said.high
             # Groups are in order: whole ones first, then at most one that is cut, then none.
             whole = bisect_right(high, value) if itself else bisect_left(high, value)
-            found += sum(counts[:whole])
+            found = sum(counts[:whole])
             if whole < len(low) and (low[whole] <= value if itself else low[whole] < value):
                 table = copy.read(
                     [whole], self._query, self._hidden, lambda table: sign(table.column("value"), value)
                 )
                 found += table.num_rows
+            each.append(found)
+        return each
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return self._lows[1][-1]
+
+    def extremes(self, least: float) -> list[tuple[float, float]]:
+        """The least and the greatest value, from a value on, of the rows that each copy has of the query."""
+        pc = arrow("pyarrow.compute")
+        found: list[tuple[float, float]] = []
+
+        def chosen(table: Any) -> Any:
+            return pc.greater_equal(table.column("value"), least)
+
+        for copy, counts in zip(self._order.copies, self._counts, strict=True):
+            groups = [n for n, count in enumerate(counts) if count and copy.said.high[n] >= least]
+            for way in (groups, groups[::-1]):
+                for group in way:
+                    table = copy.read([group], self._query, self._hidden, chosen)
+                    if table.num_rows:
+                        limits = pc.min_max(table.column("value")).as_py()
+                        found.append((limits["min"], limits["max"]))
+                        break
         return found
 
     def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
