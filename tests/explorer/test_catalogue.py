@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from mapped import mapped
 from societies import SECRET, STAGE, commit, society, transcript
 
 from camel.core.errors import InputError
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere, Page
+from camel.explorer.maps import BY, MapView
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
 from camel.models.catalogue import cost
@@ -129,6 +131,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             ]
             commit(run, 9, more)
             made += more
+        mapped(folder / name)
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
@@ -305,6 +308,13 @@ def test_it_says_what_has_no_index(world: World):
 # ---------------------------------------------------------------- the gate
 
 
+def _on_map(view: MapView) -> Any:
+    """All that a map tells its reader."""
+    points = view.read(view.rows)
+    legends = [view.legend(colour) for colour in BY]
+    return view.run, [one.id for one in points], points, legends, view.groups, view.figures
+
+
 @given(queries, st.sampled_from(["", "oasis", SECRET, '"the well"']), st.integers(1, 80), st.integers(0, 90))
 @relaxed
 def test_restricted_rows_are_in_no_answer_of_any_method(
@@ -326,6 +336,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
+        "maps": seen.maps,
+        "map": lambda: [_on_map(seen.map(run, "tasks", asked)) for run in seen.maps()],
         "notes": seen.notes,
         "restricted": lambda: None,  # says which labels there are, and no more
         "runs": lambda: None,
@@ -337,6 +349,10 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
     for name, ask in probes.items():
         answer = ask()
         assert SECRET not in repr(answer).replace(repr(asked), ""), name
+        if name == "map":
+            drawn = [(run, id) for run, ids, *_ in answer for id in ids]
+            assert not set(drawn) & set(names(hidden))
+            assert asked.runs or sorted(drawn) == sorted(names(allowed))
         for row in _rows(answer):
             assert "misalignment" not in row.labels
             assert (row.run, row.id) not in names(hidden)
