@@ -21,7 +21,7 @@ from camel.core.errors import InputError
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere, Page
-from camel.explorer.maps import BY, MapView
+from camel.explorer.maps import MapView
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
 from camel.models.catalogue import cost
@@ -311,7 +311,7 @@ def test_it_says_what_has_no_index(world: World):
 def _on_map(view: MapView) -> Any:
     """All that a map tells its reader."""
     points = view.read(view.rows)
-    legends = [view.legend(colour) for colour in BY]
+    legends = [view.legend(colour) for colour in ("cluster", "label", "stop")]
     return view.run, [one.id for one in points], points, legends, view.groups, view.figures
 
 
@@ -352,7 +352,7 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         if name == "map":
             drawn = [(run, id) for run, ids, *_ in answer for id in ids]
             assert not set(drawn) & set(names(hidden))
-            assert asked.runs or sorted(drawn) == sorted(names(allowed))
+            assert asked.runs or text or sorted(drawn) == sorted(names(allowed))
         for row in _rows(answer):
             assert "misalignment" not in row.labels
             assert (row.run, row.id) not in names(hidden)
