@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from mapped import mapped
 from societies import SECRET, STAGE, commit, society, transcript
 
 from camel.core.errors import InputError
@@ -23,6 +24,7 @@ from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, detect
 from camel.evaluation.findings import looked_by, marks_of
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere, Page
+from camel.explorer.maps import MapView
 from camel.explorer.query import Query
 from camel.explorer.text_index import make_text_index
 from camel.models.catalogue import cost
@@ -151,6 +153,7 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
             ]
             commit(run, 9, more)
             made = more
+        mapped(folder / name)
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
@@ -363,6 +366,13 @@ def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
     ]
 
 
+def _on_map(view: MapView) -> Any:
+    """All that a map tells its reader."""
+    points = view.read(view.rows)
+    legends = [view.legend(colour) for colour in ("cluster", "label", "stop")]
+    return view.run, [one.id for one in points], points, legends, view.groups, view.figures
+
+
 @given(queries, st.sampled_from(["", "oasis", SECRET, '"the well"']), st.integers(1, 80), st.integers(0, 90))
 @relaxed
 def test_restricted_rows_are_in_no_answer_of_any_method(
@@ -385,9 +395,9 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
-        "notes": seen.notes,
         "maps": seen.maps,
-        "map": lambda: None,  # of a run that has one: tests/explorer/test_map.py
+        "map": lambda: [_on_map(seen.map(run, "tasks", asked)) for run in seen.maps()],
+        "notes": seen.notes,
         "restricted": lambda: None,  # says which labels there are, and no more
         "runs": lambda: None,
         "close": lambda: None,
@@ -399,6 +409,10 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
     for name, ask in probes.items():
         answer = ask()
         assert SECRET not in repr(answer).replace(repr(asked), ""), name
+        if name == "map":
+            drawn = [(run, id) for run, ids, *_ in answer for id in ids]
+            assert not set(drawn) & set(names(hidden))
+            assert asked.runs or text or sorted(drawn) == sorted(names(allowed))
         for row in _rows(answer):
             assert "misalignment" not in row.labels
             assert (row.run, row.id) not in names(hidden)

@@ -425,14 +425,14 @@ class _Reader:
         narrow = None if plain else partial(self._on_map, source, asked)
         return self._remember(key, lambda: MapView(file, run, self.hidden, narrow), large=True)
 
-    def _on_map(self, source: Source, query: Query, path: str) -> list[int]:
+    def _on_map(self, source: Source, query: Query, path: str) -> Any:
         """The rows of a map's file that fit a query."""
         where, parameters = self.lists.where(msgspec.structs.replace(query, text=""), source.parts)
         if query.text.strip():
             where = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
             parameters.append([key.shard << 32 | key.row for key in self.found(query).keys])
         sql = f"select file_row_number from read_parquet(?, file_row_number = true) {clause('where', where)}"
-        return [at for (at,) in self.database.ask(sql, [path, *parameters])]
+        return self.database.numbers(sql, [path, *parameters])
 
     def found(self, query: Query) -> _Found:
         """All conversations in which a text is said, in the order of the query."""

@@ -31,8 +31,8 @@ MOST_CORNERS = 80
 """Of the line around a choice."""
 
 Rows = NDArray[np.int64]
-Narrow = Callable[[str], list[int]]
-"""Finds the rows of a map's file that fit what else is asked."""
+Narrow = Callable[[str], Any]
+"""Finds the rows of a map's file that fit what else is asked, as an array."""
 
 
 class Entry(NamedTuple):
@@ -73,14 +73,11 @@ class MapFile:
 
     def __init__(self, path: Path) -> None:
         self.path, self.header = path, read_header(path)
-        table = arrow("pyarrow.parquet").read_table(path, columns=["x", "y", "cluster", "labels"])
+        table = arrow("pyarrow.parquet").read_table(path, columns=["x", "y", "cluster"])
         self.x, self.y = (table.column(name).to_numpy().astype(np.float32) for name in ("x", "y"))
         self.groups: NDArray[np.int32] = table.column("cluster").to_numpy()
-        found = table.column("labels").combine_chunks().dictionary_encode()
-        self._labels: list[frozenset[str]] = [
-            frozenset(elements(one)) for one in found.dictionary.to_pylist()
-        ]
-        self._label_of: NDArray[np.int32] = found.indices.to_numpy()
+        labels, self._label_of = _encoded(path, "labels")
+        self._labels = [frozenset(elements(one)) for one in labels]
         self._codes: dict[str, tuple[list[str], NDArray[np.int64]]] = {}
 
     def visible(self, hidden: frozenset[str]) -> Rows:
@@ -92,21 +89,25 @@ class MapFile:
         """The values of a facet, and which of them each row has."""
         if facet not in self._codes:
             its = FACETS[facet]
-            column = arrow("pyarrow.parquet").read_table(self.path, columns=[its.column]).column(0)
             if its.edges:
+                column = arrow("pyarrow.parquet").read_table(self.path, columns=[its.column]).column(0)
                 names = [*bucket_names(its), UNKNOWN]
-                numbers: NDArray[np.float64] = column.to_numpy().astype(
-                    np.float64
-                )  # what is not known becomes NaN
-                known: NDArray[np.int64] = np.searchsorted(np.array(its.edges), numbers, side="right") - 1
-                codes = np.where(np.isnan(numbers), len(names) - 1, np.maximum(known, 0))
+                numbers: NDArray[np.float64] = column.to_numpy().astype(np.float64)  # NaN: not known
+                edges: NDArray[np.float64] = np.array(its.edges, np.float64)
+                buckets = np.maximum(np.searchsorted(edges, numbers, side="right") - 1, 0)
+                codes = np.where(np.isnan(numbers), len(names) - 1, buckets)
             else:
-                found = column.combine_chunks().dictionary_encode()
-                names = [str(one) for one in found.dictionary.to_pylist()]
+                names, codes = _encoded(self.path, its.column)
                 names = [", ".join(elements(one)) for one in names] if its.many else names
-                codes = found.indices.to_numpy()
             self._codes[facet] = names, codes.astype(np.int64)
         return self._codes[facet]
+
+
+def _encoded(path: Path, name: str) -> tuple[list[str], NDArray[np.int64]]:
+    """The different values of a column, and which of them each row has; no text is made for each row."""
+    table = arrow("pyarrow.parquet").read_table(path, columns=[name], read_dictionary=[name])
+    column = table.column(0).unify_dictionaries().combine_chunks()
+    return [str(one) for one in column.dictionary.to_pylist()], column.indices.to_numpy().astype(np.int64)
 
 
 class MapView:
@@ -117,8 +118,8 @@ class MapView:
         self.visible = file.visible(hidden)
         self.rows = self.visible
         if narrow is not None:
-            found = np.array(narrow(str(file.path)), np.int64)
-            self.rows = np.intersect1d(self.visible, found)
+            found = np.asarray(narrow(str(file.path)), np.int64)
+            self.rows = np.intersect1d(self.visible, found, assume_unique=True)
 
     @property
     def header(self) -> MapHeader:
