@@ -260,7 +260,8 @@ async def test_votes_are_dealt_evenly_though_voters_come_and_go(tmp_path: Path):
                 one = dealer.pairs[key]
                 await box.add(Vote(who, one.id, key, "a", "a", f"{round}", 1.0))
         counts = [box.counts[key] for key in dealer.pairs]
-        assert max(counts) - min(counts) <= 2
+        # One more than by perfect foresight: nobody votes twice on a pair, and who holds one may leave.
+        assert max(counts) - min(counts) <= 3
         if round == 12:
             active = [*active[:5], "late1", "late2"]
     orders = {tuple(dealer.order(who)) for who in active}
