@@ -212,3 +212,9 @@ async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
     assert results.votes == 24
     assert [(one.one, one.kappa.kappa, one.kappa.items) for one in results.judges] == [("gpt-4", 1.0, 12)]
     assert results.agreement.kappa == 1.0
+    with spawn(SimulatorSettings(author="ballots:author")) as endpoint:
+        told["OPENAI_BASE_URL"] = endpoint.base_url
+        done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
+        assert endpoint.ledger().requests == 0, "the same command asks nothing again"
+    assert done.returncode == 0, done.stderr
+    assert "people (2 voted)" in (folder / "report.md").read_text(), "and its report has the votes"

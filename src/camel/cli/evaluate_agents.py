@@ -115,6 +115,7 @@ def agents(
     from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
     from camel.evaluation.report import write_report
     from camel.evaluation.results import evaluate as evaluated
+    from camel.evaluation.vote_results import with_votes
     from camel.generation.config import Budget
     from camel.storage.release import RESTRICTED
 
@@ -154,6 +155,7 @@ def agents(
         say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
         raise typer.Exit(INTERRUPTED if mine else HALTED)
     made, pairs, verdicts = evaluated(contest)
+    made = with_votes(made, folder)
     write_report(contest, made, pairs, verdicts, folder)
     if as_json:
         typer.echo(made.to_json().decode())

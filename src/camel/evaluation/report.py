@@ -89,6 +89,13 @@ def table(made: Evaluation) -> list[Row]:
             )
             for one in paper
         ]  # fmt: skip
+        rows += [
+            Row(
+                titled(one.group), f"people ({one.voters} voted)", one.a, one.b,
+                one.draws, one.losses, one.wins, one.wins.of, True,
+            )
+            for one in made.human if one.group == drawn.group
+        ]  # fmt: skip
         rows += _rows(one for one in made.headline if one.group == drawn.group)
     return rows
 

@@ -133,6 +133,18 @@ class Shown(msgspec.Struct, frozen=True):
     verdicts: list[Verdict]
 
 
+class Human(msgspec.Struct, frozen=True):
+    """People's votes on two systems; wins are those of `a`."""
+
+    group: str
+    a: str
+    b: str
+    wins: Rate
+    draws: Rate
+    losses: Rate
+    voters: int
+
+
 class Evaluation(msgspec.Struct, frozen=True):
     """All figures."""
 
@@ -158,6 +170,8 @@ class Evaluation(msgspec.Struct, frozen=True):
     money: float | None
     """None where the price of a model is not known."""
     examples: list[Shown]
+    human: list[Human] = []
+    """What people said of the same pairs, where they voted."""
     paper: dict[str, tuple[PaperRow, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
     version: str = __version__
     schema: int = 1

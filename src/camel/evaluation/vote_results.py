@@ -21,6 +21,7 @@ from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.intervals import Clusters, Rate, wilson
 from camel.evaluation.pairs import VERDICTS, Pair, Verdict, Winner, read_pairs, read_verdicts
+from camel.evaluation.results import Evaluation, Human
 from camel.evaluation.standing import RESAMPLES, Interval, Length, Shares, length_bias, majority, shares
 from camel.evaluation.votes import Record, Vote, key_of, latest, read_records, votes_folder
 
@@ -114,6 +115,19 @@ def read_results(path: Path) -> Results:
     if path.is_dir() and (path / VERDICTS).exists():
         verdicts = read_verdicts(path)
     return results_of(read_pairs(path), read_records(votes_folder(path)), verdicts)
+
+
+def with_votes(made: Evaluation, path: Path) -> Evaluation:
+    """An evaluation with what people said of its pairs, where its folder has votes."""
+    if not votes_folder(path).is_dir():
+        return made
+    found = read_results(path)
+    human = [
+        Human(one.group, one.system_a, one.system_b, one.wins, one.draws, one.losses, len(found.voters))
+        for one in found.compared
+        if one.votes
+    ]
+    return msgspec.structs.replace(made, human=human)
 
 
 def results_of(pairs: Sequence[Pair], records: Iterable[Record], verdicts: Sequence[Verdict] = ()) -> Results:
