@@ -217,4 +217,4 @@ async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
         done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
         assert endpoint.ledger().requests == 0, "the same command asks nothing again"
     assert done.returncode == 0, done.stderr
-    assert "people (2 voted)" in (folder / "report.md").read_text(), "and its report has the votes"
+    assert "people (2 voted)" in (folder / "evaluation.md").read_text(), "and its report has the votes"
