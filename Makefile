@@ -51,12 +51,12 @@ imports:
 	lint-imports --no-logo --no-cache
 
 test:
-	pytest -n 2 -m "not slow and not real_model"
+	pytest -n 2 -m "not slow and not real_model" --durations=12
 
 test-slow:
 	@group() {
 		echo "pytest -m '$$2' $${*:3}"
-		pytest -m "$$2" "$${@:3}" && return
+		pytest -m "$$2" --durations=12 "$${@:3}" && return
 		status=$$?
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}

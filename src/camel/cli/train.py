@@ -33,6 +33,9 @@ def train(
     batch: Annotated[int | None, typer.Option(help="Rows of a step.")] = None,
     length: Annotated[int | None, typer.Option(metavar="TOKENS", help="Longest row.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="How far a step goes.")] = None,
+    gguf: Annotated[
+        bool, typer.Option(help="Also write the model as one GGUF file, for camel serve.")
+    ] = True,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Say what it would take, and with which settings; train nothing."),
@@ -64,7 +67,7 @@ def train(
     if dry_run:
         _estimate(console, config, device)
         return
-    if not _trained(console, config):
+    if not _trained(console, config, gguf):
         typer.echo("stopped by you; the same command goes on")
         raise typer.Exit(INTERRUPTED)
 
@@ -90,7 +93,7 @@ def _estimate(console: Console, config: TrainConfig, device: str) -> None:
     console.print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), markup=False)
 
 
-def _trained(console: Console, config: TrainConfig) -> bool:
+def _trained(console: Console, config: TrainConfig, gguf: bool) -> bool:
     from camel.cli.panel import duration, say
     from camel.training.train import Step, train
 
@@ -114,7 +117,7 @@ def _trained(console: Console, config: TrainConfig) -> bool:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        found = train(config, notice=notice, stop=lambda: asked)
+        found = train(config, notice=notice, stop=lambda: asked, gguf=gguf)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -122,7 +125,7 @@ def _trained(console: Console, config: TrainConfig) -> bool:
         return False
     say(
         console,
-        f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md\n"
-        f"serve it: camel serve --gguf {found.out}/model.gguf",
+        f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md"
+        + (f"\nserve it: camel serve --gguf {found.out}/model.gguf" if gguf else ""),
     )
     return True

@@ -31,7 +31,7 @@ from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
 from camel.training.rows import Rows
-from camel.training.weights import GGUF, MERGED, need, opened, to_gguf
+from camel.training.weights import GGUF, MERGED, converter, need, opened, to_gguf
 
 CHECKPOINTS, PROGRESS, CONFIG, RESULT = "checkpoints", "progress.jsonl", "config.json", "result.json"
 
@@ -78,6 +78,8 @@ def train(
     gguf: bool = True,
 ) -> Trained | None:
     """Train, or go on; None when `stop` said so, with a checkpoint from which the same call goes on."""
+    if gguf:
+        converter()  # who lacks it hears of it now, and not after the last step
     rows = [Rows(path) for path in config.rows]
     data = " ".join(marker.sha256 for one in rows for marker in one.markers)
     out = Path(config.out)

