@@ -12,11 +12,13 @@ from camel.cli.options import (
     BaseUrl,
     Context,
     FrameIn,
+    Guided,
     Host,
     Local,
     ModelName,
     OpenBrowser,
     Public,
+    Temperature,
 )
 
 
@@ -30,20 +32,12 @@ def agents(
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
-    temperature: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
-        ),
-    ] = None,
+    temperature: Temperature = None,
     max_tokens: Annotated[
         int | None, typer.Option(help="Longest reply, in tokens; 1,024 unless given.")
     ] = None,
     context: Context = None,
-    guided: Annotated[
-        str,
-        typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
-    ] = "",
+    guided: Guided = "",
     max_messages: Annotated[int, typer.Option(help="Longest conversation that may be asked for.")] = 40,
     at_once: Annotated[
         int, typer.Option(metavar="N", help="Conversations that may go on at the same time.")

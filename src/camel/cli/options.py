@@ -30,6 +30,16 @@ Local = Annotated[
         help="Use the tiny real model on this machine, whatever --model and --base-url say; no key.",
     ),
 ]
+Temperature = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
+    ),
+]
+Guided = Annotated[
+    str,
+    typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
+]
 Seed = Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")]
 Context = Annotated[int | None, typer.Option(help="The model's window in tokens, if it is not known.")]
 Save = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import BaseUrl, Context, Local, ModelName, Save, Seed
+from camel.cli.options import BaseUrl, Context, Guided, Local, ModelName, Save, Seed, Temperature
 from camel.cli.showing import checked_file, checked_temperature, guide, local_chat, show
 from camel.core.errors import InputError
 
@@ -38,20 +38,12 @@ def play(
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
-    temperature: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
-        ),
-    ] = None,
+    temperature: Temperature = None,
     max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
     seed: Seed = None,
     max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
     context: Context = None,
-    guided: Annotated[
-        str,
-        typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
-    ] = "",
+    guided: Guided = "",
     critic: Annotated[
         int, typer.Option(metavar="N", help="Let the model choose each message out of so many; 0: no critic.")
     ] = 0,
