@@ -12,7 +12,7 @@ import pytest
 
 import camel.scenarios
 from camel import LocalServer, Run, Sampling, local_model
-from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
+from camel.evaluation.agents import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.report import write_report
 from camel.evaluation.results import evaluate
@@ -74,11 +74,12 @@ def test_a_table_from_the_tiny_model(tmp_path: Path):
     assert read_verdicts(tmp_path / "out") == verdicts
     assert len(pairs) == 2
     assert all(pair.text_a and pair.text_b and pair.text_a != pair.text_b for pair in pairs)
-    # Held to JSON that cannot contradict itself, even this model decides at the first asking.
-    assert all(verdict.winner for verdict in verdicts)
-    assert figures.undecided.count == 0
-    assert calls == 2 + 2 + 4 + 2
+    # Held to JSON that cannot contradict itself, even this model decides, and nearly always at the first asking: now and then it
+    # writes a word without an end until its tokens are used up. Then it is asked again, and what stays open counts nowhere.
+    undecided = sum(verdict.winner is None for verdict in verdicts)
+    assert bool(figures.undecided.count) == bool(undecided)
+    assert 2 + 2 + 4 + 2 <= calls <= 2 + 2 + (4 + 2) * ASKS
     shares = figures.headline[0].shares
-    assert shares.wins.count + shares.draws.count + shares.losses.count == 2
+    assert shares.wins.count + shares.draws.count + shares.losses.count == 2 - undecided
     assert json.loads((tmp_path / "out/evaluation.json").read_text())["money"] == 0
     assert (tmp_path / "out/evaluation.html").stat().st_size > 10_000
