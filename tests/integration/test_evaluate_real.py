@@ -77,7 +77,7 @@ def test_a_table_from_the_tiny_model(tmp_path: Path):
     # Held to JSON that cannot contradict itself, even this model decides, and nearly always at the first asking: now and then it
     # writes a word without an end until its tokens are used up. Then it is asked again, and what stays open counts nowhere.
     undecided = sum(verdict.winner is None for verdict in verdicts)
-    assert bool(figures.undecided.count) == bool(undecided)
+    assert figures.undecided.count >= bool(undecided)
     assert 2 + 2 + 4 + 2 <= calls <= 2 + 2 + (4 + 2) * ASKS
     shares = figures.headline[0].shares
     assert shares.wins.count + shares.draws.count + shares.losses.count == 2 - undecided
