@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -48,7 +49,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept, size = folder.keep(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
-    _camel("rows", "run", "--markers", "--out", "rows", "--length", "200", folder=root).wait()
+    made = _camel("rows", "run", "--markers", "--out", "rows", "--length", "200", folder=root)
+    said = made.communicate(timeout=100)[0].decode()
+    assert made.returncode == 0, said
     (root / "train.toml").write_text(
         f'recipe = "cpu"\nrows = ["rows"]\nsteps = {STEPS}\nbatch = 4\nlength = 64\nsave_every = 2\nlearning_rate = 1e-3\n'
     )
@@ -100,7 +103,5 @@ def test_a_training_that_was_killed_ends_where_an_undisturbed_one_does_and_can_b
     with local_model(server, guided=None) as model:
         history = History()
         history.add("user", "Instruction: Name a dish with figs.\nInput: None")
-        import asyncio
-
         reply = asyncio.run(model.reply(Request(history, Sampling(temperature=0.0, max_tokens=24), "t", "t")))
     assert reply.content.strip()
