@@ -97,19 +97,14 @@ def map_(
 
 
 async def _embed(console: Console, embedding: Embedding) -> bool:
-    from camel.cli.panel import duration, say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.panel import duration
+    from camel.cli.progress import worked
 
     def line(seconds: float) -> str:
         return f"embedded {embedding.of} of {embedding.done:,} of {embedding.total:,} conversations · {duration(seconds)} gone"
 
-    stopping = Stopping(embedding.halt, lambda: say(console, "stopping: the batch under way ends first"))
-    complete = False
-    with stopping.heard():
-        async with shown(console, line):
-            complete = await embedding.embed()
-    return complete
+    note = "stopping: the batch under way ends first"
+    return await worked(console, embedding.halt, note, line, embedding.embed())
 
 
 def _show(console: Console, header: MapHeader) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from rich.console import Console
 
 from camel.cli.panel import say
+from camel.cli.stopping import Stopping
+from camel.engine.worker import Halt
 
 EVERY = 10.0
 """Seconds between two lines where the output is no terminal."""
@@ -37,3 +39,15 @@ async def shown(console: Console, line: Callable[[float], str]) -> AsyncGenerato
                 yield
             finally:
                 shower.cancel()
+
+
+async def worked(
+    console: Console, halt: Halt, note: str, line: Callable[[float], str], work: Awaitable[bool]
+) -> bool:
+    """Do `work` and say `line` meanwhile; whoever stops it is told `note`. False when it was left before its end."""
+    stopping = Stopping(halt, lambda: say(console, note))
+    done = False
+    with stopping.heard():
+        async with shown(console, line):
+            done = await work
+    return done

@@ -85,9 +85,8 @@ def rows(
 
 
 async def _built(console: Console, builder: RowBuilder, halt: Halt) -> bool:
-    from camel.cli.panel import duration, say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.panel import duration
+    from camel.cli.progress import worked
 
     done, of = 0, 1
 
@@ -98,12 +97,9 @@ async def _built(console: Console, builder: RowBuilder, halt: Halt) -> bool:
     def line(seconds: float) -> str:
         return f"{done:,} of {of:,} files made · {duration(seconds)} gone"
 
-    stopping = Stopping(halt, lambda: say(console, "stopping: files being written end first"))
-    built = False
-    with stopping.heard():
-        async with shown(console, line):
-            built = await builder.build(noticed)
-    return built
+    return await worked(
+        console, halt, "stopping: files being written end first", line, builder.build(noticed)
+    )
 
 
 def _show(console: Console, recipe: Recipe, report: Report) -> None:

@@ -119,19 +119,14 @@ async def _looked(console: Console, run: Run, kept: Path, halt: Halt, processes:
 
 async def look(console: Console, looker: Looker) -> bool:
     """Look through a run, and show how far that is; False when something stopped it."""
-    from camel.cli.panel import duration, say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.panel import duration
+    from camel.cli.progress import worked
 
     def line(seconds: float) -> str:
         return f"looked through {looker.done:,} of {looker.total:,} conversations · {duration(seconds)} gone"
 
-    stopping = Stopping(looker.halt, lambda: say(console, "stopping: shards being looked through end first"))
-    looked = False
-    with stopping.heard():
-        async with shown(console, line):
-            looked = await looker.look()
-    return looked
+    note = "stopping: shards being looked through end first"
+    return await worked(console, looker.halt, note, line, looker.look())
 
 
 class _Judging:
@@ -201,16 +196,10 @@ def beside(run: Run) -> Path:
 def write(made: Study, folder: Path) -> None:
     """Write the figures, the plots and the page."""
     from camel.evaluation.page import page
-    from camel.evaluation.plots import plots, png, svg
+    from camel.evaluation.plots import plots, svg, write_plots
 
     pictures = [(plot, svg(plot)) for plot in plots(made)]
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
-    for old in (folder / "plots").glob("*.*"):
-        if old.suffix in (".svg", ".png"):  # of a study that had more to show
-            old.unlink()
-    for plot, picture in pictures:
-        (folder / "plots" / f"{plot.name}.svg").write_text(picture, "utf-8")
-        (folder / "plots" / f"{plot.name}.png").write_bytes(png(plot))
+    write_plots(folder, pictures)
     (folder / "study.json").write_bytes(made.to_json())
     (folder / PAGE).write_text(page(made, pictures), "utf-8")
 

@@ -6,12 +6,16 @@ to describe than one of ten.
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+
+from camel.storage.journal import sync_folder
 
 
 class Steps(Protocol):
@@ -46,6 +50,21 @@ class Written(NamedTuple):
     sha256: str
     totals: dict[str, float]
     """Sums over the records, kept with the marker so that nobody has to read them again."""
+
+
+def write_whole(path: Path, data: bytes, rows: int, totals: dict[str, float] | None = None) -> Written:
+    """Write a shard that is one piece of bytes, durably."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+    return Written(rows, hashlib.sha256(data).hexdigest(), totals or {})
+
+
+def write_lines(path: Path, records: Sequence[Any]) -> Written:
+    """Write a shard of structs as JSON lines, durably."""
+    return write_whole(path, b"".join(msgspec.json.encode(one) + b"\n" for one in records), len(records))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

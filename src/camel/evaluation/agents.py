@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -30,13 +29,12 @@ from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
-from camel.engine.stage import Stage, Steps, Written, read_step
+from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished, Window
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, Sample, draw_tasks
 from camel.models.recorded import RecordedModel, usage_in
-from camel.storage.journal import sync_folder
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 
@@ -664,10 +662,4 @@ def _plus(one: tuple[int, int, int], other: Sequence[int]) -> tuple[int, int, in
 
 def _write(path: Path, records: Sequence[Any]) -> Written:
     (record,) = records
-    data = msgspec.json.encode(record)
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
-    return Written(1, hashlib.sha256(data).hexdigest(), {})
+    return write_whole(path, msgspec.json.encode(record), 1)

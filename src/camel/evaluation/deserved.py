@@ -8,12 +8,10 @@ of times, and never taken to have said either.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,13 +21,12 @@ from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
-from camel.engine.stage import Stage, Steps, Written, read_step
+from camel.engine.stage import Stage, Steps, read_step, write_lines
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.intervals import wilson
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
 from camel.models.recorded import RecordedModel, usage_in
-from camel.storage.journal import sync_folder
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 
@@ -121,7 +118,7 @@ class Judging:
             name=self.name,
             count=len(self.sample),
             work=self._work,
-            write=_write,
+            write=write_lines,
             suffix=".jsonl",
             shard_size=PER_SHARD,
         )
@@ -225,13 +222,3 @@ def verdict_in(answer: str) -> bool | None:
     """Yes or no, if that is how an answer begins."""
     found = _ANSWER.match(answer)
     return None if found is None else found[1].lower() == "yes"
-
-
-def _write(path: Path, records: Sequence[Any]) -> Written:
-    data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
-    return Written(len(records), hashlib.sha256(data).hexdigest(), {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import to_builtins
@@ -97,6 +98,35 @@ def svg(plot: Plot) -> str:
 def png(plot: Plot) -> bytes:
     """The plot as PNG, at twice its size."""
     return bytes(_converter().vegalite_to_png(_whole(plot.spec), scale=2))
+
+
+def write_plots(folder: Path, pictures: Iterable[tuple[Plot, str]]) -> None:
+    """Write plots, with the SVG that was drawn of each, into the folder `plots`; older ones go, which had more to show."""
+    folder = folder / "plots"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.*"):
+        if old.suffix in (".svg", ".png"):
+            old.unlink()
+    for plot, picture in pictures:
+        (folder / f"{plot.name}.svg").write_text(picture, "utf-8")
+        (folder / f"{plot.name}.png").write_bytes(png(plot))
+
+
+def shaded(field: str, *, size: int, radius: int) -> list[Spec]:
+    """The layers of cells that are the darker the larger a share is, with the share in them."""
+    opacity = {
+        "field": field,
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "range": [0.04, 0.8]},
+        "legend": None,
+    }
+    return [
+        {"mark": {"type": "rect", "color": ACCENT, "cornerRadius": radius}, "encoding": {"opacity": opacity}},
+        {
+            "mark": {"type": "text", "fontSize": size},
+            "encoding": {"text": {"field": field, "type": "quantitative", "format": ".0%"}},
+        },
+    ]
 
 
 def _converter() -> Any:
@@ -299,23 +329,7 @@ def _by_stop(study: Study, found: list[Behaviour]) -> Plot:
         "width": {"step": max(90, 7 * max(map(len, names.values())) + 14) if flat else 84},
         "height": {"step": 28},
         "encoding": {"x": x, "y": y},
-        "layer": [
-            {
-                "mark": {"type": "rect", "color": ACCENT, "cornerRadius": 3},
-                "encoding": {
-                    "opacity": {
-                        "field": "rate",
-                        "type": "quantitative",
-                        "scale": {"domain": [0, 1], "range": [0.04, 0.8]},
-                        "legend": None,
-                    }
-                },
-            },
-            {
-                "mark": {"type": "text", "fontSize": 12},
-                "encoding": {"text": {"field": "rate", "type": "quantitative", "format": ".0%"}},
-            },
-        ],
+        "layer": shaded("rate", size=12, radius=3),
     }
     return Plot(
         "by-stop",

@@ -18,7 +18,7 @@ from camel.evaluation.agreement import Kappa
 from camel.evaluation.intervals import Rate, holm
 from camel.evaluation.page import document, figure, interval, percent, short, text
 from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
-from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, png, svg
+from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.evaluation.results import Comparison, Evaluation, Shown
 from camel.evaluation.standing import Interval, Position, Shares
 
@@ -41,13 +41,7 @@ def write_report(
 ) -> None:
     """Write everything that there is to see into a folder."""
     pictures = [(plot, svg(plot)) for plot in plots(made)]
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
-    for old in (folder / "plots").glob("*.*"):
-        if old.suffix in (".svg", ".png"):  # of an evaluation that had more to show
-            old.unlink()
-    for plot, picture in pictures:
-        (folder / "plots" / f"{plot.name}.svg").write_text(picture, "utf-8")
-        (folder / "plots" / f"{plot.name}.png").write_bytes(png(plot))
+    write_plots(folder, pictures)
     (folder / "prompts").mkdir(exist_ok=True)
     for name, prompt in contest.prompts.items():
         (folder / "prompts" / f"{name}.txt").write_text(prompt + "\n", "utf-8")

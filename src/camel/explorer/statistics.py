@@ -20,7 +20,19 @@ from msgspec.structs import replace
 
 from camel.detectors import DETECTORS
 from camel.evaluation.intervals import wilson
-from camel.evaluation.plots import ACCENT, GRID, INK, MUTED, SEAT_COLOURS, Plot, Spec, png, seat_colours, svg
+from camel.evaluation.plots import (
+    ACCENT,
+    GRID,
+    INK,
+    MUTED,
+    SEAT_COLOURS,
+    Plot,
+    Spec,
+    png,
+    seat_colours,
+    shaded,
+    svg,
+)
 from camel.explorer.answers import Behaviours, Histogram
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.views import NUMBER_TITLES, TITLES, State, facet_name, money, short, toggled
@@ -544,23 +556,7 @@ def _by_role(seat: str) -> Callable[[Catalogue, State], Chart | None]:
                     "axis": {"labelColor": INK, "domain": False, "ticks": False, "labelLimit": 130},
                 },
             },
-            "layer": [
-                {
-                    "mark": {"type": "rect", "color": ACCENT, "cornerRadius": 2},
-                    "encoding": {
-                        "opacity": {
-                            "field": "share",
-                            "type": "quantitative",
-                            "scale": {"domain": [0, 1], "range": [0.04, 0.8]},
-                            "legend": None,
-                        }
-                    },
-                },
-                {
-                    "mark": {"type": "text", "fontSize": 10},
-                    "encoding": {"text": {"field": "share", "type": "quantitative", "format": ".0%"}},
-                },
-            ],
+            "layer": shaded("share", size=10, radius=2),
         }
         caption = f"Share of the conversations of each {TITLES[seat].lower()} role in which it was found. {_looked(seen)}"
         return Chart(_plot(f"by-{seat}", f"Behaviours by {TITLES[seat].lower()} role", caption, spec), rows)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +28,7 @@ from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.engine.stage import Stage, Steps, Written, read_step
+from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
 from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.generation.config import GenerateConfig, fingerprint
@@ -41,7 +39,6 @@ from camel.models.traced import traced
 from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
-from camel.storage.journal import sync_folder
 from camel.storage.run import Marker, RunFolder, Settings
 
 LISTS_PER_SHARD = 256
@@ -386,13 +383,8 @@ class Campaign:
 
     def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
         data = render_lists((record.parents, record.items) for record in records).encode()
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
         usage = sum((record.usage for record in records), Usage())
-        return Written(len(records), hashlib.sha256(data).hexdigest(), totals_of(usage))
+        return write_whole(path, data, len(records), totals_of(usage))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_indexed(self.folder, path.parent.name, path, records, self.fingerprint, self._cost)

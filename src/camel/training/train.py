@@ -27,6 +27,7 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.errors import CamelError, InputError
+from camel.storage.files import replacing
 from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
@@ -268,9 +269,5 @@ def _write_merged(trainer: Any, out: Path) -> None:
 
 
 def _put(path: Path, data: bytes) -> None:
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with replacing(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(path)

@@ -23,14 +23,13 @@ from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
-from camel.engine.stage import Stage, Steps, Written, read_step
+from camel.engine.stage import Stage, Steps, Written, read_step, write_lines
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Halted, Unfinished
 from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import NO_CODE, Judge, Verdict
 from camel.evaluation.humaneval.problems import HASHES, Problem, problems
 from camel.models.recorded import RecordedModel, usage_in
-from camel.storage.journal import sync_folder
 from camel.storage.run import RunFolder, Settings
 
 SAMPLES, VERDICTS = "samples", "verdicts"
@@ -247,7 +246,7 @@ class Evaluation:
                 name=name,
                 count=len(self.problems),
                 work=work,
-                write=_write,
+                write=write_lines,
                 suffix=".jsonl",
                 shard_size=1,
             )
@@ -335,16 +334,6 @@ class Evaluation:
 
 
 def _write_samples(path: Path, records: Sequence[Any]) -> Written:
-    written = _write(path, records)
+    written = write_lines(path, records)
     usage: dict[str, int] = msgspec.to_builtins(sum((one.usage for one in records), Usage()))
     return written._replace(totals={name: float(value) for name, value in usage.items()})
-
-
-def _write(path: Path, records: Sequence[Any]) -> Written:
-    data = b"".join(msgspec.json.encode(record) + b"\n" for record in records)
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)
-    return Written(len(records), hashlib.sha256(data).hexdigest(), {})

@@ -22,7 +22,7 @@ from camel.evaluation.humaneval.campaign import Config, Judged, Sample
 from camel.evaluation.humaneval.judging import Verdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.page import document, figure, text
-from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, png, svg
+from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.models.catalogue import Entry
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
@@ -218,10 +218,7 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[Judged]) -> 
 def write_report(made: Report, folder: Path) -> None:
     """Write the figures, the Markdown, the plots and the page."""
     pictures = [(plot, svg(plot)) for plot in plots(made)]
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
-    for plot, picture in pictures:
-        (folder / "plots" / f"{plot.name}.svg").write_text(picture, "utf-8")
-        (folder / "plots" / f"{plot.name}.png").write_bytes(png(plot))
+    write_plots(folder, pictures)
     (folder / MARKDOWN).write_text(markdown(made), "utf-8")
     (folder / PAGE).write_text(page(made, pictures), "utf-8")
     (folder / FIGURES).write_bytes(made.to_json())
