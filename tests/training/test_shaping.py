@@ -41,6 +41,8 @@ def reference(transcript: Transcript, seat: str, how: Shape) -> tuple[list[list[
         gone = message.content.strip() == DONE or (last and over and DONE in message.content)
         text = "" if gone else (message.content if how.markers else said(transcript, message.content))
         if message.speaker != seat:
+            if not previous_own:  # it heard more than its row can show
+                parts.append([])
             heard, previous_own = (text if text.strip() else None), False
             continue
         if previous_own or heard is None or not heard.strip() or not text.strip():
