@@ -12,7 +12,7 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 # The one list of what is checked, in order.
-STEPS := lint types imports test test-slow bench-short fresh
+STEPS := lint types imports test test-slow bench-short package fresh
 
 # Marked groups that may have no tests yet. Any other group that collects nothing fails (pytest's exit 5).
 MAY_BE_EMPTY :=
@@ -80,6 +80,10 @@ bench-short:
 	python -m benchmarks.sandbox --short
 	python -m benchmarks.humaneval --short
 	python -m benchmarks.chaos --short
+
+# What is published, built and tried; every extra alone with tools/package --extras.
+package:
+	python tools/package
 
 fresh:
 	tools/fresh

@@ -205,6 +205,12 @@ def test_every_module_says_what_it_is():
     assert not bare
 
 
+def test_the_citation_is_of_this_version():
+    import camel
+
+    assert f"\nversion: {camel.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
 def test_public_names():
     import camel
 

@@ -119,7 +119,7 @@ shapes = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(transcripts(), max_size=6), shapes)
 def test_rows_are_what_a_plain_reading_gives(conversations: list[Transcript], how: Shape):
     table = to_table(conversations)
@@ -133,7 +133,7 @@ def test_rows_are_what_a_plain_reading_gives(conversations: list[Transcript], ho
         assert row["messages"][-1]["role"] == "assistant"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(transcripts(), min_size=3, max_size=8), st.integers(0, 3), st.integers(1, 4))
 def test_a_slice_of_a_table_is_shaped_as_if_it_were_all(
     conversations: list[Transcript], start: int, size: int
