@@ -25,7 +25,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from camel.core.history import History
+from camel.core.model import Request
 from camel.models import simulator as package
+from camel.models.chat import ChatModel
 from camel.models.simulator import (
     AUTHORS,
     Burst,
@@ -709,6 +712,17 @@ async def test_a_client_that_leaves_is_billed(tmp_path: Path, stream: bool) -> N
     (row,) = read_rows(path)
     assert row.status == (200 if stream else 0)
     assert row.completion_tokens > 0
+
+
+async def test_who_has_read_a_slow_stream_to_its_end_was_served(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    settings = SimulatorSettings(tokens_per_second=300, ledger_path=str(path))
+    async with Simulator(settings) as sim, ChatModel("m", base_url=f"{sim.url}/v1") as model:
+        for number in range(4):
+            history = History("S")
+            history.add("user", f"Question {number}")
+            await model.reply(Request(history=history, watch=lambda _: None))
+    assert [row.outcome for row in read_rows(path)] == ["served"] * 4
 
 
 async def test_what_is_in_flight_when_the_server_stops_is_in_the_ledger(tmp_path: Path) -> None:

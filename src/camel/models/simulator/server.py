@@ -34,6 +34,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._plan: Plan | None = None
         self._pieces: Iterator[bytes] = iter(())
+        self._next = b""
         self._begun = False
         self._closes = False
         self._transport: asyncio.Transport
@@ -88,7 +89,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._play(plan._replace(pieces=_announcing(plan.pieces)) if self._closes else plan)
 
     def _play(self, plan: Plan) -> None:
-        self._plan, self._pieces, self._begun = plan, iter(plan.pieces), False
+        self._plan, self._pieces, self._next, self._begun = plan, iter(plan.pieces), b"", False
         if plan.delay > 0:
             self._timer = self._loop.call_later(plan.delay, self._resume)
         else:
@@ -103,9 +104,9 @@ class _Connection(asyncio.BufferedProtocol):
         if plan.interval <= 0:
             self._finish(plan, b"".join(self._pieces))
             return
-        piece = next(self._pieces, None)
-        if piece is None:
-            self._finish(plan, b"")
+        piece, self._next = self._next or next(self._pieces, b""), next(self._pieces, b"")
+        if not self._next:  # who has the last piece may hang up at once, and was served
+            self._finish(plan, piece)
             return
         self._begun = True
         self._transport.write(piece)
