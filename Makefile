@@ -17,7 +17,7 @@ STEPS := lint types imports test test-slow bench-short package fresh
 # Marked groups that may have no tests yet. Any other group that collects nothing fails (pytest's exit 5).
 MAY_BE_EMPTY :=
 
-.PHONY: check venv $(STEPS) test-all pin format clean
+.PHONY: check venv $(STEPS) test-all thorough pin format clean
 
 check:
 	@for step in $(STEPS); do
@@ -51,7 +51,7 @@ imports:
 	lint-imports --no-logo --no-cache
 
 test:
-	pytest -n 2 -m "not slow and not real_model" --durations=12
+	pytest -n 2 -m "not slow and not real_model and not thorough" --durations=12
 
 test-slow:
 	@group() {
@@ -61,25 +61,23 @@ test-slow:
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}
 	# Files side by side: those that talk to clusters mostly wait.
-	group slow "slow and not real_model" -n 2 --dist loadfile
+	group slow "slow and not real_model and not thorough" -n 2 --dist loadfile
 	# A thread of the model's server each.
-	group real_model "real_model" -n 2 --dist loadfile
+	group real_model "real_model and not thorough" -n 2 --dist loadfile
 
 test-all: test test-slow
 
+# Everything of which CI does a part: all of HumanEval in the sandbox, every extra alone in a bare virtualenv.
+thorough:
+	pytest -m thorough
+	python tools/package --extras
+
 bench-short:
-	python -m benchmarks.orchestration --short
-	python -m benchmarks.society --short
-	python -m benchmarks.paper_sizes --short
-	python -m benchmarks.governor --short
-	python -m benchmarks.affinity --short
-	python -m benchmarks.scale --short
-	python -m benchmarks.overhead --short
-	python -m benchmarks.explore --short
-	python -m benchmarks.rows --short
-	python -m benchmarks.sandbox --short
-	python -m benchmarks.humaneval --short
-	python -m benchmarks.chaos --short
+	@for name in orchestration society paper_sizes governor affinity scale overhead explore rows sandbox humaneval chaos; do
+		started=$$SECONDS
+		python -m benchmarks.$$name --short
+		echo "-- benchmarks.$$name --short: $$((SECONDS - started)) s"
+	done
 
 # What is published, built and tried; every extra alone with tools/package --extras.
 package:

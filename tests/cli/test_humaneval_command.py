@@ -275,7 +275,7 @@ def test_ctrl_c_leaves_something_to_go_on_with(tmp_path: Path):
         check_planted(tmp_path / "kept", 10, 10)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_problems_as_planted(endpoint: SimulatorProcess, tmp_path: Path):
     """All 164 problems; with 200 samples of each, the paper's size, it is `python -m benchmarks.humaneval`."""
     endpoint.reset()

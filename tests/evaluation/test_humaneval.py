@@ -77,13 +77,13 @@ def test_no_forgery_of_some_is_accepted(judge: Judge):
     check_forgeries(judge, [named(number) for number in (0, 32, 33, 52, 53, 72)])
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_all_references_pass(judge: Judge):
     assert len(problems()) == 164
     check_references(judge, list(problems()))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_forgery_is_accepted(judge: Judge):
     check_forgeries(judge, list(problems()))
 
