@@ -623,3 +623,27 @@ def test_hostile_text_in_lists_facets_and_charts(hostiles: tuple[TestClient, lis
         text = talk.task.original[:900]
         for name in ("assistant", "q", "label", "pin"):
             assert Page(app.get(f"/list?{urlencode({name: text})}").text).wrong == []
+
+
+def test_also_what_goes_wrong_leaves_with_every_header(rows: tuple[Catalogue, list[Transcript]]):
+    made = create_app(rows[0])
+    visitor = TestClient(made, base_url=BASE, raise_server_exceptions=False)
+    usual = {
+        name: value for name, value in visitor.get("/").headers.items() if not name.startswith("content-l")
+    }
+
+    @made.get("/broken")
+    def broken() -> None:
+        raise RuntimeError("a secret of this machine")
+
+    answer = visitor.get("/broken")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert "camel explore" in answer.text
+    assert {name: answer.headers[name] for name in usual} == usual
+
+
+def test_scripts_are_sent_again_only_when_they_changed(app: TestClient):
+    first = app.get("/static/app.js")
+    assert first.headers["cache-control"] == "no-cache"
+    assert app.get("/static/app.js", headers={"If-None-Match": first.headers["etag"]}).status_code == 304

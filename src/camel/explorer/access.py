@@ -142,16 +142,28 @@ class Door:
                 await self._app(scope, receive, send)
             return
 
+        begun = False
+
         async def leave(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
                     headers[name] = value
-                headers.setdefault("cache-control", "no-store")
+                # Scripts and styles are asked about each time, and sent when they have changed.
+                fixed = scope["path"].startswith("/static/")
+                headers.setdefault("cache-control", "no-cache" if fixed else "no-store")
             await send(message)
 
         answer = self._refused(scope)
-        await (answer or self._app)(scope, receive, leave)
+        try:
+            await (answer or self._app)(scope, receive, leave)
+        except Exception:
+            if not begun:  # here, because what stands around us would answer without our headers
+                told = f"What is known about it stands where <code>{self._command}</code> was started."
+                await _page(500, "Something went wrong", told)(scope, receive, leave)
+            raise
 
     def _refused(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
