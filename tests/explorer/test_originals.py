@@ -145,7 +145,7 @@ def test_a_large_file_is_imported_once(tmp_path: Path, monkeypatch: pytest.Monke
     with Catalogue([path]) as catalogue:
         assert catalogue.count() == 3
     with monkeypatch.context() as patch:
-        patch.setattr(sources, "_store", None)  # nothing is imported again
+        patch.setattr(sources, "store", None)  # nothing is imported again
         with Catalogue([path]) as catalogue:
             assert [row.id for row in catalogue.page().rows] == ["001_001_001", "001_001_002", "002_001_001"]
             assert catalogue.search(Query(text="library")).total == 3

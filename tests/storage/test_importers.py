@@ -20,8 +20,10 @@ from camel.core.message import Message, Usage
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.generation.status import read_status
 from camel.storage import exporters, importers
 from camel.storage.release import Release
+from camel.storage.run import open_folder
 
 RELEASE = Release(acknowledge=True, canary="c4n4ry")
 
@@ -444,3 +446,13 @@ def test_a_conversation_that_failed_before_it_began_is_read(tmp_path: Path):
     path.write_text('{"id": "1", "num_messages": 0, "termination_reason": "error: boom"}\n')
     (transcript,) = importers.chat(path)
     assert transcript.messages == []
+
+
+def test_an_import_is_complete_whatever_scenario_it_names(tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    found = importers.IMPORTERS["chat"](as_lines(tmp_path, numbered(3)), scenario="ai_society")
+    assert importers.store(open_folder(tmp_path / "run"), found, "chat") == 3
+    status = read_status(tmp_path / "run")
+    assert (status.state, status.scenario) == ("complete", "ai_society")
+    with pytest.raises(InputError, match="not empty"):
+        importers.store(open_folder(tmp_path / "run"), [], "chat")

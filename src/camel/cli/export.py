@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from camel.core.transcript import Transcript
     from camel.storage.run import RunFolder
 
-IMPORTED = "conversations"
 SITE = "site"
 """The one format that is not of `storage`: its pages are the explorer's."""
-ROWS_PER_SHARD = 512
 
 
 def export(
@@ -160,7 +156,9 @@ def import_(
     from itertools import chain
 
     from camel.core.errors import InputError
-    from camel.storage.importers import IMPORTERS
+    from camel.models.catalogue import cost
+    from camel.storage.importers import IMPORTERS, store
+    from camel.storage.run import open_folder
 
     if format not in IMPORTERS:
         raise InputError(f"no format {format!r} can be read: there are {', '.join(IMPORTERS)}")
@@ -176,39 +174,9 @@ def import_(
 
     read = IMPORTERS[format]
     on_error = pass_over if skip else None
-    rows = _store(
-        chain.from_iterable(read(path, scenario=scenario, on_error=on_error) for path in sources), out, format
-    )
+    found = chain.from_iterable(read(path, scenario=scenario, on_error=on_error) for path in sources)
+    rows = store(open_folder(out), found, format, cost)
     typer.echo(f"{rows:,} conversations in {out}" + (f", {skipped:,} skipped" if skipped else ""))
-
-
-def _store(transcripts: Iterator[Transcript], out: Path, format: str) -> int:
-    """Write a new run: data first, its marker after, `run.json` last, so that half an import is no run."""
-    from itertools import islice
-
-    from camel import __version__
-    from camel.core.errors import InputError
-    from camel.models.catalogue import cost
-    from camel.storage.index import write_indexed
-    from camel.storage.run import Marker, Settings, new_attempt, open_folder
-
-    folder = open_folder(out)
-    if folder.exists or folder.stages() or (out.exists() and any(out.iterdir())):
-        raise InputError(f"{folder.address} is not empty: import into a new folder")
-    rows = number = 0
-    names: set[str] = set()
-    while shard := list(islice(transcripts, ROWS_PER_SHARD)):
-        path = folder.data_path(IMPORTED, number, new_attempt(), ".parquet")
-        written = write_indexed(folder, IMPORTED, path, shard, "imported", cost)
-        file, size = folder.keep(path)
-        folder.commit(Marker(IMPORTED, number, file, written.rows, written.sha256, "imported", {}, size))
-        names |= {transcript.scenario for transcript in shard}
-        rows, number = rows + written.rows, number + 1
-    if not rows:
-        raise InputError("there is nothing in what was to be imported")
-    config = {"scenario": ", ".join(sorted(names - {""})) or "imported", "imported": format}
-    folder.create(Settings("imported", config, __version__))
-    return rows
 
 
 def _last_stage(folder: RunFolder) -> str:

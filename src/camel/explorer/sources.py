@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from camel.explorer.text_index import FOLDER as TEXT
 from camel.models.catalogue import cost
 from camel.storage.compact import compactions
 from camel.storage.cube import Cubes, digest_of, read_cubes
-from camel.storage.importers import IMPORTERS
+from camel.storage.importers import IMPORTERS, store
 from camel.storage.index import (
     FOLDER,
     VERSION,
@@ -48,16 +48,14 @@ from camel.storage.index import (
     read_header,
     schema,
     write,
-    write_indexed,
 )
 from camel.storage.marks import marked
 from camel.storage.ordered import Ordered, ordered_name, read_ordered
 from camel.storage.reader import LAST_STAGES
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
+from camel.storage.run import Marker, RunFolder, new_attempt, open_folder
 from camel.storage.store import BucketStore, DiskStore, is_remote
 from camel.storage.table import arrow, rows
 
-_ROWS_PER_SHARD = 512
 _READ_ROWS = 64
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
 _SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
@@ -591,24 +589,10 @@ def _import(path: Path, into: Path) -> RunFolder:
     for name, read in IMPORTERS.items():
         folder = open_folder(into / name)
         try:
-            _store(folder, read(path), name)
+            store(folder, read(path), name, cost)
         except InputError as error:
             errors.append(str(error))
             shutil.rmtree(into / name, ignore_errors=True)
         else:
             return folder
     raise InputError(f"{path} is not a run, and cannot be read as other data: {errors[0]}")
-
-
-def _store(folder: RunFolder, transcripts: Iterator[Transcript], format: str) -> None:
-    number = 0
-    stage = LAST_STAGES[0]
-    while some := list(islice(transcripts, _ROWS_PER_SHARD)):
-        path = folder.data_path(stage, number, new_attempt(), ".parquet")
-        written = write_indexed(folder, stage, path, some, "imported", cost)
-        file, size = folder.keep(path)
-        folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
-        number += 1
-    if not number:
-        raise InputError("there are no conversations in it")
-    folder.create(Settings("imported", {"scenario": "imported", "imported": format}, __version__))

@@ -336,7 +336,9 @@ def _finished(last: dict[str, Any] | None) -> dict[str, int]:
 
 
 def planned_items(config: dict[str, Any], start: dict[str, Any] | None) -> dict[str, int]:
-    """Items by stage, from the log; else from the scenario where it still lies where it lay."""
+    """Items by stage, from the log; else from the scenario where it still lies where it lay. An import has as many as it has."""
+    if "imported" in config:
+        return {}
     if start and isinstance(start.get("stages"), dict):
         return dict(start["stages"])
     try:
@@ -350,8 +352,6 @@ def planned_items(config: dict[str, Any], start: dict[str, Any] | None) -> dict[
 def planned_shards(folder: RunFolder) -> dict[str, Planned]:
     """What each stage of a run is to have; empty where that cannot be known, as of an import."""
     config = folder.settings().config
-    if "imported" in config:
-        return {}
     start, _, _ = _last_events(folder)
     items = planned_items(config, start)
     size = int(config.get("shard_size", 0)) or 1

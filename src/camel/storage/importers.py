@@ -19,13 +19,14 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
 import msgspec
 
+from camel._version import __version__
 from camel.core.errors import InputError, shown
 from camel.core.grammar import Move, parse
 from camel.core.message import Message, well_formed
@@ -34,10 +35,14 @@ from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.storage.exporters import stop_reason
+from camel.storage.index import Cost, no_cost, write_indexed
+from camel.storage.reader import LAST_STAGES
+from camel.storage.run import Marker, RunFolder, Settings, new_attempt
 
 MAX_DOCUMENT = 64 * 2**20
 """Bytes of one document; a larger one is damage or an attack."""
 _CHUNK = 2**20
+_ROWS_PER_SHARD = 512
 
 OnError = Callable[[InputError], None]
 """Told of each document that was passed over."""
@@ -449,3 +454,27 @@ def _decoded(data: bytes | str) -> Any:
     except msgspec.MsgspecError:
         # The standard library takes some things that are not quite JSON, and says where the rest is wrong.
         return json.loads(data)
+
+
+def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cost: Cost = no_cost) -> int:
+    """Make a new run of what was read, and say how many conversations it has.
+
+    Data first, its marker after, `run.json` last, so that half an import is no run.
+    """
+    if folder.exists or folder.stages() or (folder.root.exists() and any(folder.root.iterdir())):
+        raise InputError(f"{folder.address} is not empty: import into a new folder")
+    stage, left = LAST_STAGES[0], iter(transcripts)
+    rows = number = 0
+    scenarios: set[str] = set()
+    while some := list(islice(left, _ROWS_PER_SHARD)):
+        path = folder.data_path(stage, number, new_attempt(), ".parquet")
+        written = write_indexed(folder, stage, path, some, "imported", cost)
+        file, size = folder.keep(path)
+        folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
+        scenarios |= {transcript.scenario for transcript in some}
+        rows, number = rows + written.rows, number + 1
+    if not rows:
+        raise InputError("there is nothing in what was to be imported")
+    config = {"scenario": ", ".join(sorted(scenarios - {""})) or "imported", "imported": format}
+    folder.create(Settings("imported", config, __version__))
+    return rows
