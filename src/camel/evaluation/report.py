@@ -7,7 +7,7 @@ that the three say the same. Text of models stands in the page as text, and in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -145,7 +145,7 @@ def points(made: Evaluation) -> list[str]:
             f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
         )
     for judge in made.judges:
-        said += _biases([one for one in made.comparisons if one.judge == judge])
+        said += biases([one for one in made.comparisons if one.judge == judge])
     said += [
         f"{judge} also wrote solutions that it judges: models tend to like their own." for judge in made.own
     ]
@@ -158,7 +158,7 @@ def points(made: Evaluation) -> list[str]:
     return said
 
 
-def _biases(comparisons: Sequence[Comparison]) -> list[str]:
+def biases(comparisons: Sequence[Comparison]) -> list[str]:
     """What one judge prefers besides the better solution, as far as it is no accident."""
     said: list[str] = []
     found = [one.position for one in comparisons if one.position]
@@ -213,18 +213,25 @@ WORDS: dict[Winner | None, str] = {"a": "A wins", "b": "B wins", "draw": "draw",
 
 def markdown(made: Evaluation) -> str:
     """The report as Markdown."""
-    lines = ["# Agent evaluation", "", *(f"- {_md(one)}" for one in points(made)), "", "## Results", ""]
+    lines = ["# Agent evaluation", "", *(f"- {md(one)}" for one in points(made)), "", "## Results", ""]
     head = ("Dataset", "Evaluation", "Draw", "B wins", "A wins", "A", "B", "Verdicts")
     for rows in filter(None, (table(made), by_judge(made))):
-        lines += _grid(head, (_cells(row) for row in rows))
+        lines += grid(head, (_cells(row) for row in rows))
         lines.append("")
     lines += [
         "In brackets: 95% intervals (bootstrap over the tasks). A verdict counts if it is the same in both orders; if not it is a draw.",
         "",
-        "## The order",
-        "",
+        *judging(made),
     ]
-    lines += _grid(
+    config = msgspec.json.format(msgspec.json.encode(_setup(made)), indent=2).decode()
+    lines += ["## Configuration", "", "```json", config, "```", ""]
+    return "\n".join(lines)
+
+
+def judging(made: Evaluation) -> list[str]:
+    """What Markdown says of the judges, the solutions and the cost, whatever was compared."""
+    lines = ["## The order", ""]
+    lines += grid(
         ("Dataset", "Pair", "Judge", "Change with the order", "Preference for the first", "p", "A wins, A first", "A wins, B first"),
         [
             (
@@ -237,7 +244,7 @@ def markdown(made: Evaluation) -> str:
         ],
     )  # fmt: skip
     lines += ["", "## The length", ""]
-    lines += _grid(
+    lines += grid(
         ("Dataset", "Pair", "Judge", "A's length over B's", "The longer wins", "Score of A", "At the same length"),
         [
             (
@@ -249,7 +256,7 @@ def markdown(made: Evaluation) -> str:
         ],
     )  # fmt: skip
     lines += ["", "## The judges", ""]
-    lines += _grid(
+    lines += grid(
         ("Judge", "Dataset", "Pair", "Says the same when asked again", "Kappa", "Mean scores of A and B"),
         [
             (
@@ -261,10 +268,10 @@ def markdown(made: Evaluation) -> str:
         ],
     )  # fmt: skip
     if made.agreement:
-        lines += ["", *_grid(("Judges", "Agree", "Kappa", "Pairs"), _agreement_rows(made))]
+        lines += ["", *grid(("Judges", "Agree", "Kappa", "Pairs"), _agreement_rows(made))]
     if made.ratings:
         lines += ["", "## Ratings (Bradley–Terry)", ""]
-        lines += _grid(
+        lines += grid(
             ("Rank", "System", "Rating", "95%"),
             [
                 (str(one.rank), one.system, f"{one.rating.value:+.0f}", _span(one.rating))
@@ -272,7 +279,7 @@ def markdown(made: Evaluation) -> str:
             ],
         )
     lines += ["", "## Solutions", ""]
-    lines += _grid(
+    lines += grid(
         ("Dataset", "System", "Made by", "Written down by", "Solutions", "Characters", "Failed", "Cut off", "From a part"),
         [
             (
@@ -286,14 +293,12 @@ def markdown(made: Evaluation) -> str:
         "",
         "## Cost",
         "",
-        *_grid(("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Money"), _cost_rows(made)),
+        *grid(("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Money"), _cost_rows(made)),
     ]
     lines += ["", "## Pairs", ""]
     for shown in made.examples:
         lines += _shown(shown)
-    config = msgspec.json.format(msgspec.json.encode(_setup(made)), indent=2).decode()
-    lines += ["## Configuration", "", "```json", config, "```", ""]
-    return "\n".join(lines)
+    return lines
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -301,14 +306,15 @@ def _cells(row: Row) -> tuple[str, ...]:
     return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
 
 
-def _md(value: str) -> str:
+def md(value: str) -> str:
     """Text in a line of Markdown, with nothing in it that Markdown would act on."""
     return re.sub(r"([\\`*_\[\]<>|#!~&])", r"\\\1", in_one_line(value))
 
 
-def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table of Markdown."""
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return lines + [f"| {' | '.join(map(_md, row))} |" for row in rows]
+    return lines + [f"| {' | '.join(map(md, row))} |" for row in rows]
 
 
 def _fenced(value: str) -> list[str]:
@@ -320,20 +326,20 @@ def _fenced(value: str) -> list[str]:
 def _shown(shown: Shown) -> list[str]:
     pair = shown.pair
     lines = [
-        f"### {_md(titled(pair.group))} {_md(pair.source)}: {WORDS[shown.winner]}",
+        f"### {md(titled(pair.group))} {md(pair.source)}: {WORDS[shown.winner]}",
         "",
         *_fenced(pair.task),
     ]
     lines += [
-        f"A, {_md(pair.system_a)}:",
+        f"A, {md(pair.system_a)}:",
         "",
         *_fenced(pair.text_a),
-        f"B, {_md(pair.system_b)}:",
+        f"B, {md(pair.system_b)}:",
         "",
         *_fenced(pair.text_b),
     ]
     for one in shown.verdicts:
-        lines += [f"{_md(one.judge)}: **{WORDS[one.winner]}**{_scores(one)}", "", *_fenced(one.reason)]
+        lines += [f"{md(one.judge)}: **{WORDS[one.winner]}**{_scores(one)}", "", *_fenced(one.reason)]
     return lines
 
 
@@ -376,15 +382,23 @@ def page(made: Evaluation, pictures: Sequence[tuple[Plot, str]]) -> str:
     drawn = {plot.name: figure(plot, picture) for plot, picture in pictures}
     parts = [
         ("Results", "results", _results(made)),
+        *judging_parts(made, drawn),
+        ("Method", "method", _method(made)),
+    ]
+    return document("Agent evaluation", _head(made), parts)
+
+
+def judging_parts(made: Evaluation, drawn: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The parts of a page about the judges, the solutions and the cost, whatever was compared."""
+    parts = [
         ("Order", "order", drawn.get("order", "") + _order(made)),
         ("Length", "length", drawn.get("length", "") + _length(made)),
         ("Judges", "judges", _judges(made)),
         ("Ratings", "ratings", drawn.get("ratings", "") + _ratings(made)),
         ("Pairs", "pairs", _pairs(made)),
         ("Cost", "cost", _cost(made)),
-        ("Method", "method", _method(made)),
     ]
-    return document("Agent evaluation", _head(made), [part for part in parts if part[2]])
+    return [part for part in parts if part[2]]
 
 
 def _head(made: Evaluation) -> str:
@@ -556,7 +570,7 @@ def _length(made: Evaluation) -> str:
     )
     return (
         _html_table((*head, *names), rows, len(head))
-        + "<p><small>Length ratio: characters of A (the agents) over those of B, the median. The score counts a draw as half a win. At equal "
+        + "<p><small>Length ratio: characters of A over those of B, the median. The score counts a draw as half a win. At equal "
         "length: what a logistic regression on the log of the ratio expects where both are equally long. A longer solution may win "
         "because it is better; this table cannot tell, it only says how much of the result goes with length.</small></p>"
     )
@@ -680,7 +694,12 @@ def _method(made: Evaluation) -> str:
 
 def plots(made: Evaluation) -> list[Plot]:
     """All plots that the figures allow."""
-    drawn = [_plot_results(made)]
+    return [_plot_results(made), *judging_plots(made)]
+
+
+def judging_plots(made: Evaluation) -> list[Plot]:
+    """Those about the judges, whatever was compared."""
+    drawn: list[Plot] = []
     if any(one.position and one.position.pairs for one in made.comparisons):
         drawn.append(_plot_order(made))
     if any(one.length.bins for one in made.headline):
