@@ -286,6 +286,11 @@ class Contest:
         """Items of all steps that are not done yet."""
         return sum(len(self._open(job)) for job in self.jobs)
 
+    def waiting(self, system: str) -> int:
+        """Solutions of a system that are not there yet."""
+        jobs = [job for (_, name), job in self._solutions.items() if name == system]
+        return sum(len(self._open(job)) for job in _once(jobs))
+
     def estimate(self) -> list[Need]:
         """What is left to do will take about this, step by step and model by model; some answers are asked for again."""
         needs: dict[tuple[Kind, str], Need] = {}
