@@ -144,8 +144,14 @@ def points(made: Evaluation) -> list[str]:
             f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
             f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
         )
+    return said + judge_points(made)
+
+
+def judge_points(made: Evaluation) -> list[str]:
+    """What one would say of the judges, whatever was compared."""
+    said: list[str] = []
     for judge in made.judges:
-        said += biases([one for one in made.comparisons if one.judge == judge])
+        said += _biases([one for one in made.comparisons if one.judge == judge])
     said += [
         f"{judge} also wrote solutions that it judges: models tend to like their own." for judge in made.own
     ]
@@ -158,7 +164,7 @@ def points(made: Evaluation) -> list[str]:
     return said
 
 
-def biases(comparisons: Sequence[Comparison]) -> list[str]:
+def _biases(comparisons: Sequence[Comparison]) -> list[str]:
     """What one judge prefers besides the better solution, as far as it is no accident."""
     said: list[str] = []
     found = [one.position for one in comparisons if one.position]
@@ -496,7 +502,7 @@ def _wins(rows: Sequence[Row], first: str, second: str) -> str:
     )
 
 
-def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
     """A table of text; all columns but the first `left` hold numbers."""
 
     def cell(tag: str, place: int, value: str) -> str:
@@ -533,7 +539,7 @@ def _order(made: Evaluation) -> str:
         if found
     ]  # fmt: skip
     return (
-        _html_table(
+        html_table(
             (*head, "Change", "to the first", "to the second", "Preference for the first", "p"),
             rows,
             len(head),
@@ -569,7 +575,7 @@ def _length(made: Evaluation) -> str:
         "at equal length",
     )
     return (
-        _html_table((*head, *names), rows, len(head))
+        html_table((*head, *names), rows, len(head))
         + "<p><small>Length ratio: characters of A over those of B, the median. The score counts a draw as half a win. At equal "
         "length: what a logistic regression on the log of the ratio expects where both are equally long. A longer solution may win "
         "because it is better; this table cannot tell, it only says how much of the result goes with length.</small></p>"
@@ -592,13 +598,13 @@ def _judges(made: Evaluation) -> str:
         )
         for one in made.comparisons
     ]  # fmt: skip
-    found = "<h2>The judges</h2>" + _html_table(
+    found = "<h2>The judges</h2>" + html_table(
         (*head, "Mean score of A", "of B", "Undecided pairs", "Same answer when asked again", "Kappa"),
         rows,
         len(head),
     )
     if made.agreement:
-        found += "<h3>Agreement</h3>" + _html_table(
+        found += "<h3>Agreement</h3>" + html_table(
             ("Judges", "Agree", "Kappa", "Pairs"), _agreement_rows(made), 1
         )
     return (
@@ -620,7 +626,7 @@ def _ratings(made: Evaluation) -> str:
         for one in made.ratings
     ]  # fmt: skip
     return (
-        _html_table(("System", "Rating", "95%", *(f"beats {other}" for other in others)), rows, 1)
+        html_table(("System", "Rating", "95%", *(f"beats {other}" for other in others)), rows, 1)
         + "<p><small>Bradley–Terry, in Elo's points around the average system; a draw is half a win. Intervals by drawing the tasks "
         "again, with all that was judged on them.</small></p>"
     )
@@ -652,7 +658,7 @@ def _pairs(made: Evaluation) -> str:
 
 def _cost(made: Evaluation) -> str:
     head = ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Money")
-    made_of = _html_table(
+    made_of = html_table(
         ("Dataset", "System", "Made by", "Written down by", "Solutions", "Characters", "Failed", "Cut off", "From a part"),
         [
             (
@@ -664,7 +670,7 @@ def _cost(made: Evaluation) -> str:
         4,
     )  # fmt: skip
     return (
-        f"<h2>Cost</h2>{_html_table(head, _cost_rows(made), 2)}<h2>Solutions</h2>{made_of}"
+        f"<h2>Cost</h2>{html_table(head, _cost_rows(made), 2)}<h2>Solutions</h2>{made_of}"
         "<p><small>Cut off: ended at the token limit. From a part: the conversation did not fit the summariser's window.</small></p>"
     )
 
@@ -702,7 +708,8 @@ def judging_plots(made: Evaluation) -> list[Plot]:
     drawn: list[Plot] = []
     if any(one.position and one.position.pairs for one in made.comparisons):
         drawn.append(_plot_order(made))
-    if any(one.length.bins for one in made.headline):
+    # A panel for each comparison: of many the tables have to do.
+    if len(made.headline) <= MOST_ROWS and any(one.length.bins for one in made.headline):
         drawn.append(_plot_length(made))
     if made.ratings:
         drawn.append(_plot_ratings(made))

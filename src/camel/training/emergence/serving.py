@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Callable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -40,7 +41,7 @@ class Place(NamedTuple):
     @property
     def label(self) -> str:
         """As it is reported: of where it is, only the host."""
-        return f"{self.name}@{urlsplit(self.url).netloc}" if self.url else self.name
+        return f"{self.name}@{urlsplit(self.url).netloc.rpartition('@')[2]}" if self.url else self.name
 
 
 def find_place(spec: str, say: Say) -> Place:
@@ -75,12 +76,19 @@ def version_of(place: Place) -> str:
         for name in (CONFIG, RESULT):
             told.update((folder / name).read_bytes())
     elif place.path.is_file():
-        with place.path.open("rb") as file:
-            told.update(hashlib.file_digest(file, "sha256").digest())
+        status = place.path.stat()
+        told.update(_digest(place.path, status.st_size, status.st_mtime_ns))
     else:
         for file in sorted(_folder(place.path).glob("*.safetensors")):
             told.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
     return told.hexdigest()[:16]
+
+
+@cache
+def _digest(path: Path, size: int, time: int) -> bytes:
+    """Of a whole file; looked at again where it has changed."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _folder(path: Path) -> Path:

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ from camel.evaluation.humaneval.campaign import prompt_text
 from camel.evaluation.humaneval.judging import Judge
 from camel.evaluation.humaneval.report import Report as ProgramReport
 from camel.evaluation.humaneval.report import default_ks, report_of
+from camel.evaluation.report import STEPS
 from camel.evaluation.sandbox.process import Sandbox
 from camel.models.catalogue import Entry
 from camel.storage.run import RunFolder
@@ -116,7 +118,7 @@ class Emergence:
     def matches(self) -> list[tuple[str, str]]:
         """Which models are compared: each with the one before, and the last with the first."""
         labels = [one.label for one in self.members()]
-        pairs = [(after, before) for before, after in zip(labels, labels[1:], strict=False)]
+        pairs = [(after, before) for before, after in pairwise(labels)]
         return [*pairs, (labels[-1], labels[0])] if self.config.ends and len(labels) > 2 else pairs
 
     def results(self) -> Iterator[tuple[Member, Trained | None]]:
@@ -163,6 +165,21 @@ class Emergence:
 
     # ---------------------------------------------------------------- who is asked
 
+    @property
+    def writer(self) -> str:
+        """Who writes the questions."""
+        return self._writer.label
+
+    @property
+    def judges(self) -> list[str]:
+        """Who judges."""
+        return [one.label for one in self._judges]
+
+    def served_here(self) -> set[str]:
+        """The models that cost no money, by the names under which they are asked."""
+        places = [*(one.place for one in self.members()), *self._judges, self._writer]
+        return {place.label for place in places if place and place.path}
+
     def _lend(self, place: Place) -> Lent:
         """Each model once, however many parts it has."""
         if place not in self._lent:
@@ -181,6 +198,10 @@ class Emergence:
         lent = self._lend(place)
         return Named(place.label, self._metered(place.label, lent, lent.price), version_of(place))
 
+    def _absent(self, label: str) -> Named:
+        """Stands for a model that is not trained yet, where it is only asked what it would cost."""
+        return Named(label, self._metered(label, _Absent(self.config.context), FREE), "not trained yet")
+
     def _window(self, places: Sequence[Place]) -> int:
         """Calls in flight: more than a server here has room for would only wait in it, and run out of time."""
         return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
@@ -188,14 +209,10 @@ class Emergence:
     def contest(self) -> Contest:
         """The answers and verdicts of the study as it stands; what is not trained or written yet is there in number."""
         config = self.config
-        absent = Named("", _Absent(config.context), "not trained yet")
         writers = {
-            one.label: self._named(one.place) if one.place else absent._replace(name=one.label)
+            one.label: self._named(one.place) if one.place else self._absent(one.label)
             for one in self.members()
         }
-        for name, one in writers.items():
-            if one.version == absent.version:
-                self._metered(name, one.model, FREE)
         return Contest(
             self.out / KEPT,
             [Group(one.label, {}, one.name, self.questions.tasks(one)) for one in config.domains],
@@ -221,9 +238,21 @@ class Emergence:
         """The trainings that are not over."""
         return [one.training for one in self.members() if one.training and not one.place]
 
-    def estimate(self) -> tuple[Usage, list[Need]]:
-        """What the questions will take of their writer, and all else of each model; of HumanEval see `programs`."""
-        return self.questions.estimate(), self.contest().estimate()
+    def estimate(self) -> list[tuple[str, Need]]:
+        """What is left to be asked will take about this, step by step and model by model."""
+        writing = self.questions.estimate()
+        steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
+        steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
+        if self.config.humaneval:
+            there = dict(self.programs(kept=False))
+            for one in self.members():
+                code = there.get(one.label)
+                left = code.left() if code else self.config.humaneval * self.config.problems
+                name = one.place.label if one.place else one.label
+                if left:
+                    usage = (code or next(iter(there.values()))).estimate(left)
+                    steps.append(("HumanEval", _need(name, usage)))
+        return steps
 
     def spent(self) -> dict[str, Usage]:
         """What all starts so far have used, by model."""
@@ -363,9 +392,12 @@ class Emergence:
         ]
 
 
-class _Absent:
-    """Stands for a model that is not trained yet, where it is only asked what it would cost."""
+def _need(model: str, usage: Usage) -> Need:
+    prompt, said = usage.prompt, usage.completion
+    return Need("answer", model, usage.calls, (prompt, prompt, prompt), (said // 2, said, 2 * said))
 
+
+class _Absent:
     def __init__(self, context_tokens: int) -> None:
         self.context_tokens = context_tokens
 
