@@ -22,7 +22,7 @@ _CASE = re.compile(r"Case (\d+) of (\w+)")
 
 def outcome(seen: tuple[int, int], domain: str, number: int) -> str:
     """What is planted for a question: who wins, or which kind of draw it is."""
-    draws, one, two = PAPER[seen][domain]
+    draws, one, two = PAPER.get(seen, PAPER[0, 1])[domain]
     number %= draws + one + two
     if number < two:
         return "after"

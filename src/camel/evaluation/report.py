@@ -319,7 +319,7 @@ def md(value: str) -> str:
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table of Markdown."""
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = [f"| {' | '.join(map(md, head))} |", f"|{'---|' * len(head)}"]
     return lines + [f"| {' | '.join(map(md, row))} |" for row in rows]
 
 

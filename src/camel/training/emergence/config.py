@@ -150,16 +150,23 @@ def _once(what: str, names: list[str]) -> None:
         raise InputError(f"two of the {what}s are called {shown(twice[0])}")
 
 
+def made_config(table: dict[str, Any]) -> EmergenceConfig:
+    """A configuration from its fields."""
+    try:
+        return msgspec.convert(table, EmergenceConfig)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{error}") from None
+
+
 def read_config(path: Path, **given: Any) -> EmergenceConfig:
     """Read a configuration; what is `given` and not empty overrides it."""
     try:
         table = tomllib.loads(path.read_text("utf-8"))
-        return msgspec.convert(
-            {**table, **{name: one for name, one in given.items() if one}}, EmergenceConfig
-        )
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
+    try:
+        return made_config({**table, **{name: one for name, one in given.items() if one}})
     except InputError as error:
         raise InputError(f"{path}: {error}") from None

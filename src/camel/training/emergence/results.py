@@ -216,7 +216,7 @@ def _sum(met: Sequence[Comparison]) -> Shares:
 
 def _paper(config: EmergenceConfig, seen: tuple[int, int], domain: str) -> tuple[int, int, int] | None:
     """The paper's counts, where the chain up to here is the paper's."""
-    chain = tuple(config.added(number) for number in range(seen[1]))
+    chain = tuple(config.added(number) or config.steps[number].name.casefold() for number in range(seen[1]))
     return PAPER.get(seen, {}).get(domain) if chain == CHAIN[: seen[1]] else None
 
 
