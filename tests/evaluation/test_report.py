@@ -18,7 +18,7 @@ from camel import Run, ScriptedModel
 from camel.core.model import Request
 from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
 from camel.evaluation.plots import png, svg
-from camel.evaluation.report import _fenced, md, markdown, page, plots, points, share, table, write_report
+from camel.evaluation.report import _fenced, markdown, md, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
 
 HOSTILE = "![x](http://evil.invalid/x.png) <img src=x onerror=alert(1)> [a](javascript:alert(1)) ```` | **b** `c` <script>"
