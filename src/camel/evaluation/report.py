@@ -15,7 +15,7 @@ import msgspec
 from camel.core.message import Usage, in_one_line
 from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.intervals import Rate, holm
+from camel.evaluation.intervals import Rate, holm, paired
 from camel.evaluation.page import document, figure, interval, percent, short, text
 from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
@@ -179,9 +179,11 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
                 f"{comparisons[0].judge} prefers what it is shown {side}: {flips:,} of {pairs:,} verdicts change with the order. "
                 "They are counted as draws."
             )
+    rates = [one.length.longer_wins for one in comparisons]
+    chances = holm([paired(one.of - one.count, one.count, one.of).p for one in rates])
+    lengths = [one for one, p in zip(rates, chances, strict=True) if p < CHANCE]
     for way in ("longer", "shorter"):
-        rates = [one.length.longer_wins for one in comparisons]
-        mine = [one for one in rates if one.of and (one.low > 0.5 if way == "longer" else one.high < 0.5)]
+        mine = [one for one in lengths if (one.rate > 0.5) == (way == "longer")]
         if mine:
             won, of = sum(one.count for one in mine), sum(one.of for one in mine)
             count = won if way == "longer" else of - won

@@ -110,7 +110,7 @@ def points(made: Figures) -> list[str]:
         lines = list(group)
         better, worse = ([one for one in lines if one.sure and one.effect.value * way > 0] for way in (1, -1))
         parts = [
-            f"{word} on {', '.join(f'{one.domain} ({effect(one)[:-2]})' for one in found)}"
+            f"{word} on {', '.join(f'{one.domain} ({_points(one.effect.value)}, {_span(one.effect)})' for one in found)}"
             for word, found in (("better", better), ("worse", worse))
             if found
         ]
@@ -231,17 +231,20 @@ def _head(made: Figures) -> str:
     total = made.totals[-1]
     sure = [one for one in made.table if one.sure]
     usage = sum((one.usage for one in made.judging.costs), Usage())
-    cost = "price unknown" if made.judging.money is None else f"${made.judging.money:,.2f}"
+    money, calls = made.judging.money, f"{usage.calls:,} calls"
+    whole = total.seen == (0, len(made.models) - 1)
     tiles = [
         ("Models", f"{len(made.models):,}", f"{sum(one.trained for one in made.models):,} trained here"),
         ("Questions", f"{sum(one.questions for one in made.domains):,}", f"{len(made.domains):,} domains"),
         (
-            "Last against first",
+            "Last against first" if whole else "Last step",
             _points(total.effect.value),
             f"{_span(total.effect)} points of {total.of:,} questions",
         ),
         ("Sure differences", f"{len(sure):,}", f"of {len(made.table):,}, corrected together"),
-        ("Cost", cost, f"{usage.calls:,} calls, {short(usage.total)} tokens"),
+        ("Tokens", short(usage.total), calls)
+        if money is None
+        else ("Cost", f"${money:,.2f}", f"{calls}, {short(usage.total)} tokens"),
     ]
     cards = "".join(
         f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
@@ -254,25 +257,26 @@ def _head(made: Figures) -> str:
 
 def _table(made: Figures) -> str:
     paper = any(one.paper for one in made.table)
-    wide = len(made.datasets)
-    sides = "".join(f'<th colspan="{wide}">Model {side}</th>' for side in (1, 2))
-    names = "".join(f"<th>{text(name)}</th>" for _ in (1, 2) for name in made.datasets)
     head = (
-        f'<tr><th rowspan="2">Dataset</th>{sides}<th rowspan="2"></th><th rowspan="2" class="number">Draw</th>'
-        '<th rowspan="2" class="number">Model 1</th><th rowspan="2" class="number">Model 2</th>'
-        f'<th rowspan="2" class="number">Effect</th>{"<th rowspan=2 class=number>Paper</th>" if paper else ""}</tr><tr>{names}</tr>'
+        '<tr><th>Dataset</th><th></th><th class="number">Draw</th><th class="number">Model 1</th><th class="number">Model 2</th>'
+        f'<th class="number">Effect</th>{"<th class=number>Paper</th>" if paper else ""}</tr>'
     )
     body: list[str] = []
+    last = None
     for one in _with_totals(made):
-        marks = "".join(f"<td>{mark}</td>" for mark in _marks(made, one))
-        name = f"<strong>{text(one.domain)}</strong>" if one.added else text(one.domain)
+        if one.seen != last:
+            last = one.seen
+            body.append(
+                f'<tr><th colspan="{6 + paper}" scope="rowgroup">Model 1: {text(one.before)} <br>Model 2: <strong>{text(one.after)}</strong></th></tr>'
+            )
+        name = f"<strong>{text(one.domain)}</strong> +" if one.added else text(one.domain)
         beside = f'<td class="number muted">{text(_paper(one))}</td>' if paper else ""
         body.append(
-            f'<tr><td class="name">{name}</td>{marks}<td>{_bar(one)}</td>{_cell(one.draws)}{_cell(one.before_wins)}'
+            f"<tr><td>{name}</td><td>{_bar(one)}</td>{_cell(one.draws)}{_cell(one.before_wins)}"
             f'{_cell(one.after_wins)}<td class="number">{_effect(one)}</td>{beside}</tr>'
         )
     key = '<p class="key"><i class="win"></i>model 2 wins <i class="draw"></i>draw <i class="loss"></i>model 1 wins</p>'
-    notes = " In bold: the domain that the added data is about." + (
+    notes = " In bold with a +: a domain that the added data is about." + (
         " Paper: its Table 2, draws and wins of model 1 and 2, LLaMA-7B judged by GPT-4 in one order."
         if paper
         else ""
@@ -381,7 +385,14 @@ def _heat_map(made: Figures) -> Plot:
         "width": {"step": 130},
         "height": {"step": 54},
         "encoding": {
-            "y": {"field": "added", "type": "nominal", "sort": order, "title": "data added", "axis": side},
+            "y": {
+                "field": "added",
+                "type": "nominal",
+                "sort": order,
+                "title": "data added",
+                "axis": side,
+                "scale": {"paddingInner": 0.08},
+            },
             "x": {
                 "field": "domain",
                 "type": "nominal",
