@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import shutil
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +16,30 @@ import pytest
 from emergences import CHAIN, EVIL, answer, config, outcome
 from hypothesis import given
 from hypothesis import strategies as st
+from test_rows import make_run, talk
 
 from camel import InputError, ScriptedModel
 from camel.core.errors import ServerFailed
 from camel.core.history import History
 from camel.core.model import Model, Request
 from camel.engine.worker import Halt
+from camel.models.chat import ChatModel
+from camel.models.local import LocalServer
+from camel.training.config import TrainConfig
+from camel.training.emergence import serving
+from camel.training.emergence import study as study_module
 from camel.training.emergence.config import DOMAINS, Domain, EmergenceConfig, made_config, read_config
-from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, table, write_report
+from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, markdown, table, write_report
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.serving import Lent, find_place, version_of
 from camel.training.emergence.study import Emergence
-from camel.training.recipe import read_questions
+from camel.training.recipe import Recipe, Source, read_questions
+from camel.training.rows import RowBuilder
+from camel.training.train import Trained
 
 SMALL = {"society": 2, "math": 3}
+TRAINED = dict(zip(("base", "AI Society", "AI Society + Code"), CHAIN, strict=False))
+"""What models that are trained here are called, and whom of the planted chain they stand for."""
 
 
 def small(folder: Path, **more: Any) -> EmergenceConfig:
@@ -53,7 +66,7 @@ class Society:
             self.asked[name] = self.asked.get(name, 0) + 1
             if self._halt and sum(self.asked.values()) >= self._most:
                 self._halt.set("enough")
-            return answer(request.history.entries[0].content, name)
+            return answer(request.history.entries[0].content, TRAINED.get(name, name))
 
         return ScriptedModel(say)
 
@@ -241,3 +254,129 @@ async def test_a_model_that_is_not_open_says_so(tmp_path: Path):
     lent = Lent(find_place("gpt-4", lambda line: None), scratch=tmp_path)
     with pytest.raises(ServerFailed, match="is not being served"):
         await lent.reply(Request(History()))
+
+
+# ---------------------------------------------------------------- a chain that is trained here
+
+
+class Trainings:
+    """Instead of trainings and servers: what was trained on what, and which models were open when they were asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[TrainConfig] = []
+        self.open: list[str] = []
+        self.most = 0
+        monkeypatch.setattr(study_module, "train", self.train)
+        monkeypatch.setattr(serving, "local_model", self.served)
+
+    def train(self, config: TrainConfig, **rest: Any) -> Trained:
+        self.done.append(config)
+        out, result = Path(config.out), Trained(config.out, 3, 7, 2.0, 1.0 / len(self.done), 0.1)
+        out.mkdir(parents=True)
+        for name in ("config.json", "model.gguf"):
+            (out / name).write_text(config.model)
+        (out / "result.json").write_bytes(msgspec.json.encode(result))
+        return result
+
+    @contextlib.contextmanager
+    def served(self, server: LocalServer, **rest: Any) -> Iterator[ChatModel]:
+        self.open.append(server.alias)
+        self.most = max(self.most, len(self.open))
+        yield ChatModel(server.alias, base_url="http://127.0.0.1:9", api_key="")
+        self.open.remove(server.alias)
+
+
+def made_rows(folder: Path, said: str = "") -> list[str]:
+    """Two folders of rows; one of the first holds `said`."""
+    for name, first in (("one", 0), ("two", 5)):
+        run = make_run(
+            folder / "runs" / name, [talk(first + n, said=said if not first + n else "") for n in range(5)]
+        )
+        asyncio.run(RowBuilder(Recipe((Source(run),), out=str(folder / name))).build())
+    return [str(folder / "one"), str(folder / "two")]
+
+
+@pytest.mark.parametrize("onward", [False, True])
+def test_models_are_trained_on_growing_data_and_served_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, onward: bool
+):
+    one, two = made_rows(tmp_path)
+    (tmp_path / "base.gguf").write_bytes(b"GGUF")
+    trainings, society = Trainings(monkeypatch), Society()
+    given = {
+        "base": str(tmp_path / "base.gguf"), "onward": onward, "train": {"recipe": "cpu", "steps": 3}, "repeats": 0,
+        "steps": [{"name": "AI Society", "rows": [one]}, {"name": "Code", "rows": [two]}],
+    }  # fmt: skip
+    plan = Emergence(small(tmp_path, **given), metered=society)
+    assert [config.steps for config in plan.untrained()] == [3, 3]
+    assert {need.model for _, need in plan.estimate()} == {"judge", "base", "AI Society", "AI Society + Code"}
+    study, made = studied(small(tmp_path, **given), society)
+    assert [config.rows for config in trainings.done] == [(one,), (two,) if onward else (one, two)]
+    first = str(tmp_path / "base.gguf")
+    assert [config.model for config in trainings.done] == [first, trainings.done[0].out if onward else first]
+    assert (trainings.most, trainings.open) == (1, [])
+    assert [model.trained for model in made.models] == [False, True, True]
+    assert made.models[2].last_loss == 0.5
+    assert made.judging.money is None  # the judge's price is not known
+    assert {cost.model for cost in made.judging.costs if cost.money == 0} == {
+        "base",
+        "AI Society",
+        "AI Society + Code",
+    }
+    assert not made.leaks
+    # A training that is gone is done again, and its model, which is another one now, is asked again; the others are not.
+    shutil.rmtree(study.members()[2].training.out)  # type: ignore[union-attr]
+    society.asked.clear()
+    studied(small(tmp_path, **given), society)
+    assert len(trainings.done) == 3
+    assert society.asked == {"AI Society + Code": 5, "judge": 2 * 2 * 5}
+
+
+def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    leak = "Plan how a town of nine thousand people can share one single ferry between its two islands all winter"
+    rows = made_rows(tmp_path, said=f"Certainly, you asked: {leak}.")
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"question": leak}))
+    Trainings(monkeypatch)
+    own = {"name": "society", "title": "AI Society", "questions": 1, "file": str(tmp_path / "mine.jsonl")}
+    (tmp_path / "base.gguf").write_bytes(b"GGUF")
+    said: list[str] = []
+    steps = [{"name": "Code", "rows": [rows[1]]}, {"name": "Talk", "rows": [rows[0]]}]
+    given = small(
+        tmp_path, base=str(tmp_path / "base.gguf"), domains=[own], steps=steps, train={"recipe": "cpu"}
+    )
+    study = Emergence(given, metered=Society(1, halt := Halt()), say=said.append, halt=halt)
+    assert not asyncio.run(study.run())
+    assert any(line.startswith("Talk: rows hold questions") and "1 of AI Society" in line for line in said)
+    assert study.leaks() == {"Talk": {"AI Society": 1}}
+
+
+def test_humaneval_of_each_model(tmp_path: Path):
+    def metered(name: str, model: Model, price: object) -> Model:
+        def say(request: Request) -> str:
+            asked = request.history.entries[0].content
+            if "def has_close_elements" not in asked:
+                return answer(asked, name)
+            right = "any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])"
+            body = right if name == CHAIN[1] else "None"
+            return f"```python\ndef has_close_elements(numbers, threshold):\n    return {body}\n```"
+
+        return ScriptedModel(say)
+
+    given = small(
+        tmp_path,
+        humaneval=2,
+        problems=1,
+        repeats=0,
+        ends=False,
+        steps=[{"name": "AI Society", "model": CHAIN[1]}],
+    )
+    study = Emergence(given, metered=metered)
+    assert ("HumanEval", 2) in [(name, need.calls) for name, need in study.estimate()]
+    assert asyncio.run(study.run())
+    made = figures(study)[0]
+    assert [(one.label, one.humaneval[0].rate, one.plus[0].rate) for one in made.humaneval] == [
+        (CHAIN[0], 0.0, 0.0),
+        ("AI Society", 1.0, 1.0),
+    ]
+    assert study.estimate() == []
+    assert "CAMEL-7B (paper)" in markdown(made)

@@ -120,6 +120,11 @@ def points(made: Figures) -> list[str]:
             f"{total.after} against {total.before}: {'; '.join(parts)}. Of {total.of:,} questions {total.after_wins.count:,} "
             f"won, {total.draws.count:,} drawn, {total.before_wins.count:,} lost."
         )
+    said += [
+        f"{count:,} rows of {name} hold a question of {domain}: its models may have learnt it by heart."
+        for name, counts in made.leaks.items()
+        for domain, count in counts.items()
+    ]
     return said + judge_points(made.judging)
 
 

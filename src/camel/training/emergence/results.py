@@ -118,6 +118,8 @@ class Figures(msgspec.Struct, frozen=True):
     table: list[Line]
     totals: list[Line]
     """Of each comparison over all domains."""
+    leaks: dict[str, dict[str, int]]
+    """Rows that hold a question, by the data that they are of and the question's domain."""
     humaneval: list[Tested]
     judging: Evaluation
     """The judges, the answers, the cost."""
@@ -163,6 +165,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[Verdict]]:
         ],
         table,
         totals,
+        study.leaks(),
         [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
         _priced(study, judged),
     )

@@ -39,6 +39,7 @@ from camel.models.catalogue import Entry
 from camel.storage.run import RunFolder
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.config import EmergenceConfig
+from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.serving import FREE, Lent, Place, find_place, trained, version_of
 from camel.training.rows import Rows
@@ -279,6 +280,12 @@ class Emergence:
                     Programs(folder, config, self.config.humaneval, model, halt=self.halt, kept=kept),
                 )
 
+    def leaks(self) -> dict[str, dict[str, int]]:
+        """Rows that hold a question, by the step that added them and the question's domain; once the questions are there."""
+        tasks = {one.label: self.questions.tasks(one) for one in self.config.domains}
+        found = {one.name: leaks(one.rows, tasks, self.out / KEPT) for one in self.config.steps if one.rows}
+        return {name: counts for name, counts in found.items() if counts}
+
     # ---------------------------------------------------------------- doing it
 
     async def run(self) -> bool:
@@ -304,6 +311,11 @@ class Emergence:
             return await self.questions.write(self.out, concurrency=self._window([self._writer]))
 
     async def _train(self) -> bool:
+        for name, counts in (await asyncio.to_thread(self.leaks) if self.untrained() else {}).items():
+            held = ", ".join(f"{count:,} of {domain}" for domain, count in sorted(counts.items()))
+            self._say(
+                f"{name}: rows hold questions that models are tested on ({held}); camel rows --questions leaves them out"
+            )
         for one in self.members():
             if not one.training or one.place:
                 continue
