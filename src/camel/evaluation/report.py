@@ -400,7 +400,7 @@ def judging_parts(made: Evaluation, drawn: Mapping[str, str]) -> list[tuple[str,
     """The parts of a page about the judges, the solutions and the cost, whatever was compared."""
     parts = [
         ("Order", "order", drawn.get("order", "") + _order(made)),
-        ("Length", "length", drawn.get("length", "") + _length(made)),
+        ("Length", "length", drawn.get("length", "<h2>What the length does</h2>") + _length(made)),
         ("Judges", "judges", _judges(made)),
         ("Ratings", "ratings", drawn.get("ratings", "") + _ratings(made)),
         ("Pairs", "pairs", _pairs(made)),

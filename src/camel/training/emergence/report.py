@@ -36,7 +36,7 @@ from camel.training.emergence.study import Emergence
 
 PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
 NOTE = (
-    "A verdict counts if it is the same in both orders; if not it is a draw. In brackets: 95% intervals (bootstrap over the questions). "
+    "A verdict counts if it is the same in both orders; if not it is a draw. With 95% intervals (bootstrap over the questions). "
     "Effect: the share of questions that model 2 wins less that which it loses, in points; sure (●) where an exact test, corrected "
     "for all lines of the table, says so."
 )
