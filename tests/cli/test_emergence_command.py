@@ -128,6 +128,25 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Pat
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes(), name
 
 
+@pytest.mark.slow
+def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
+    own = '[[domains]]\nname = "society"\ntitle = "AI Society"\nquestions = 3\n'
+    (tmp_path / "study.toml").write_text(config(repeats=0) + own)
+    whole = 1 + 5 * 3 + 2 * 5 * 3
+    with spawn(SimulatorSettings(author="emergences:author")) as endpoint:
+        for limit in (1, 12, 30):
+            stopped = camel(endpoint, tmp_path, "--max-calls", str(limit))
+            assert stopped.returncode == 3, stopped.stdout + stopped.stderr
+            assert f"budget of {limit} calls" in stopped.stdout
+            assert endpoint.ledger().served == limit
+        unknown = camel(endpoint, tmp_path, "--max-money", "1")
+        assert unknown.returncode == 2
+        assert "price of" in unknown.stderr
+        assert "Traceback" not in unknown.stderr
+        assert camel(endpoint, tmp_path).returncode == 0
+        assert endpoint.ledger().requests == whole
+
+
 def _kept(folder: Path) -> int:
     """Calls whose answers are in a study's folder: in what is committed, or in the journal of what is not."""
     from camel.storage.run import RunFolder

@@ -31,6 +31,7 @@ def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path)
             for file in files:
                 for group in stream_groups(file):
                     found.update(questions.names[place] for place in questions.found_in(group).values())
+    kept.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(msgspec.json.encode(found, order="sorted"))
     return dict(found)

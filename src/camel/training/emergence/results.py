@@ -167,7 +167,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[Verdict]]:
         totals,
         study.leaks(),
         [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
-        _priced(study, judged),
+        _passed_on(study, judged),
     )
     return made, pairs, verdicts
 
@@ -255,9 +255,14 @@ def _models(study: Emergence) -> list[Model]:
     return found
 
 
-def _priced(study: Emergence, judged: Evaluation) -> Evaluation:
-    """What was served here costs no money."""
+def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
+    """What was served here costs no money, and of a prompt's file only the name is told."""
     here = study.served_here()
     costs = [msgspec.structs.replace(one, money=0.0) if one.model in here else one for one in judged.costs]
     known = None if any(one.money is None for one in costs) else sum(one.money or 0.0 for one in costs)
-    return msgspec.structs.replace(judged, costs=costs, money=known)
+    config = msgspec.structs.replace(
+        judged.config,
+        judge_prompt=Path(judged.config.judge_prompt).name,
+        single_shot_prompt=Path(judged.config.single_shot_prompt).name,
+    )
+    return msgspec.structs.replace(judged, config=config, costs=costs, money=known)
