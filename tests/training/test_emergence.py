@@ -267,6 +267,7 @@ class Trainings:
         self.open: list[str] = []
         self.most = 0
         monkeypatch.setattr(study_module, "train", self.train)
+        monkeypatch.setattr(study_module, "converter", lambda: None)
         monkeypatch.setattr(serving, "local_model", self.served)
 
     def train(self, config: TrainConfig, **rest: Any) -> Trained:

@@ -44,6 +44,7 @@ from camel.training.emergence.questions import Questions
 from camel.training.emergence.serving import FREE, Lent, Place, find_place, trained, version_of
 from camel.training.rows import Rows
 from camel.training.train import RESULT, Step, Trained, train
+from camel.training.weights import converter
 
 KEPT, MODELS, HUMANEVAL = "kept", "models", "humaneval"
 LOCAL_PARALLEL = 2
@@ -290,6 +291,8 @@ class Emergence:
 
     async def run(self) -> bool:
         """Do it, or go on with it; False when something stopped it."""
+        if self.untrained():
+            converter()  # who lacks it hears of it now, and not after the questions are paid for
         self.out.mkdir(parents=True, exist_ok=True)
         with RunFolder(self.out).locked(), contextlib.ExitStack() as stack:
             sandbox = stack.enter_context(Sandbox()) if self.config.humaneval else None
