@@ -381,3 +381,8 @@ def test_humaneval_of_each_model(tmp_path: Path):
     ]
     assert study.estimate() == []
     assert "CAMEL-7B (paper)" in markdown(made)
+    assert [(one.step, one.usage.calls) for one in made.besides] == [
+        ("Questions", 2),
+        ("HumanEval", 2),
+        ("HumanEval", 2),
+    ]

@@ -165,6 +165,28 @@ def _domains(made: Figures) -> tuple[list[str], list[list[str]]]:
     return ["Domain", "Questions", "Written by"], rows
 
 
+def _besides(made: Figures) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [
+            one.step,
+            one.model,
+            f"{one.usage.calls:,}",
+            f"{one.usage.prompt:,}",
+            f"{one.usage.completion:,}",
+            "price unknown" if one.money is None else f"${one.money:,.4f}",
+        ]
+        for one in made.besides
+    ]
+    return [
+        "Besides answers and verdicts",
+        "Model",
+        "Calls",
+        "Prompt tokens",
+        "Completion tokens",
+        "Money",
+    ], rows
+
+
 # ---------------------------------------------------------------- Markdown
 
 
@@ -193,6 +215,7 @@ def markdown(made: Figures) -> str:
     if made.humaneval:
         lines += ["## HumanEval", "", *grid(*programs(made)), ""]
     lines += ["## Models", "", *grid(*_models(made)), "", *grid(*_domains(made)), ""]
+    lines += [*grid(*_besides(made)), ""] if made.besides else []
     lines += judging(made.judging)
     config = msgspec.json.format(msgspec.json.encode(made.config), indent=2).decode()
     return "\n".join([*lines, "## Configuration", "", "```json", config, "```", ""])
@@ -235,8 +258,10 @@ def page(made: Figures, pictures: Sequence[tuple[Plot, str]]) -> str:
 def _head(made: Figures) -> str:
     total = made.totals[-1]
     sure = [one for one in made.table if one.sure]
-    usage = sum((one.usage for one in made.judging.costs), Usage())
-    money, calls = made.judging.money, f"{usage.calls:,} calls"
+    costs = [*made.judging.costs, *made.besides]
+    usage = sum((one.usage for one in costs), Usage())
+    known = all(one.money is not None for one in costs)
+    money, calls = sum(one.money or 0.0 for one in costs), f"{usage.calls:,} calls"
     whole = total.seen == (0, len(made.models) - 1)
     tiles = [
         ("Models", f"{len(made.models):,}", f"{sum(one.trained for one in made.models):,} trained here"),
@@ -248,7 +273,7 @@ def _head(made: Figures) -> str:
         ),
         ("Sure differences", f"{len(sure):,}", f"of {len(made.table):,}, corrected together"),
         ("Tokens", short(usage.total), calls)
-        if money is None
+        if not known
         else ("Cost", f"${money:,.2f}", f"{calls}, {short(usage.total)} tokens"),
     ]
     cards = "".join(
@@ -330,6 +355,7 @@ def _chain(made: Figures) -> str:
         f"<h2>Models</h2>{html_table(*_models(made), 3)}<h2>Questions</h2>{html_table(*_domains(made), 1)}"
         "<p><small>The questions lie in questions/, a file for each domain; <code>camel rows --questions</code> leaves out rows that hold "
         "them.</small></p>"
+        f"{html_table(*_besides(made), 2) if made.besides else ''}"
     )
 
 

@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
+from camel.core.message import Usage
 from camel.evaluation.humaneval.passing import Passing
 from camel.evaluation.intervals import Rate, holm, paired
 from camel.evaluation.pairs import Pair, Verdict, Winner
 from camel.evaluation.results import Comparison, Evaluation, evaluate
 from camel.evaluation.standing import Interval, Shares, shares
+from camel.models.catalogue import cost
 from camel.training.emergence.config import EmergenceConfig
 from camel.training.emergence.study import Emergence
 
@@ -106,6 +108,15 @@ class Subject(msgspec.Struct, frozen=True):
     """A model's name; empty: they were given."""
 
 
+class Spent(msgspec.Struct, frozen=True):
+    """What was used besides answers and verdicts."""
+
+    step: str
+    model: str
+    usage: Usage
+    money: float | None
+
+
 class Figures(msgspec.Struct, frozen=True):
     """Everything."""
 
@@ -122,7 +133,9 @@ class Figures(msgspec.Struct, frozen=True):
     """Rows that hold a question, by the data that they are of and the question's domain."""
     humaneval: list[Tested]
     judging: Evaluation
-    """The judges, the answers, the cost."""
+    """The judges, the answers, and what they cost."""
+    besides: list[Spent]
+    """What questions and programs took."""
     version: str = __version__
     schema: int = 1
 
@@ -168,6 +181,7 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[Verdict]]:
         study.leaks(),
         [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
         _passed_on(study, judged),
+        _besides(study),
     )
     return made, pairs, verdicts
 
@@ -266,3 +280,15 @@ def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
         single_shot_prompt=Path(judged.config.single_shot_prompt).name,
     )
     return msgspec.structs.replace(judged, config=config, costs=costs, money=known)
+
+
+def _besides(study: Emergence) -> list[Spent]:
+    used = [("Questions", study.writer, study.questions.spent())]
+    asked = {one.label: one.place.label for one in study.members() if one.place}
+    used += [("HumanEval", asked[label], one.spent()) for label, one in study.programs()]
+    here = study.served_here()
+    return [
+        Spent(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
+        for step, model, usage in used
+        if usage.calls
+    ]
