@@ -18,7 +18,7 @@ from camel import Run, ScriptedModel
 from camel.core.model import Request
 from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
 from camel.evaluation.plots import png, svg
-from camel.evaluation.report import _fenced, _md, markdown, page, plots, points, share, table, write_report
+from camel.evaluation.report import _fenced, markdown, md, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
 
 HOSTILE = "![x](http://evil.invalid/x.png) <img src=x onerror=alert(1)> [a](javascript:alert(1)) ```` | **b** `c` <script>"
@@ -85,7 +85,7 @@ def test_the_markdown_shows_hostile_text_as_text(which: str, request: pytest.Fix
 @given(st.text(max_size=200), st.text(max_size=60))
 def test_no_text_leaves_its_fence_or_its_line(block: str, line: str):
     markdown_it = pytest.importorskip("markdown_it")
-    text = "\n".join([*_fenced(block), "", f"| {_md(line)} |", "|---|", "", "end"])
+    text = "\n".join([*_fenced(block), "", f"| {md(line)} |", "|---|", "", "end"])
     tokens = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     kinds = [token.type for token in tokens if token.level == 0 and not token.type.endswith("_close")]
     assert kinds[0] == "fence"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from camel.cli import evaluate_agents, humaneval
+from camel.cli import emergence, evaluate_agents, humaneval
 
 app = typer.Typer(
     name="evaluate",
@@ -21,3 +21,4 @@ def evaluate() -> None:
 
 evaluate_agents.register(app)
 humaneval.register(app)
+emergence.register(app)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.cli.spending import Purse
-    from camel.evaluation.agents import Contest, Group, Named
+    from camel.evaluation.agents import Contest, Group, Named, Need
     from camel.evaluation.results import Evaluation
     from camel.models.chat import ChatModel
     from camel.storage.reader import Run
@@ -347,8 +347,7 @@ def _served(console: Console, concurrency: int) -> Generator[ChatModel]:
 
 def _announce(console: Console, contest: Contest, purse: Purse) -> None:
     """Say what is compared, and what it will cost."""
-    from camel.cli.panel import counted, money, say, short, table
-    from camel.core.message import Usage
+    from camel.cli.panel import counted, say
     from camel.evaluation.report import STEPS
 
     for group in contest.groups:
@@ -359,14 +358,22 @@ def _announce(console: Console, contest: Contest, purse: Purse) -> None:
             f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{left}",
         )
         say(console, f"  {' / '.join(contest.systems(group.name))}")
-    needs = contest.estimate()
+    announce_needs(console, [(STEPS[need.kind], need) for need in contest.estimate()], purse)
+
+
+def announce_needs(console: Console, steps: Sequence[tuple[str, Need]], purse: Purse) -> None:
+    """Say what each step, by its name, will take and cost."""
+    from camel.cli.panel import money, say, short, table
+    from camel.core.message import Usage
+
+    needs = [need for _, need in steps]
     if not needs:
         say(console, "everything has been asked before")
         return
     rows: list[tuple[str, ...]] = []
     total = [0.0, 0.0, 0.0]
     known = True
-    for need in needs:
+    for name, need in steps:
         price = purse.shares[need.model].price
         cost = [
             price.cost(Usage(prompt, completion)) if price else 0.0
@@ -377,7 +384,7 @@ def _announce(console: Console, contest: Contest, purse: Purse) -> None:
         shown = money(cost[1]) if price else "price unknown"
         rows.append(
             (
-                STEPS[need.kind],
+                name,
                 need.model,
                 f"{need.calls:,}",
                 short(need.prompt[1]),

@@ -89,6 +89,8 @@ class Named(NamedTuple):
 
     name: str
     model: Model
+    version: str = ""
+    """Tells it from another of the same name: weights that were trained here may be trained again."""
 
 
 class Group(NamedTuple):
@@ -98,6 +100,8 @@ class Group(NamedTuple):
     runs: Mapping[str, Run]
     scenario: str = ""
     """By which the paper's lines are found; the name unless given."""
+    tasks: Sequence[Drawn] = ()
+    """Where there is no run: what is to be solved, all of it."""
 
 
 class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -168,8 +172,10 @@ class Contest:
         writers: Mapping[str, Named],
         judges: Sequence[Named],
         halt: Halt | None = None,
+        matches: Sequence[tuple[str, str]] | None = None,
     ) -> None:
-        """`writers` are the models of the single-shot systems, by the names of the systems."""
+        """`writers` are the models of the single-shot systems, by the names of the systems; `matches` are the pairs of systems
+        that are compared, all of them unless given."""
         self.folder, self.config, self.halt = RunFolder(kept), config, halt or Halt()
         self.groups, self.summariser, self.writers, self.judges = groups, summariser, writers, list(judges)
         if not judges or len({one.name for one in judges}) != len(judges):
@@ -180,7 +186,11 @@ class Contest:
             )
         self.samples: dict[str, Sample] = {}
         for group in groups:
-            sample = draw_tasks(group.runs, config.tasks, seed=config.seed, acknowledge=config.acknowledge)
+            sample = (
+                draw_tasks(group.runs, config.tasks, seed=config.seed, acknowledge=config.acknowledge)
+                if group.runs
+                else Sample(list(group.tasks), len(group.tasks), 0, 0)
+            )
             if not sample.tasks:
                 why = f": {sample.excluded:,} are labelled, see --acknowledge" if sample.excluded else ""
                 raise InputError(f"{group.name} has no conversation to judge{why}")
@@ -189,6 +199,7 @@ class Contest:
                     f"two systems have the same name: {', '.join(set(group.runs) & set(writers))}"
                 )
             self.samples[group.name] = sample
+        self._matches = matches
         self.prompts = {
             "judge": read_prompt(config.judge_prompt, NEEDED),
             "again": read_prompt("again-1"),
@@ -208,7 +219,7 @@ class Contest:
             self._verdicts(group.name, pair, judge, again)
             for again in (False, True)
             for group in groups
-            for pair in combinations(self.systems(group.name), 2)
+            for pair in self.matches(group.name)
             for judge in self.judges
             if not again or config.repeats
         ]
@@ -220,6 +231,10 @@ class Contest:
         runs = next(one.runs for one in self.groups if one.name == group)
         return [*runs, *self.writers]
 
+    def matches(self, group: str) -> list[tuple[str, str]]:
+        """The pairs of systems that are compared in a row; the wins of the first are reported."""
+        return list(combinations(self.systems(group), 2) if self._matches is None else self._matches)
+
     @property
     def jobs(self) -> list[Job]:
         """All stages, in the order of the steps; those that ask the same of the same model are one."""
@@ -229,7 +244,7 @@ class Contest:
         """All pairs of solutions that could be made."""
         made: list[Pair] = []
         for group in self.groups:
-            for one, two in combinations(self.systems(group.name), 2):
+            for one, two in self.matches(group.name):
                 first, second = self._said(group.name, one), self._said(group.name, two)
                 for index, task in enumerate(self.samples[group.name].tasks):
                     a, b = first.get(index), second.get(index)
@@ -270,6 +285,11 @@ class Contest:
     def left(self) -> int:
         """Items of all steps that are not done yet."""
         return sum(len(self._open(job)) for job in self.jobs)
+
+    def waiting(self, system: str) -> int:
+        """Solutions of a system that are not there yet."""
+        jobs = [job for (_, name), job in self._solutions.items() if name == system]
+        return sum(len(self._open(job)) for job in _once(jobs))
 
     def estimate(self) -> list[Need]:
         """What is left to do will take about this, step by step and model by model; some answers are asked for again."""
@@ -318,6 +338,13 @@ class Contest:
                     return False
         return True
 
+    async def answer(self, system: str, *, concurrency: int = 16) -> bool:
+        """Have the solutions of one system, where not all models can be there at the same time; False when stopped."""
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        with self.folder.locked():
+            jobs = [job for (_, name), job in self._solutions.items() if name == system]
+            return await self._finish(_once(jobs), concurrency)
+
     async def _finish(self, jobs: Sequence[Job], concurrency: int) -> bool:
         for _ in range(PASSES):
             self._recount()
@@ -355,7 +382,7 @@ class Contest:
     # ---------------------------------------------------------------- the steps
 
     def _summaries(self, group: Group, system: str) -> Job:
-        tasks, (name, model), config = self.samples[group.name].tasks, self.summariser, self.config
+        tasks, (name, model, _), config = self.samples[group.name].tasks, self.summariser, self.config
         sampling = _fitting(config.summary_sampling, model)
 
         def asked(index: int) -> tuple[str, int]:
@@ -388,7 +415,7 @@ class Contest:
         )
 
     def _answers(self, group: Group, system: str) -> Job:
-        tasks, (name, model) = self.samples[group.name].tasks, self.writers[system]
+        tasks, (name, model, version) = self.samples[group.name].tasks, self.writers[system]
         sampling = _fitting(self.config.single_shot_sampling, model)
 
         def asked(index: int) -> str:
@@ -403,8 +430,9 @@ class Contest:
             self.prompts["single-shot"],
             name,
             sampling,
-            _content(next(iter(group.runs.values()))),
+            _content(next(iter(group.runs.values()))) if group.runs else _asked(tasks),
             self.samples[group.name].specified,
+            *([version] if version else []),
         ]
         return self._job(
             "answer",
@@ -437,6 +465,7 @@ class Contest:
             self.prompts["judge"],
             self.prompts["again"],
             judge.name,
+            *([judge.version] if judge.version else []),
             _small(judge.model),
             sampling,
             *(self._solutions[group, system].fingerprint for system in systems),
@@ -613,6 +642,11 @@ def _content(run: Run) -> str:
     """Stands for all that is said in a run: two runs from one configuration are two."""
     hashes = [(marker.shard, marker.sha256) for marker in run.markers]
     return hashlib.sha256(msgspec.json.encode(hashes)).hexdigest()
+
+
+def _asked(tasks: Sequence[Drawn]) -> str:
+    """Stands for tasks that were given."""
+    return hashlib.sha256(msgspec.json.encode([(one.id, one.text) for one in tasks])).hexdigest()
 
 
 def _window(model: Model) -> int | None:

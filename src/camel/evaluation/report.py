@@ -7,7 +7,7 @@ that the three say the same. Text of models stands in the page as text, and in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from camel.core.message import Usage, in_one_line
 from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.intervals import Rate, holm
+from camel.evaluation.intervals import Rate, holm, paired
 from camel.evaluation.page import document, figure, interval, percent, short, text
 from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
@@ -144,6 +144,12 @@ def points(made: Evaluation) -> list[str]:
             f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
             f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
         )
+    return said + judge_points(made)
+
+
+def judge_points(made: Evaluation) -> list[str]:
+    """What one would say of the judges, whatever was compared."""
+    said: list[str] = []
     for judge in made.judges:
         said += _biases([one for one in made.comparisons if one.judge == judge])
     said += [
@@ -173,9 +179,11 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
                 f"{comparisons[0].judge} prefers what it is shown {side}: {flips:,} of {pairs:,} verdicts change with the order. "
                 "They are counted as draws."
             )
+    rates = [one.length.longer_wins for one in comparisons]
+    chances = holm([paired(one.of - one.count, one.count, one.of).p for one in rates])
+    lengths = [one for one, p in zip(rates, chances, strict=True) if p < CHANCE]
     for way in ("longer", "shorter"):
-        rates = [one.length.longer_wins for one in comparisons]
-        mine = [one for one in rates if one.of and (one.low > 0.5 if way == "longer" else one.high < 0.5)]
+        mine = [one for one in lengths if (one.rate > 0.5) == (way == "longer")]
         if mine:
             won, of = sum(one.count for one in mine), sum(one.of for one in mine)
             count = won if way == "longer" else of - won
@@ -213,18 +221,25 @@ WORDS: dict[Winner | None, str] = {"a": "A wins", "b": "B wins", "draw": "draw",
 
 def markdown(made: Evaluation) -> str:
     """The report as Markdown."""
-    lines = ["# Agent evaluation", "", *(f"- {_md(one)}" for one in points(made)), "", "## Results", ""]
+    lines = ["# Agent evaluation", "", *(f"- {md(one)}" for one in points(made)), "", "## Results", ""]
     head = ("Dataset", "Evaluation", "Draw", "B wins", "A wins", "A", "B", "Verdicts")
     for rows in filter(None, (table(made), by_judge(made))):
-        lines += _grid(head, (_cells(row) for row in rows))
+        lines += grid(head, (_cells(row) for row in rows))
         lines.append("")
     lines += [
         "In brackets: 95% intervals (bootstrap over the tasks). A verdict counts if it is the same in both orders; if not it is a draw.",
         "",
-        "## The order",
-        "",
+        *judging(made),
     ]
-    lines += _grid(
+    config = msgspec.json.format(msgspec.json.encode(_setup(made)), indent=2).decode()
+    lines += ["## Configuration", "", "```json", config, "```", ""]
+    return "\n".join(lines)
+
+
+def judging(made: Evaluation) -> list[str]:
+    """What Markdown says of the judges, the solutions and the cost, whatever was compared."""
+    lines = ["## The order", ""]
+    lines += grid(
         ("Dataset", "Pair", "Judge", "Change with the order", "Preference for the first", "p", "A wins, A first", "A wins, B first"),
         [
             (
@@ -237,7 +252,7 @@ def markdown(made: Evaluation) -> str:
         ],
     )  # fmt: skip
     lines += ["", "## The length", ""]
-    lines += _grid(
+    lines += grid(
         ("Dataset", "Pair", "Judge", "A's length over B's", "The longer wins", "Score of A", "At the same length"),
         [
             (
@@ -249,7 +264,7 @@ def markdown(made: Evaluation) -> str:
         ],
     )  # fmt: skip
     lines += ["", "## The judges", ""]
-    lines += _grid(
+    lines += grid(
         ("Judge", "Dataset", "Pair", "Says the same when asked again", "Kappa", "Mean scores of A and B"),
         [
             (
@@ -261,10 +276,10 @@ def markdown(made: Evaluation) -> str:
         ],
     )  # fmt: skip
     if made.agreement:
-        lines += ["", *_grid(("Judges", "Agree", "Kappa", "Pairs"), _agreement_rows(made))]
+        lines += ["", *grid(("Judges", "Agree", "Kappa", "Pairs"), _agreement_rows(made))]
     if made.ratings:
         lines += ["", "## Ratings (Bradley–Terry)", ""]
-        lines += _grid(
+        lines += grid(
             ("Rank", "System", "Rating", "95%"),
             [
                 (str(one.rank), one.system, f"{one.rating.value:+.0f}", _span(one.rating))
@@ -272,7 +287,7 @@ def markdown(made: Evaluation) -> str:
             ],
         )
     lines += ["", "## Solutions", ""]
-    lines += _grid(
+    lines += grid(
         ("Dataset", "System", "Made by", "Written down by", "Solutions", "Characters", "Failed", "Cut off", "From a part"),
         [
             (
@@ -286,14 +301,12 @@ def markdown(made: Evaluation) -> str:
         "",
         "## Cost",
         "",
-        *_grid(("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Money"), _cost_rows(made)),
+        *grid(("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Money"), _cost_rows(made)),
     ]
     lines += ["", "## Pairs", ""]
     for shown in made.examples:
         lines += _shown(shown)
-    config = msgspec.json.format(msgspec.json.encode(_setup(made)), indent=2).decode()
-    lines += ["## Configuration", "", "```json", config, "```", ""]
-    return "\n".join(lines)
+    return lines
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -301,14 +314,15 @@ def _cells(row: Row) -> tuple[str, ...]:
     return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
 
 
-def _md(value: str) -> str:
+def md(value: str) -> str:
     """Text in a line of Markdown, with nothing in it that Markdown would act on."""
     return re.sub(r"([\\`*_\[\]<>|#!~&])", r"\\\1", in_one_line(value))
 
 
-def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return lines + [f"| {' | '.join(map(_md, row))} |" for row in rows]
+def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table of Markdown."""
+    lines = [f"| {' | '.join(map(md, head))} |", f"|{'---|' * len(head)}"]
+    return lines + [f"| {' | '.join(map(md, row))} |" for row in rows]
 
 
 def _fenced(value: str) -> list[str]:
@@ -320,20 +334,20 @@ def _fenced(value: str) -> list[str]:
 def _shown(shown: Shown) -> list[str]:
     pair = shown.pair
     lines = [
-        f"### {_md(titled(pair.group))} {_md(pair.source)}: {WORDS[shown.winner]}",
+        f"### {md(titled(pair.group))} {md(pair.source)}: {WORDS[shown.winner]}",
         "",
         *_fenced(pair.task),
     ]
     lines += [
-        f"A, {_md(pair.system_a)}:",
+        f"A, {md(pair.system_a)}:",
         "",
         *_fenced(pair.text_a),
-        f"B, {_md(pair.system_b)}:",
+        f"B, {md(pair.system_b)}:",
         "",
         *_fenced(pair.text_b),
     ]
     for one in shown.verdicts:
-        lines += [f"{_md(one.judge)}: **{WORDS[one.winner]}**{_scores(one)}", "", *_fenced(one.reason)]
+        lines += [f"{md(one.judge)}: **{WORDS[one.winner]}**{_scores(one)}", "", *_fenced(one.reason)]
     return lines
 
 
@@ -376,15 +390,23 @@ def page(made: Evaluation, pictures: Sequence[tuple[Plot, str]]) -> str:
     drawn = {plot.name: figure(plot, picture) for plot, picture in pictures}
     parts = [
         ("Results", "results", _results(made)),
+        *judging_parts(made, drawn),
+        ("Method", "method", _method(made)),
+    ]
+    return document("Agent evaluation", _head(made), parts)
+
+
+def judging_parts(made: Evaluation, drawn: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The parts of a page about the judges, the solutions and the cost, whatever was compared."""
+    parts = [
         ("Order", "order", drawn.get("order", "") + _order(made)),
-        ("Length", "length", drawn.get("length", "") + _length(made)),
+        ("Length", "length", drawn.get("length", "<h2>What the length does</h2>") + _length(made)),
         ("Judges", "judges", _judges(made)),
         ("Ratings", "ratings", drawn.get("ratings", "") + _ratings(made)),
         ("Pairs", "pairs", _pairs(made)),
         ("Cost", "cost", _cost(made)),
-        ("Method", "method", _method(made)),
     ]
-    return document("Agent evaluation", _head(made), [part for part in parts if part[2]])
+    return [part for part in parts if part[2]]
 
 
 def _head(made: Evaluation) -> str:
@@ -482,7 +504,7 @@ def _wins(rows: Sequence[Row], first: str, second: str) -> str:
     )
 
 
-def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
     """A table of text; all columns but the first `left` hold numbers."""
 
     def cell(tag: str, place: int, value: str) -> str:
@@ -519,7 +541,7 @@ def _order(made: Evaluation) -> str:
         if found
     ]  # fmt: skip
     return (
-        _html_table(
+        html_table(
             (*head, "Change", "to the first", "to the second", "Preference for the first", "p"),
             rows,
             len(head),
@@ -555,8 +577,8 @@ def _length(made: Evaluation) -> str:
         "at equal length",
     )
     return (
-        _html_table((*head, *names), rows, len(head))
-        + "<p><small>Length ratio: characters of A (the agents) over those of B, the median. The score counts a draw as half a win. At equal "
+        html_table((*head, *names), rows, len(head))
+        + "<p><small>Length ratio: characters of A over those of B, the median. The score counts a draw as half a win. At equal "
         "length: what a logistic regression on the log of the ratio expects where both are equally long. A longer solution may win "
         "because it is better; this table cannot tell, it only says how much of the result goes with length.</small></p>"
     )
@@ -578,13 +600,13 @@ def _judges(made: Evaluation) -> str:
         )
         for one in made.comparisons
     ]  # fmt: skip
-    found = "<h2>The judges</h2>" + _html_table(
+    found = "<h2>The judges</h2>" + html_table(
         (*head, "Mean score of A", "of B", "Undecided pairs", "Same answer when asked again", "Kappa"),
         rows,
         len(head),
     )
     if made.agreement:
-        found += "<h3>Agreement</h3>" + _html_table(
+        found += "<h3>Agreement</h3>" + html_table(
             ("Judges", "Agree", "Kappa", "Pairs"), _agreement_rows(made), 1
         )
     return (
@@ -606,7 +628,7 @@ def _ratings(made: Evaluation) -> str:
         for one in made.ratings
     ]  # fmt: skip
     return (
-        _html_table(("System", "Rating", "95%", *(f"beats {other}" for other in others)), rows, 1)
+        html_table(("System", "Rating", "95%", *(f"beats {other}" for other in others)), rows, 1)
         + "<p><small>Bradley–Terry, in Elo's points around the average system; a draw is half a win. Intervals by drawing the tasks "
         "again, with all that was judged on them.</small></p>"
     )
@@ -638,7 +660,7 @@ def _pairs(made: Evaluation) -> str:
 
 def _cost(made: Evaluation) -> str:
     head = ("Step", "Model", "Calls", "Prompt tokens", "Completion tokens", "Money")
-    made_of = _html_table(
+    made_of = html_table(
         ("Dataset", "System", "Made by", "Written down by", "Solutions", "Characters", "Failed", "Cut off", "From a part"),
         [
             (
@@ -650,7 +672,7 @@ def _cost(made: Evaluation) -> str:
         4,
     )  # fmt: skip
     return (
-        f"<h2>Cost</h2>{_html_table(head, _cost_rows(made), 2)}<h2>Solutions</h2>{made_of}"
+        f"<h2>Cost</h2>{html_table(head, _cost_rows(made), 2)}<h2>Solutions</h2>{made_of}"
         "<p><small>Cut off: ended at the token limit. From a part: the conversation did not fit the summariser's window.</small></p>"
     )
 
@@ -680,10 +702,16 @@ def _method(made: Evaluation) -> str:
 
 def plots(made: Evaluation) -> list[Plot]:
     """All plots that the figures allow."""
-    drawn = [_plot_results(made)]
+    return [_plot_results(made), *judging_plots(made)]
+
+
+def judging_plots(made: Evaluation) -> list[Plot]:
+    """Those about the judges, whatever was compared."""
+    drawn: list[Plot] = []
     if any(one.position and one.position.pairs for one in made.comparisons):
         drawn.append(_plot_order(made))
-    if any(one.length.bins for one in made.headline):
+    # A panel for each comparison: of many the tables have to do.
+    if len(made.headline) <= MOST_ROWS and any(one.length.bins for one in made.headline):
         drawn.append(_plot_length(made))
     if made.ratings:
         drawn.append(_plot_ratings(made))

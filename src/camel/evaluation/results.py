@@ -108,6 +108,7 @@ class Drawing(msgspec.Struct, frozen=True):
     group: str
     scenario: str
     run: str
+    """Empty where the tasks were given."""
     fingerprint: str
     tasks: int
     of: int
@@ -269,7 +270,7 @@ def _headline(
     panel = _panel(verdicts)
     rows: list[Comparison] = []
     for group in contest.groups:
-        for a, b in combinations(contest.systems(group.name), 2):
+        for a, b in contest.matches(group.name):
             these = [p for p in pairs if (p.group, p.system_a, p.system_b) == (group.name, a, b)]
             winners: list[Winner | None] = [panel.get(pair.id) for pair in these]
             sizes = [(len(pair.text_a), len(pair.text_b)) for pair in these]
@@ -339,8 +340,8 @@ def _drawn(contest: Contest) -> list[Drawing]:
             group.name,
             group.scenario or group.name,
             # Without where it lies: reports are passed on, and folders tell of their owners.
-            run.folder.address.rstrip("/").rpartition("/")[2],
-            run.settings.fingerprint,
+            run.folder.address.rstrip("/").rpartition("/")[2] if run else "",
+            run.settings.fingerprint if run else "",
             len(sample.tasks),
             sample.of,
             sample.excluded,
@@ -348,7 +349,7 @@ def _drawn(contest: Contest) -> list[Drawing]:
             sample.specified,
         )
         for group in contest.groups
-        for run in [next(iter(group.runs.values()))]
+        for run in [next(iter(group.runs.values()), None)]
         for sample in [contest.samples[group.name]]
     ]
 

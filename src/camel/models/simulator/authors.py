@@ -96,6 +96,8 @@ class Facts(NamedTuple):
     words: float
     length: float
     """Messages this conversation is to have, the closing one included; infinite when it never closes."""
+    model: str = ""
+    """The name that was asked for: an endpoint may serve several, and an author tell them apart."""
 
 
 Author = Callable[[Facts], str]

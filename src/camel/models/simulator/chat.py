@@ -107,7 +107,7 @@ def compose(
     hasher = sha256(f"{settings.seed} {request.seed} {' '.join(roles)}".encode())
     hasher.update(contents)
     digest = hasher.hexdigest()[:16]
-    facts = _facts(request.messages, roles.count("assistant"), int(digest, 16), settings)
+    facts = _facts(request, roles.count("assistant"), int(digest, 16), settings)
     limit = request.max_completion_tokens or request.max_tokens
     draws = [facts.draw, *(mix(facts.draw, index) for index in range(1, request.n or 1))]
     choices = [_cut(author(facts._replace(draw=draw)), limit) for draw in draws]
@@ -160,7 +160,8 @@ def error(status: int, message: str, headers: bytes = b"") -> bytes:
     return wire.respond(status, _encode(content), headers)
 
 
-def _facts(messages: list[ChatMessage], turns: int, draw: int, settings: SimulatorSettings) -> Facts:
+def _facts(request: ChatRequest, turns: int, draw: int, settings: SimulatorSettings) -> Facts:
+    messages = request.messages
     system = messages[0].text if messages[0].role in ("system", "developer") else ""
     named = sha256(b"%d\n%s" % (settings.seed, system.encode()))
     conversation = int(named.hexdigest()[:16], 16)
@@ -172,6 +173,7 @@ def _facts(messages: list[ChatMessage], turns: int, draw: int, settings: Simulat
         draw=draw,
         words=settings.words,
         length=settings.length.at(fraction(mix(conversation, 1))) if settings.length else math.inf,
+        model=request.model,
     )
 
 

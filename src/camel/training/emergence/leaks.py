@@ -1,0 +1,37 @@
+"""Rows that hold what models are tested on: whoever has learnt a question by heart is not better at its domain."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from camel.evaluation.tasks import Drawn
+from camel.storage.files import replacing
+from camel.storage.table import stream_groups
+from camel.training.overlap import Question, Questions
+from camel.training.rows import Rows
+
+
+def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path) -> dict[str, int]:
+    """How many of some rows hold a question, by its domain. Looked for once: what was found is kept in a folder."""
+    opened = [Rows(path) for path in rows]
+    asked = {name: [one.text for one in some] for name, some in tasks.items()}
+    told = [[marker.sha256 for one in opened for marker in one.markers], asked]
+    path = kept / f"leaks-{hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]}.json"
+    if path.is_file():
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+    questions = Questions(Question(name, (text,)) for name, texts in asked.items() for text in texts)
+    found: Counter[str] = Counter()
+    for one in opened:
+        with one.folder.opened(marker.file for marker in one.markers) as files:
+            for file in files:
+                for group in stream_groups(file):
+                    found.update(questions.names[place] for place in questions.found_in(group).values())
+    kept.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(msgspec.json.encode(found, order="sorted"))
+    return dict(found)

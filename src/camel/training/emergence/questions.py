@@ -1,0 +1,219 @@
+"""The questions that models are asked, by domain: written by a model as the paper's were, or given as a file.
+
+The one decision to know: each list is an item of a stage named by all that decides it, and what came of it lies beside the
+report as JSON lines. That file is what `camel rows --questions` takes, so that nobody trains on what they are tested on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import InputError, ModelError
+from camel.core.history import estimate_tokens
+from camel.core.message import Usage
+from camel.core.model import Model, Reply, Request
+from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt, Unfinished, Window
+from camel.evaluation.agents import Named
+from camel.evaluation.tasks import Drawn
+from camel.models.recorded import RecordedModel, usage_in
+from camel.scenarios.lists import ask_list
+from camel.scenarios.scenario import fill_count
+from camel.storage.files import replacing
+from camel.storage.run import RunFolder
+from camel.training.emergence.config import SHIPPED, Domain, EmergenceConfig
+from camel.training.recipe import read_questions
+
+FOLDER = "questions"
+PROMPTS = Path(__file__).parent / "prompts"
+LIKELY_TOKENS = 45
+"""Of a question."""
+_UNWRITTEN = "A question that is not written yet. " * 5
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A list that a model wrote, and what it took."""
+
+    items: list[str]
+    usage: Usage
+
+
+class _Part(NamedTuple):
+    domain: Domain
+    subject: str
+    wanted: int
+    prompt: str
+    stage: Stage
+    fingerprint: str
+
+
+class Questions:
+    """The questions of a study, in its folder."""
+
+    def __init__(self, kept: Path, config: EmergenceConfig, writer: Named | None, halt: Halt) -> None:
+        """`writer` may be None where every domain has a file."""
+        self.folder, self.config, self.writer, self.halt = RunFolder(kept), config, writer, halt
+        self.given = {one.name: _read(one) for one in config.domains if one.file}
+        self._parts: list[_Part] = []
+        if written := [one for one in config.domains if not one.file]:
+            if writer is None:
+                raise InputError(
+                    f"name who writes the questions of {written[0].label}: writer, or judges; or give its file"
+                )
+            self._parts = [self._part(one, *part, writer) for one in written for part in one.parts]
+
+    def _part(self, domain: Domain, subject: str, count: int, writer: Named) -> _Part:
+        prompt = (PROMPTS / f"{SHIPPED.get(domain.name, 'subject-1')}.txt").read_text("utf-8").strip()
+        sampling = msgspec.structs.replace(self.config.questions, seed=self.config.seed)
+        told = [prompt, subject, count, writer.name, writer.version, sampling]
+        fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
+
+        async def work(index: int, steps: Steps) -> Asked:
+            model = _Counted(RecordedModel(writer.model, steps.once))
+            try:
+                items = await ask_list(
+                    model,
+                    lambda wanted: fill_count(prompt, wanted, {"SUBJECT": subject}),
+                    count,
+                    sampling=sampling,
+                    session=f"{domain.name}-{subject}",
+                )
+            except ModelError as error:
+                # All answers hang on it, so that a list that cannot be had stops the study.
+                self.halt.set(f"the questions of {domain.label}: {error}; or give a file of your own")
+                raise Unfinished(str(error)) from None
+            return Asked(items, model.usage)
+
+        stage = Stage(
+            name=f"questions-{fingerprint[:12]}",
+            count=1,
+            work=work,
+            write=_write,
+            suffix=".json",
+            shard_size=1,
+        )
+        return _Part(domain, subject, count, prompt, stage, fingerprint)
+
+    # ---------------------------------------------------------------- what there is
+
+    @property
+    def left(self) -> int:
+        """Questions that are still to be written."""
+        return sum(part.wanted for part in self._parts if not self._done(part))
+
+    @property
+    def total(self) -> int:
+        """Questions in all."""
+        return sum(one.questions for one in self.config.domains)
+
+    def tasks(self, domain: Domain) -> list[Drawn]:
+        """A domain's questions; those that are not written yet are there in number, for whoever asks what it costs."""
+        texts = self.given.get(domain.name)
+        if texts is None:
+            texts = [
+                text for part in self._parts if part.domain.name == domain.name for text in self._texts(part)
+            ]
+        return [Drawn(f"{domain.name}-{place:03}", text, (), {}) for place, text in enumerate(texts, 1)]
+
+    def _texts(self, part: _Part) -> list[str]:
+        found = self._record(part)
+        return found.items if found else [_UNWRITTEN] * part.wanted
+
+    def estimate(self) -> Usage:
+        """What is left to write will take about this."""
+        need = Usage()
+        for part in self._parts:
+            if not self._done(part):
+                need += Usage(estimate_tokens(part.prompt), LIKELY_TOKENS * part.wanted, calls=1)
+        return need
+
+    def spent(self) -> Usage:
+        """What all starts so far have used."""
+        used = Usage()
+        for part in self._parts:
+            if found := self._record(part):
+                used += found.usage
+            else:
+                for entry in self.folder.replay(part.stage.name, 0):
+                    used += usage_in(read_step(entry).result)
+        return used
+
+    # ---------------------------------------------------------------- doing it
+
+    async def write(self, out: Path, *, concurrency: int = 16) -> bool:
+        """Have the questions written, or go on with it; False when something stopped it."""
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        with self.folder.locked():
+            window = Window(concurrency)
+            working = [
+                run_stage(
+                    part.stage,
+                    self.folder,
+                    concurrency=window,
+                    fingerprint=part.fingerprint,
+                    halt=self.halt,
+                )
+                for part in self._parts
+            ]
+            # Not in a group: the failure of one would cancel calls of the others that are being paid for.
+            for one in await asyncio.gather(*working, return_exceptions=True):
+                if isinstance(one, BaseException):
+                    raise one
+        if self.left:
+            return False
+        (out / FOLDER).mkdir(exist_ok=True)
+        for domain in self.config.domains:
+            with replacing(file_of(out, domain)) as file:
+                for task in self.tasks(domain):
+                    file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
+        return True
+
+    # ---------------------------------------------------------------- what is kept
+
+    def _done(self, part: _Part) -> bool:
+        return bool(self.folder.committed(part.stage.name))
+
+    def _record(self, part: _Part) -> Asked | None:
+        if not self._done(part):
+            return None
+        return msgspec.json.decode(self.folder.read(self.folder.marker(part.stage.name, 0).file), type=Asked)
+
+
+class _Counted:
+    """Sums up what the calls of one list use."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.usage = model, Usage()
+
+    async def reply(self, request: Request) -> Reply:
+        reply = await self._model.reply(request)
+        self.usage += reply.usage
+        return reply
+
+
+def file_of(out: Path, domain: Domain) -> Path:
+    """Where a domain's questions lie."""
+    return out / FOLDER / f"{domain.name}.jsonl"
+
+
+def _read(domain: Domain) -> list[str]:
+    """The first questions of a domain's file."""
+    found = [one.texts[0] for one in read_questions(Path(domain.file)) if one.texts]
+    if len(found) < domain.questions:
+        raise InputError(
+            f"{domain.file} has {len(found)} questions, and {domain.label} is to have {domain.questions}: "
+            "add some, or lower its number"
+        )
+    return found[: domain.questions]
+
+
+def _write(path: Path, records: Sequence[Any]) -> Written:
+    (record,) = records
+    return write_whole(path, msgspec.json.encode(record), 1)

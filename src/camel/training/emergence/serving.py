@@ -1,0 +1,173 @@
+"""The models of a study: where each is, and how it is served while it is asked.
+
+The one decision to know: a model that lies on this disk is served only for as long as it is asked. A chain of five models
+of seven billion weights does not fit a machine at once; one after the other they do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncGenerator, Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, get_args
+from urllib.parse import urlsplit
+
+from camel.core.errors import InputError, ServerFailed, shown
+from camel.core.model import Model, Reply, Request
+from camel.models.catalogue import Entry, find
+from camel.models.connect import connect
+from camel.models.guided import Guide
+from camel.models.local import ALIAS, LocalServer, find_model, local_model
+from camel.training.train import CONFIG, RESULT
+from camel.training.weights import GGUF, LOCAL, MERGED, to_gguf
+
+FREE = Entry(0.0, 0.0)
+Say = Callable[[str], None]
+
+
+class Place(NamedTuple):
+    """Where a model is."""
+
+    name: str
+    """As it is asked for and paid for."""
+    path: Path | None
+    """A GGUF file, or a folder as transformers writes them; None: at an endpoint."""
+    url: str = ""
+    """Of its endpoint; empty: of the one that all others are at."""
+
+    @property
+    def label(self) -> str:
+        """As it is reported: of where it is, only the host."""
+        return f"{self.name}@{urlsplit(self.url).netloc.rpartition('@')[2]}" if self.url else self.name
+
+
+def find_place(spec: str, say: Say) -> Place:
+    """The model that somebody named: `local`, a GGUF file, a folder, NAME or NAME@URL."""
+    if spec == LOCAL:
+        return Place(ALIAS, find_model(say))
+    name, at, url = spec.partition("@http")
+    if not name:
+        raise InputError(f"a model is a file, a folder, NAME or NAME@URL, not {shown(spec)}")
+    if at:
+        return Place(name, None, f"http{url}")
+    path = Path(spec)
+    if path.is_file() or path.suffix == ".gguf":
+        return Place(path.parent.name if path.name == GGUF else path.stem, path)
+    if path.is_dir():
+        return Place(path.resolve().name, trained(path) or path)
+    return Place(name, None)
+
+
+def trained(folder: Path) -> Path | None:
+    """The file of a training that is over."""
+    return folder / GGUF if (folder / RESULT).is_file() and (folder / GGUF).is_file() else None
+
+
+def version_of(place: Place) -> str:
+    """Stands for the weights: those of one name may be trained again. Empty for an endpoint's, of which only the name is known."""
+    if place.path is None:
+        return ""
+    folder, told = place.path.parent, hashlib.sha256()
+    if place.path.name == GGUF and (folder / RESULT).is_file():
+        # What a training says of itself: settings, data, losses, seconds. No two say the same, and the file may be large.
+        for name in (CONFIG, RESULT):
+            told.update((folder / name).read_bytes())
+    elif place.path.is_file():
+        status = place.path.stat()
+        told.update(_digest(place.path, status.st_size, status.st_mtime_ns))
+    else:
+        for file in sorted(_folder(place.path).glob("*.safetensors")):
+            told.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
+    return told.hexdigest()[:16]
+
+
+@cache
+def _digest(path: Path, size: int, time: int) -> bytes:
+    """Of a whole file; looked at again where it has changed."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _folder(path: Path) -> Path:
+    """Where in a folder the model lies."""
+    found = path / MERGED if (path / MERGED).is_dir() else path
+    if not (found / "config.json").is_file():
+        raise InputError(f"{path} holds no model: give a GGUF file, or a folder that transformers reads")
+    return found
+
+
+class Lent:
+    """A model that answers while it is open."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        scratch: Path,
+        base_url: str = "",
+        guided: str = "",
+        context: int = 4_096,
+        parallel: int = 2,
+        say: Say = lambda line: None,
+    ) -> None:
+        """`scratch` is where a folder's model is put as GGUF, once."""
+        if guided and guided not in get_args(Guide):
+            raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
+        self.place, self._scratch, self._parallel, self._say = place, scratch, parallel, say
+        self.price = FREE if place.path else find(place.name)
+        self._asked: Model | None = None
+        self._endpoint = None
+        self.context_tokens: int | None = context
+        if place.path is None:
+            guide: Guide | None = guided or None  # pyright: ignore[reportAssignmentType]
+            self._endpoint = connect(place.name, base_url=place.url or base_url, guided=guide)
+            self.context_tokens = self._endpoint.context_tokens
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Can be asked while the block runs. Whoever opens it again inside of it finds it open."""
+        if self._asked is not None:
+            yield
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._forget)
+            if self._endpoint is not None:
+                self._asked = await stack.enter_async_context(self._endpoint)
+            else:
+                server = LocalServer(
+                    model_path=await asyncio.to_thread(self._file),
+                    alias=self.place.name,
+                    context_tokens=self.context_tokens or 4_096,
+                    parallel=self._parallel,
+                )
+                running = local_model(server, say=self._say)
+                # Loading takes its time, and whoever waits for it is to be shown something.
+                chat = await asyncio.to_thread(running.__enter__)
+                stack.push(running.__exit__)
+                self._asked = await stack.enter_async_context(chat)
+            yield
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask it."""
+        if self._asked is None:
+            raise ServerFailed(f"{self.place.label} is not being served")
+        return await self._asked.reply(request)
+
+    def _forget(self) -> None:
+        self._asked = None
+
+    def _file(self) -> Path:
+        assert self.place.path is not None
+        if not self.place.path.is_dir():
+            return self.place.path
+        made = self._scratch / f"{version_of(self.place)}.gguf"
+        if not made.is_file():
+            self._say(f"writing {self.place.name} as a GGUF file")
+            to_gguf(_folder(self.place.path), made)
+        return made
+
+
+__all__ = ["Lent", "Place", "find_place", "version_of"]

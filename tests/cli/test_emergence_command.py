@@ -1,0 +1,164 @@
+"""`camel evaluate emergence` as a user sees it: the paper's table planted and found, kills, budgets, with the endpoint's ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+
+sys.path.append(str(Path(__file__).parent.parent / "training"))
+from emergences import CHAIN, config, outcome
+
+from camel.training.emergence.results import PAPER
+
+TITLES = {"AI Society": "society", "Code": "code", "Math": "math", "Science": "science"}
+LISTS, ANSWERS, VERDICTS, REPEATS = 6, 5 * 120, 2 * 5 * 120, 2 * 5 * 4 * 5
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "camel", "evaluate", "emergence", "study.toml", *args]
+
+
+def environment(endpoint: SimulatorProcess) -> dict[str, str]:
+    return {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
+
+
+def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*args), cwd=folder, env=environment(endpoint), capture_output=True, text=True, timeout=300
+    )
+
+
+def table(folder: Path, out: str = "emergence") -> dict[tuple[int, int], dict[str, tuple[int, int, int]]]:
+    """The table as the paper's is written down: draws, wins of model 1, wins of model 2."""
+    found: dict[tuple[int, int], dict[str, tuple[int, int, int]]] = {}
+    made: Any = json.loads((folder / out / "emergence.json").read_text())
+    for one in made["table"]:
+        counts = tuple(one[kind]["count"] for kind in ("draws", "before_wins", "after_wins"))
+        found.setdefault(tuple(one["seen"]), {})[TITLES[one["domain"]]] = counts
+    return found
+
+
+@pytest.mark.slow
+def test_the_paper_s_table_is_planted_and_found(tmp_path: Path):
+    (tmp_path / "study.toml").write_text(config())
+    with spawn(SimulatorSettings(author="emergences:author")) as endpoint:
+        plan = camel(endpoint, tmp_path, "--dry-run")
+        assert plan.returncode == 0, plan.stdout + plan.stderr
+        assert f"about {LISTS + ANSWERS + VERDICTS + REPEATS:,} calls" in plan.stdout
+        assert endpoint.ledger().requests == 0
+        done = camel(endpoint, tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert endpoint.ledger().requests == LISTS + ANSWERS + VERDICTS + REPEATS
+        assert table(tmp_path) == PAPER
+        again = camel(endpoint, tmp_path, "--json")
+        assert "everything has been asked before" in again.stderr
+        assert endpoint.ledger().requests == LISTS + ANSWERS + VERDICTS + REPEATS
+    made = json.loads(again.stdout)
+    assert made == json.loads((tmp_path / "emergence/emergence.json").read_text())
+    assert all(
+        one["paper"] == list(PAPER[tuple(one["seen"])][TITLES[one["domain"]]]) for one in made["table"]
+    )
+    # The planted preference for a place is found, and changed nothing above.
+    flips = sum(
+        outcome(seen, domain, number) in ("first", "second")
+        for seen, domains in PAPER.items()
+        for domain, counts in domains.items()
+        for number in range(sum(counts))
+    )
+    assert sum(one["position"]["flips"] for one in made["judging"]["comparisons"]) == flips > 20
+    last = made["totals"][-1]
+    assert last["after_wins"]["count"] == 120
+    assert last["adjusted"] < 1e-9
+    assert [one["label"] for one in made["models"]][:3] == [CHAIN[0], "AI Society", "AI Society + Code"]
+    assert {path.name for path in (tmp_path / "emergence/questions").iterdir()} == {
+        f"{name}.jsonl" for name in TITLES.values()
+    }
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Path):
+    """After each kill exactly what is not in the folder is asked; the table is that of an undisturbed study."""
+    domains = "".join(
+        f'[[domains]]\nname = "{name}"\ntitle = "{title}"\nquestions = {count}\nsubjects = ["{subject}"]\n'
+        for name, title, count, subject in (
+            ("society", "AI Society", 4, "x"), ("code", "Code", 3, "x"), ("math", "Math", 8, "mathematics"),
+        )
+    )  # fmt: skip
+    (tmp_path / "study.toml").write_text(config(repeats=1, ends=False) + domains)
+    args = ("--concurrency", "4", "--out")
+    whole = 3 + 5 * 15 + 2 * 4 * 15 + 2 * 4 * 3
+    chance = random.Random(7)
+    with spawn(SimulatorSettings(author="emergences:author", latency=Constant(0.02))) as endpoint:
+        journaled = served = 0
+        for kill in range(30):
+            process = subprocess.Popen(
+                command(*args, "out"), cwd=tmp_path, env=environment(endpoint), stdout=subprocess.DEVNULL
+            )
+            # The first while the questions are being written.
+            more = chance.randint(20, 80) if kill else 1
+            wanted, deadline = served + more, time.monotonic() + 60
+            while (
+                process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline
+            ):
+                time.sleep(0.005)
+            time.sleep(chance.random() * 0.05)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            now, kept = endpoint.ledger().requests, _kept(tmp_path / "out" / "kept")
+            # Paid since the last kill: what is kept, and at most what was in flight.
+            assert kept - journaled <= now - served <= kept - journaled + 4, f"kill {kill}"
+            journaled, served = kept, now
+            if kept >= whole - 20:
+                break
+        assert kill > 1
+        done = camel(endpoint, tmp_path, *args, "out")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert endpoint.ledger().requests - served == whole - journaled
+        assert camel(endpoint, tmp_path, *args, "undisturbed").returncode == 0
+    for name in ("emergence.json", "emergence.md", "emergence.html", "pairs.jsonl", "verdicts.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
+    own = '[[domains]]\nname = "society"\ntitle = "AI Society"\nquestions = 3\n'
+    (tmp_path / "study.toml").write_text(config(repeats=0) + own)
+    whole = 1 + 5 * 3 + 2 * 5 * 3
+    with spawn(SimulatorSettings(author="emergences:author")) as endpoint:
+        stopped = camel(endpoint, tmp_path, "--max-calls", "12")
+        assert stopped.returncode == 3, stopped.stdout + stopped.stderr
+        assert "budget of 12 calls" in stopped.stdout
+        assert endpoint.ledger().served == 12
+        unknown = camel(endpoint, tmp_path, "--max-money", "1")
+        assert unknown.returncode == 2
+        assert "price of" in unknown.stderr
+        assert "Traceback" not in unknown.stderr
+        assert camel(endpoint, tmp_path).returncode == 0
+        assert endpoint.ledger().requests == whole
+
+
+def _kept(folder: Path) -> int:
+    """Calls whose answers are in a study's folder: in what is committed, or in the journal of what is not."""
+    from camel.storage.run import RunFolder
+
+    if not folder.exists():
+        return 0
+    kept, calls = RunFolder(folder), 0
+    for stage in {*kept.stages(), *(path.name for path in (folder / "journal").glob("*"))}:
+        done = kept.committed(stage)
+        for shard in done:
+            calls += json.loads(kept.read(kept.marker(stage, shard).file)).get("usage", {}).get("calls", 0)
+        left = {int(path.name.partition("-")[0]) for path in (folder / "journal" / stage).glob("*-*")} - done
+        calls += sum(1 for shard in left for _ in kept.replay(stage, shard))
+    return calls

@@ -1,0 +1,388 @@
+"""The emergence study without an endpoint: what it is made from, what comes out, and that no text of a model gets through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from emergences import CHAIN, EVIL, answer, config, outcome
+from hypothesis import given
+from hypothesis import strategies as st
+from test_rows import make_run, talk
+
+from camel import InputError, ScriptedModel
+from camel.core.errors import ServerFailed
+from camel.core.history import History
+from camel.core.model import Model, Request
+from camel.engine.worker import Halt
+from camel.models.chat import ChatModel
+from camel.models.local import LocalServer
+from camel.training.config import TrainConfig
+from camel.training.emergence import serving
+from camel.training.emergence import study as study_module
+from camel.training.emergence.config import DOMAINS, Domain, EmergenceConfig, made_config, read_config
+from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, markdown, table, write_report
+from camel.training.emergence.results import PAPER, Figures, figures
+from camel.training.emergence.serving import Lent, find_place, version_of
+from camel.training.emergence.study import Emergence
+from camel.training.recipe import Recipe, Source, read_questions
+from camel.training.rows import RowBuilder
+from camel.training.train import Trained
+
+SMALL = {"society": 2, "math": 3}
+TRAINED = dict(zip(("base", "AI Society", "AI Society + Code"), CHAIN, strict=False))
+"""What models that are trained here are called, and whom of the planted chain they stand for."""
+
+
+def small(folder: Path, **more: Any) -> EmergenceConfig:
+    """Two steps of the paper's chain, on five questions."""
+    whole = tomllib.loads(config(repeats=1))
+    whole["steps"] = whole["steps"][:2]
+    whole["domains"] = [
+        {"name": one.name, "title": one.label, "questions": SMALL[one.name], "subjects": one.subjects}
+        for one in DOMAINS
+        if one.name in SMALL
+    ]
+    return made_config({**whole, "out": str(folder / "out"), **more})
+
+
+class Society:
+    """All models of a study, in this process; `asked` tells who was asked how often."""
+
+    def __init__(self, most: int = 10**9, halt: Halt | None = None) -> None:
+        self.asked: dict[str, int] = {}
+        self._most, self._halt = most, halt
+
+    def __call__(self, name: str, model: Model, price: object) -> Model:
+        def say(request: Request) -> str:
+            self.asked[name] = self.asked.get(name, 0) + 1
+            if self._halt and sum(self.asked.values()) >= self._most:
+                self._halt.set("enough")
+            return answer(request.history.entries[0].content, TRAINED.get(name, name))
+
+        return ScriptedModel(say)
+
+
+def studied(config: EmergenceConfig, society: Society | None = None) -> tuple[Emergence, Figures]:
+    study = Emergence(config, metered=society or Society())
+    assert asyncio.run(study.run())
+    return study, figures(study)[0]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "none")
+        patch.delenv("OPENAI_BASE_URL", raising=False)
+        return studied(small(tmp_path_factory.mktemp("whole")))[1].to_json()
+
+
+# ---------------------------------------------------------------- the table
+
+
+def test_what_is_planted_is_found_and_nothing_is_asked_twice(tmp_path: Path):
+    society = Society()
+    study, made = studied(small(tmp_path), society)
+    # A list for each domain; 3 models x 5 questions; 3 comparisons x 5 questions x 2 orders, and one of each asked again.
+    assert society.asked == {"judge": 2 + 30 + 12, **dict.fromkeys(CHAIN[:3], 5)}
+    assert [one.seen for one in made.totals] == [(0, 1), (1, 2), (0, 2)]
+    for one in made.table:
+        domain = next(domain.name for domain in DOMAINS if domain.label == one.domain)
+        if one.seen == (0, 2):  # the paper has no such comparison
+            assert one.paper is None
+            continue
+        kinds = [outcome(one.seen, domain, number) for number in range(SMALL[domain])]
+        won, lost = kinds.count("after"), kinds.count("before")
+        assert (one.after_wins.count, one.before_wins.count) == (won, lost)
+        assert one.draws.count == len(kinds) - won - lost
+        assert one.effect.value == pytest.approx((won - lost) / len(kinds))
+        assert one.effect.low <= one.effect.value <= one.effect.high
+        assert one.paper == PAPER[one.seen][domain]
+        assert one.added == (domain == "society" and one.seen == (0, 1))
+    before = sum(society.asked.values())
+    assert studied(small(tmp_path), society)[1].to_json() == made.to_json()
+    assert sum(society.asked.values()) == before
+    assert study.contest().left() == 0
+    assert study.estimate() == []
+
+
+@pytest.mark.parametrize("most", [1, 9, 30])
+def test_a_study_that_stopped_goes_on_and_repeats_nothing(tmp_path: Path, most: int, undisturbed: bytes):
+    halt = Halt()
+    first, second = Society(most, halt), Society()
+    study = Emergence(small(tmp_path), metered=first, halt=halt, concurrency=1)
+    assert not asyncio.run(study.run())
+    made = studied(small(tmp_path), second)[1]
+    assert sum(first.asked.values()) + sum(second.asked.values()) == 2 + 15 + 30 + 12
+    assert made.to_json() == undisturbed
+
+
+def test_a_further_step_asks_only_what_is_new(tmp_path: Path):
+    studied(small(tmp_path))
+    more, society = small(tmp_path), Society()
+    third = tomllib.loads(config())["steps"][2]
+    more = msgspec.structs.replace(
+        more, steps=(*more.steps, msgspec.convert(third, type(more.steps[0]))), ends=False
+    )
+    studied(more, society)
+    assert society.asked == {"judge": 2 * 5 + 2 * 2, CHAIN[3]: 5}
+
+
+def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
+    lines = [json.dumps({"question": f"Case {number} of society {EVIL}"}) for number in range(5)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
+    own = {"name": "society", "title": "AI Society", "questions": 4, "file": str(tmp_path / "mine.jsonl")}
+    study, made = studied(small(tmp_path, domains=[own], repeats=0))
+    assert [one.written_by for one in made.domains] == [""]
+    written = study.out / "questions" / "society.jsonl"
+    # What models are tested on can be kept out of the rows that they are trained on.
+    assert [one.texts[0] for one in read_questions(written)] == [
+        json.loads(line)["question"] for line in lines[:4]
+    ]
+    with pytest.raises(InputError, match="has 5 questions"):
+        Emergence(small(tmp_path, domains=[{**own, "questions": 6}]))
+
+
+def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
+    study, made = studied(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
+    write_report(study, *figures(study))
+    page, text = (study.out / PAGE).read_text(), (study.out / MARKDOWN).read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+    outside = "\n".join(part for number, part in enumerate(text.split("```")) if number % 2 == 0)
+    assert "<script" not in outside.replace("\\<script", "")
+    for name in (PAGE, MARKDOWN, FIGURES):
+        assert str(tmp_path) not in (study.out / name).read_text()
+    assert msgspec.json.decode((study.out / FIGURES).read_bytes(), type=Figures) == made
+    assert (study.out / "plots" / "emergence.svg").read_text().startswith("<svg")
+    head, rows = table(made)
+    assert all(len(row) == len(head) for row in rows)
+
+
+# ---------------------------------------------------------------- what it is made from
+
+
+@given(st.integers(1, 500), st.integers(1, 7))
+def test_questions_are_spread_evenly_over_subjects(count: int, subjects: int):
+    parts = Domain("x", count, subjects=tuple(map(str, range(subjects)))).parts
+    assert sum(each for _, each in parts) == count
+    assert max(each for _, each in parts) - min(each for _, each in parts) <= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"judges": []}, "name who judges"),
+        ({"steps": []}, "needs steps"),
+        ({"steps": [{"name": "x"}]}, "either rows"),
+        ({"steps": [{"name": "x", "rows": ["r"], "model": "m"}]}, "either rows"),
+        ({"steps": [{"name": "x", "model": "m"}] * 2}, "called 'x'"),
+        ({"steps": [{"name": "x", "model": "m", "adds": "y"}]}, "no domain"),
+        ({"steps": [{"name": "x", "rows": ["r"]}]}, "train.model"),
+        ({"steps": [{"name": "x", "rows": ["r"]}], "train": {"out": "y"}}, "each step's own"),
+        (
+            {"steps": [{"name": "a", "model": "m"}, {"name": "b", "rows": ["r"]}], "train": {"model": "m"}},
+            "onward",
+        ),
+        ({"steps": [{"name": CHAIN[0], "model": "m"}]}, "name the step otherwise"),
+        ({"domains": [{"name": "../x"}]}, "lower-case"),
+        ({"domains": [{"name": "x", "questions": 0}]}, "whole number"),
+        ({"base": ""}, "a model is"),
+        ({"guided": "mine"}, "guided must be"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_asked(tmp_path: Path, change: dict[str, Any], says: str):
+    with pytest.raises(InputError, match=says) as raised:
+        Emergence(small(tmp_path, **change), metered=Society()).contest()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_says_what_is_wrong_in_it(tmp_path: Path):
+    path = tmp_path / "study.toml"
+    path.write_text(config(more="typo = 1\n"))
+    with pytest.raises(InputError, match=r"study.toml: .*typo"):
+        read_config(path)
+    path.write_text(config())
+    assert read_config(path, judges=["other"], writer="").judges == ("other",)
+    with pytest.raises(InputError, match="cannot read"):
+        read_config(tmp_path / "none.toml")
+
+
+# ---------------------------------------------------------------- where models are
+
+
+def test_models_are_found_and_told_apart_by_their_weights(tmp_path: Path):
+    def place(spec: str) -> Any:
+        return find_place(spec, lambda line: None)
+
+    assert (place("gpt-4").label, place("gpt-4").path, version_of(place("gpt-4"))) == ("gpt-4", None, "")
+    assert place("gpt-4@http://me:secret@host:1/v1").label == "gpt-4@host:1"
+    file = tmp_path / "tuned.gguf"
+    file.write_bytes(b"GGUF one")
+    first = version_of(place(str(file)))
+    file.write_bytes(b"GGUF another")
+    assert version_of(place(str(file))) != first
+    training = tmp_path / "models" / "mine"
+    training.mkdir(parents=True)
+    for name in ("config.json", "result.json", "model.gguf"):
+        (training / name).write_text(name)
+    found = place(str(training))
+    assert (found.name, found.path) == ("mine", training / "model.gguf")
+    first = version_of(found)
+    (training / "result.json").write_text("trained again")
+    assert version_of(found) != first
+    with pytest.raises(InputError, match="holds no model"):
+        version_of(place(str(tmp_path)))
+
+
+async def test_a_model_that_is_not_open_says_so(tmp_path: Path):
+    lent = Lent(find_place("gpt-4", lambda line: None), scratch=tmp_path)
+    with pytest.raises(ServerFailed, match="is not being served"):
+        await lent.reply(Request(History()))
+
+
+# ---------------------------------------------------------------- a chain that is trained here
+
+
+class Trainings:
+    """Instead of trainings and servers: what was trained on what, and which models were open when they were asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[TrainConfig] = []
+        self.open: list[str] = []
+        self.most = 0
+        monkeypatch.setattr(study_module, "train", self.train)
+        monkeypatch.setattr(study_module, "converter", lambda: None)
+        monkeypatch.setattr(serving, "local_model", self.served)
+
+    def train(self, config: TrainConfig, **rest: Any) -> Trained:
+        self.done.append(config)
+        out, result = Path(config.out), Trained(config.out, 3, 7, 2.0, 1.0 / len(self.done), 0.1)
+        out.mkdir(parents=True)
+        for name in ("config.json", "model.gguf"):
+            (out / name).write_text(config.model)
+        (out / "result.json").write_bytes(msgspec.json.encode(result))
+        return result
+
+    @contextlib.contextmanager
+    def served(self, server: LocalServer, **rest: Any) -> Iterator[ChatModel]:
+        self.open.append(server.alias)
+        self.most = max(self.most, len(self.open))
+        yield ChatModel(server.alias, base_url="http://127.0.0.1:9", api_key="")
+        self.open.remove(server.alias)
+
+
+def made_rows(folder: Path, said: str = "") -> list[str]:
+    """Two folders of rows; one of the first holds `said`."""
+    for name, first in (("one", 0), ("two", 5)):
+        run = make_run(
+            folder / "runs" / name, [talk(first + n, said=said if not first + n else "") for n in range(5)]
+        )
+        asyncio.run(RowBuilder(Recipe((Source(run),), out=str(folder / name))).build())
+    return [str(folder / "one"), str(folder / "two")]
+
+
+@pytest.mark.parametrize("onward", [False, True])
+def test_models_are_trained_on_growing_data_and_served_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, onward: bool
+):
+    one, two = made_rows(tmp_path)
+    (tmp_path / "base.gguf").write_bytes(b"GGUF")
+    trainings, society = Trainings(monkeypatch), Society()
+    given = {
+        "base": str(tmp_path / "base.gguf"), "onward": onward, "train": {"recipe": "cpu", "steps": 3}, "repeats": 0,
+        "steps": [{"name": "AI Society", "rows": [one]}, {"name": "Code", "rows": [two]}],
+    }  # fmt: skip
+    plan = Emergence(small(tmp_path, **given), metered=society)
+    assert [config.steps for config in plan.untrained()] == [3, 3]
+    assert {need.model for _, need in plan.estimate()} == {"judge", "base", "AI Society", "AI Society + Code"}
+    study, made = studied(small(tmp_path, **given), society)
+    assert [config.rows for config in trainings.done] == [(one,), (two,) if onward else (one, two)]
+    first = str(tmp_path / "base.gguf")
+    assert [config.model for config in trainings.done] == [first, trainings.done[0].out if onward else first]
+    assert (trainings.most, trainings.open) == (1, [])
+    assert [model.trained for model in made.models] == [False, True, True]
+    assert made.models[2].last_loss == 0.5
+    assert made.judging.money is None  # the judge's price is not known
+    assert {cost.model for cost in made.judging.costs if cost.money == 0} == {
+        "base",
+        "AI Society",
+        "AI Society + Code",
+    }
+    assert not made.leaks
+    # A training that is gone is done again, and its model, which is another one now, is asked again; the others are not.
+    shutil.rmtree(study.members()[2].training.out)  # type: ignore[union-attr]
+    society.asked.clear()
+    studied(small(tmp_path, **given), society)
+    assert len(trainings.done) == 3
+    assert society.asked == {"AI Society + Code": 5, "judge": 2 * 2 * 5}
+
+
+def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    leak = "Plan how a town of nine thousand people can share one single ferry between its two islands all winter"
+    rows = made_rows(tmp_path, said=f"Certainly, you asked: {leak}.")
+    (tmp_path / "mine.jsonl").write_text(json.dumps({"question": leak}))
+    Trainings(monkeypatch)
+    own = {"name": "society", "title": "AI Society", "questions": 1, "file": str(tmp_path / "mine.jsonl")}
+    (tmp_path / "base.gguf").write_bytes(b"GGUF")
+    said: list[str] = []
+    steps = [{"name": "Code", "rows": [rows[1]]}, {"name": "Talk", "rows": [rows[0]]}]
+    given = small(
+        tmp_path, base=str(tmp_path / "base.gguf"), domains=[own], steps=steps, train={"recipe": "cpu"}
+    )
+    study = Emergence(given, metered=Society(1, halt := Halt()), say=said.append, halt=halt)
+    assert not asyncio.run(study.run())
+    assert any(line.startswith("Talk: rows hold questions") and "1 of AI Society" in line for line in said)
+    assert study.leaks() == {"Talk": {"AI Society": 1}}
+
+
+def test_humaneval_of_each_model(tmp_path: Path):
+    def metered(name: str, model: Model, price: object) -> Model:
+        def say(request: Request) -> str:
+            asked = request.history.entries[0].content
+            if "def has_close_elements" not in asked:
+                return answer(asked, name)
+            right = "any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])"
+            body = right if name == CHAIN[1] else "None"
+            return f"```python\ndef has_close_elements(numbers, threshold):\n    return {body}\n```"
+
+        return ScriptedModel(say)
+
+    given = small(
+        tmp_path,
+        humaneval=2,
+        problems=1,
+        repeats=0,
+        ends=False,
+        steps=[{"name": "AI Society", "model": CHAIN[1]}],
+    )
+    study = Emergence(given, metered=metered)
+    assert ("HumanEval", 2) in [(name, need.calls) for name, need in study.estimate()]
+    assert asyncio.run(study.run())
+    made = figures(study)[0]
+    assert [(one.label, one.humaneval[0].rate, one.plus[0].rate) for one in made.humaneval] == [
+        (CHAIN[0], 0.0, 0.0),
+        ("AI Society", 1.0, 1.0),
+    ]
+    assert study.estimate() == []
+    assert "CAMEL-7B (paper)" in markdown(made)
+    assert [(one.step, one.usage.calls) for one in made.besides] == [
+        ("Questions", 2),
+        ("HumanEval", 2),
+        ("HumanEval", 2),
+    ]
