@@ -47,7 +47,10 @@ def rows(
     ] = 0.0,
     questions: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Leave out rows that hold one of these questions (JSON lines)."),
+        typer.Option(
+            metavar="FILE",
+            help="Leave out rows that hold one of these questions: JSON lines, or humaneval, humaneval+.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:

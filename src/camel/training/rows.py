@@ -92,7 +92,7 @@ class RowBuilder:
         decides: dict[str, Any] = {
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
-            "questions": [digest_of(Path(path)) for path in self.recipe.filters.questions],
+            "questions": [digest_of(path) for path in self.recipe.filters.questions],
             "counted": self._tokens is not None,
         }
         self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
@@ -109,7 +109,7 @@ class RowBuilder:
     @cached_property
     def _questions(self) -> Questions:
         return Questions(
-            question for path in self.recipe.filters.questions for question in read_questions(Path(path))
+            question for path in self.recipe.filters.questions for question in read_questions(path)
         )
 
     async def build(self, noticed: Callable[[int, int], None] = lambda done, of: None) -> bool:
