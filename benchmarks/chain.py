@@ -79,7 +79,6 @@ def main() -> int:
     parser.add_argument("--plays", type=int, default=len(HELD_OUT))
     given = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("CAMEL_LOCAL_THREADS", str(os.cpu_count() or 1))
     with tempfile.TemporaryDirectory() as scratch:
         root = (given.out or Path(scratch)).resolve()
         root.mkdir(parents=True, exist_ok=True)

@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import tempfile
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -255,8 +256,8 @@ class RowBuilder:
                 for _, others in _groups(keys, places):
                     dropped[others] = 1
         if self._checked:
-            with tempfile.TemporaryDirectory(dir=self.folder.root) as scratch:
-                signed = self._signatures(Path(scratch) / "signatures", count)
+            with self._scratch() as scratch:
+                signed = self._signatures(scratch / "signatures", count)
                 for band in range(BANDS):
                     for number in range(rounds):
                         keys, places = self._keys("bands", number, rounds, band)
@@ -265,6 +266,17 @@ class RowBuilder:
                             same = _similarity(signed, firsts, others) >= self.recipe.filters.near
                             dropped[others[same]] = 2
         return dropped
+
+    @contextmanager
+    def _scratch(self) -> Generator[Path]:
+        """A folder for a while. Always the same one, so that what a killed start left goes with the next."""
+        scratch = self.folder.root / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _keys(self, column: str, number: int, rounds: int, band: int = 0) -> tuple[Any, Any]:
         """The hashes of one round, and the places of their rows."""
