@@ -23,6 +23,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import camel
 import camel.scenarios
 from camel import LocalServer, MaxMessages, RolePlaying, Sampling, Transcript, local_model, parse
 from camel.core.role_playing import ASSISTANT, USER
@@ -36,8 +37,8 @@ COUNTS = {
     "society": "assistant_role = 3\nuser_role = 2\ntask = 1",
     "code": "language = 3\ndomain = 2\ntask = 1",
 }
-STEPS, BATCH, LENGTH, RATE = 12, 4, 512, 1e-3
-MESSAGES, TOKENS = 4, 160
+STEPS, BATCH, LENGTH, RATE = 10, 4, 512, 1e-3
+MESSAGES, TOKENS = 2, 128
 HELD_OUT = (
     ("Plumber", "Hotel Manager", "Find out why the third floor has no hot water"),
     ("Beekeeper", "Chemist", "Set up two hives on a flat roof"),
@@ -221,6 +222,7 @@ def camel_command(root: Path, *arguments: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "camel", *arguments],
         cwd=root,
+        env={**os.environ, "PYTHONPATH": str(Path(camel.__file__).parent.parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
