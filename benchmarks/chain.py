@@ -37,7 +37,7 @@ COUNTS = {
     "society": "assistant_role = 3\nuser_role = 2\ntask = 1",
     "code": "language = 3\ndomain = 2\ntask = 1",
 }
-STEPS, BATCH, LENGTH, RATE = 10, 4, 512, 1e-3
+STEPS, BATCH, LENGTH, RATE = 10, 2, 512, 1e-3
 MESSAGES, TOKENS = 2, 128
 HELD_OUT = (
     ("Plumber", "Hotel Manager", "Find out why the third floor has no hot water"),
@@ -90,7 +90,7 @@ def chain(root: Path, steps: int, plays: int) -> int:
     for name in CHAIN:
         data(root, name)
     print(
-        "| fine-tune | from | rows | steps | loss, first and last tenth | CPU, s |\n|---|---|---|---|---|---|"
+        "| fine-tune | from | rows | steps | loss, first and last third of the steps | CPU, s |\n|---|---|---|---|---|---|"
     )
     models: dict[str, Path | None] = {"base": None}
     before, wrong = "local", list[str]()
@@ -102,7 +102,7 @@ def chain(root: Path, steps: int, plays: int) -> int:
             *f"--batch {BATCH} --length {LENGTH} --learning-rate {RATE}".split(),
         )
         result = json.loads((root / "models" / name / "result.json").read_bytes())
-        first, last = result["first_loss"], result["last_loss"]
+        first, last = thirds(root / "models" / name / "progress.jsonl")
         print(
             f"| {name} | {before} | {result['rows']} | {result['steps']} | {first:.2f}, {last:.2f} | {_cpu() - began:,.0f} |",
             flush=True,
@@ -117,6 +117,14 @@ def chain(root: Path, steps: int, plays: int) -> int:
     print(f"\nA conversation that {CHAIN[-1]} plays alone:\n\n{shown}")
     print(f"\n{'as it should be' if not wrong else 'WRONG: ' + ', '.join(wrong)}")
     return 1 if wrong else 0
+
+
+def thirds(progress: Path) -> tuple[float, float]:
+    """The mean loss of the first and of the last third of the steps: what the model itself said is easier than what was written, and steps have more or less of it."""
+    losses = {one["step"]: one["loss"] for one in map(json.loads, progress.read_text().splitlines())}
+    said = [losses[step] for step in sorted(losses)]
+    third = max(1, len(said) // 3)
+    return sum(said[:third]) / third, sum(said[-third:]) / third
 
 
 def data(root: Path, name: str) -> None:

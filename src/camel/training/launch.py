@@ -24,6 +24,7 @@ import msgspec
 from camel.core.errors import CamelError, InputError
 from camel.training.config import TrainConfig
 from camel.training.train import PROGRESS, Step, Trained, finished, prepared, train
+from camel.training.weights import need
 
 STOP, LOG = "stop", "launch.log"
 LOOK_EVERY = 0.5
@@ -155,7 +156,8 @@ def _followed(out: Path, notice: Callable[[Step], None], stop: Callable[[], bool
 
 def _ends_with_its_parent() -> None:
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1024):  # not through sys.stdin, whose lock would be held when the interpreter ends
+            pass
         os._exit(1)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
@@ -173,6 +175,10 @@ def _main(given: str) -> int:
     except CamelError as error:
         sys.stderr.write(f"{_SAID}{error}\n")
         return 1
+    finally:
+        distributed = need("torch").distributed
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
     return 0
 
 

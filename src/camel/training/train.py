@@ -254,6 +254,9 @@ def spreading(config: TrainConfig, gpu: bool) -> dict[str, Any]:
     backend = {} if gpu else {"ddp_backend": "gloo"}
     if config.spread == "copies" or (config.spread == "auto" and not gpu):
         return {"gradient_checkpointing": gpu, "ddp_find_unused_parameters": False, **backend}
+    if not gpu:
+        # accelerate would quietly copy them instead.
+        raise InputError("weights are spread over GPUs only: leave out spread, or set it to copies")
     settings = {
         "version": 2,
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
@@ -261,7 +264,7 @@ def spreading(config: TrainConfig, gpu: bool) -> dict[str, Any]:
         "activation_checkpointing": gpu,
     }
     # FSDP recomputes by itself: twice would be wasted.
-    return {"gradient_checkpointing": False, "fsdp": True, "fsdp_config": settings, **backend}
+    return {"gradient_checkpointing": False, "fsdp": True, "fsdp_config": settings}
 
 
 def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], bool]) -> Any:

@@ -33,7 +33,6 @@ def fit(
 ) -> None:
     """Call `work(given)` on every worker at once; a GPU for each where the cluster has as many."""
     os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
-    # What Ray writes of itself goes below the training's own folder.
     with connected(address, workers=workers):
         try:
             ray: Any = import_module("ray")
@@ -53,7 +52,7 @@ def fit(
             scaling_config=parts.ScalingConfig(num_workers=workers, use_gpu=gpu),
             run_config=parts.RunConfig(
                 name="ray",
-                storage_path=storage,
+                storage_path=storage,  # what Ray writes of itself
                 failure_config=parts.FailureConfig(max_failures=RESTARTS),
                 logging_config=parts.LoggingConfig(log_level="ERROR"),
             ),
