@@ -28,6 +28,9 @@ import camel.scenarios
 from camel import LocalServer, MaxMessages, RolePlaying, Sampling, Transcript, local_model, parse
 from camel.core.role_playing import ASSISTANT, USER
 from camel.evaluation.intervals import Clusters, Rate
+from camel.training.chats import IGNORED, chat_tokens
+from camel.training.rows import Rows
+from camel.training.weights import need, opened
 
 WRITTEN = Path(__file__).parent.parent / "examples" / "training"
 CHAIN = ("society", "code", "math")
@@ -37,7 +40,9 @@ COUNTS = {
     "society": "assistant_role = 3\nuser_role = 2\ntask = 1",
     "code": "language = 3\ndomain = 2\ntask = 1",
 }
-STEPS, BATCH, LENGTH, RATE = 10, 2, 512, 1e-3
+STEPS, BATCH, LENGTH, RATE = 24, 1, 512, 1e-3
+KEPT_BACK = 2
+"""Conversations of each set that none learns from."""
 MESSAGES, TOKENS = 2, 128
 HELD_OUT = (
     ("Plumber", "Hotel Manager", "Find out why the third floor has no hot water"),
@@ -89,10 +94,9 @@ def main() -> int:
 def chain(root: Path, steps: int, plays: int) -> int:
     for name in CHAIN:
         data(root, name)
-    print(
-        "| fine-tune | from | rows | steps | loss, first and last third of the steps | CPU, s |\n|---|---|---|---|---|---|"
-    )
-    models: dict[str, Path | None] = {"base": None}
+    print("| fine-tune | from | rows | steps | loss, first and last third of the steps | CPU, s |")
+    print("|---|---|---|---|---|---|")
+    models: dict[str, str] = {"base": "local"}
     before, wrong = "local", list[str]()
     for name in CHAIN:
         began = _cpu()
@@ -107,11 +111,10 @@ def chain(root: Path, steps: int, plays: int) -> int:
             f"| {name} | {before} | {result['rows']} | {result['steps']} | {first:.2f}, {last:.2f} | {_cpu() - began:,.0f} |",
             flush=True,
         )
-        if not last < first:
-            wrong.append(f"the loss of {name} did not fall")
-        before = f"models/{name}"
-        models[f"+ {name}"] = root / before / "model.gguf"
-    rates, shown = measured(models, plays)
+        before = models[f"+ {name}"] = f"models/{name}"
+    wrong += falling(root, models)
+    files = {name: None if path == "local" else root / path / "model.gguf" for name, path in models.items()}
+    rates, shown = measured(files, plays)
     if not rates[f"+ {CHAIN[-1]}"]["both"].low > rates["base"]["both"].high:
         wrong.append("the last model does not keep the grammar more often than the base model")
     print(f"\nA conversation that {CHAIN[-1]} plays alone:\n\n{shown}")
@@ -119,19 +122,53 @@ def chain(root: Path, steps: int, plays: int) -> int:
     return 1 if wrong else 0
 
 
+def falling(root: Path, models: dict[str, str]) -> list[str]:
+    """The loss of each model on what was kept back; in each fine-tune that of its own set must fall."""
+    print(f"\nloss on what was kept back\n\n| model | {' | '.join(CHAIN)} |\n|---|{'---|' * len(CHAIN)}")
+    before: dict[str, float] = {}
+    wrong: list[str] = []
+    for model, path in models.items():
+        found = unseen(root, path)
+        print(f"| {model} | {' | '.join(f'{found[name]:.2f}' for name in CHAIN)} |", flush=True)
+        own = model.removeprefix("+ ")
+        if before and not found[own] < before[own]:
+            wrong.append(f"the loss of {own} did not fall")
+        before = found
+    return wrong
+
+
 def thirds(progress: Path) -> tuple[float, float]:
-    """The mean loss of the first and of the last third of the steps: what the model itself said is easier than what was written, and steps have more or less of it."""
+    """The mean loss of the first and of the last third of the steps."""
     losses = {one["step"]: one["loss"] for one in map(json.loads, progress.read_text().splitlines())}
     said = [losses[step] for step in sorted(losses)]
     third = max(1, len(said) // 3)
     return sum(said[:third]) / third, sum(said[-third:]) / third
 
 
+def unseen(root: Path, model: str) -> dict[str, float]:
+    """The mean loss of a model on what was written of each set and kept back: the same words for every model."""
+    torch, (network, tokenizer) = need("torch"), opened(model if model == "local" else str(root / model))
+    found: dict[str, float] = {}
+    for name in CHAIN:
+        total = count = 0.0
+        for row in Rows(root / "rows" / f"{name}-back"):
+            ids, labels = chat_tokens(tokenizer, row["messages"], LENGTH)
+            learnt = sum(label != IGNORED for label in labels)
+            with torch.inference_mode():
+                loss = network(input_ids=torch.tensor([ids]), labels=torch.tensor([labels])).loss
+            total, count = total + float(loss) * learnt, count + learnt
+        found[name] = total / count
+    return found
+
+
 def data(root: Path, name: str) -> None:
     """The rows of a set: what the small model says in it, and what was written."""
     runs = [f"runs/{name}"]
-    if not (root / runs[0]).exists():
-        camel_command(root, "import", str(WRITTEN / f"{name}.jsonl"), runs[0], "--scenario", name)
+    lines = (WRITTEN / f"{name}.jsonl").read_text().splitlines()
+    for run, part in ((name, lines[:-KEPT_BACK]), (f"{name}-back", lines[-KEPT_BACK:])):
+        if not (root / "runs" / run).exists():
+            (root / f"{run}.jsonl").write_text("\n".join(part))
+            camel_command(root, "import", f"{run}.jsonl", f"runs/{run}", "--scenario", name)
     if name in GENERATED:
         scenario = root / "scenarios" / name
         if not scenario.exists():
@@ -145,12 +182,9 @@ def data(root: Path, name: str) -> None:
         )
         camel_command(root, "generate", config.name, "--local", "--out", f"runs/{name}-generated")
         runs.append(f"runs/{name}-generated")
-    camel_command(
-        root,
-        "rows",
-        *runs,
-        *f"--markers --system --inception --seat both --length {LENGTH} --out rows/{name}".split(),
-    )
+    for out, sources in ((name, runs), (f"{name}-back", [f"runs/{name}-back"])):
+        shape = f"--markers --system --inception --seat both --length {LENGTH} --out rows/{out}"
+        camel_command(root, "rows", *sources, *shape.split())
 
 
 def measured(models: dict[str, Path | None], plays: int) -> tuple[dict[str, dict[str, Rate]], str]:
