@@ -63,9 +63,10 @@ def commented(code: str, chance: random.Random) -> str:
 
 
 def lightly(question: Question, chance: random.Random) -> str:
-    """Everything at once."""
-    head = renamed(question.texts[0] + "    pass\n", chance).rpartition("pass")[0]
-    return reworded(head, chance) + commented(question.code[0], chance)
+    """Everything at once: all names, words of the problem, comments in the solution."""
+    lines = renamed(question.texts[0] + question.code[0], chance).splitlines(keepends=True)
+    head = question.texts[0].count("\n")
+    return reworded("".join(lines[:head]), chance) + commented("".join(lines[head:]), chance)
 
 
 KINDS: dict[str, Callable[[Question, random.Random], str]] = {
