@@ -23,6 +23,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 import camel
 import camel.scenarios
 from camel import LocalServer, MaxMessages, RolePlaying, Sampling, Transcript, local_model, parse
@@ -40,7 +42,9 @@ COUNTS = {
     "society": "assistant_role = 3\nuser_role = 2\ntask = 1",
     "code": "language = 3\ndomain = 2\ntask = 1",
 }
-STEPS, BATCH, LENGTH, RATE = 24, 1, 512, 1e-3
+STEPS = {"society": 24, "code": 12, "math": 12}
+"""Of each fine-tune. The first has the grammar to learn, the others go on from a model that has."""
+BATCH, LENGTH, RATE = 1, 512, 1e-3
 KEPT_BACK = 2
 """Conversations of each set that none learns from."""
 MESSAGES, TOKENS = 2, 128
@@ -81,28 +85,27 @@ HELD_OUT = (
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--plays", type=int, default=len(HELD_OUT))
     given = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with tempfile.TemporaryDirectory() as scratch:
         root = (given.out or Path(scratch)).resolve()
         root.mkdir(parents=True, exist_ok=True)
-        return chain(root, given.steps, given.plays)
+        return chain(root, given.plays)
 
 
-def chain(root: Path, steps: int, plays: int) -> int:
+def chain(root: Path, plays: int) -> int:
     for name in CHAIN:
         data(root, name)
     print("| fine-tune | from | rows | steps | loss, first and last third of the steps | CPU, s |")
     print("|---|---|---|---|---|---|")
     models: dict[str, str] = {"base": "local"}
-    before, wrong = "local", list[str]()
+    before, shown = "local", ""
     for name in CHAIN:
         began = _cpu()
         camel_command(
             root,
-            *f"train rows/{name} --recipe cpu --model {before} --out models/{name} --steps {steps}".split(),
+            *f"train rows/{name} --recipe cpu --model {before} --out models/{name} --steps {STEPS[name]}".split(),
             *f"--batch {BATCH} --length {LENGTH} --learning-rate {RATE}".split(),
         )
         result = json.loads((root / "models" / name / "result.json").read_bytes())
@@ -112,12 +115,28 @@ def chain(root: Path, steps: int, plays: int) -> int:
             flush=True,
         )
         before = models[f"+ {name}"] = f"models/{name}"
-    wrong += falling(root, models)
-    files = {name: None if path == "local" else root / path / "model.gguf" for name, path in models.items()}
-    rates, shown = measured(files, plays)
-    if not rates[f"+ {CHAIN[-1]}"]["both"].low > rates["base"]["both"].high:
+    print(
+        f"\n{plays} conversations of {MESSAGES} messages, unseen roles and tasks, no guidance, temperature 0.7\n"
+    )
+    print("| model | user | assistant | both | CPU, s |\n|---|---|---|---|---|")
+    last = f"+ {CHAIN[-1]}"
+    rates: dict[str, Rate] = {}
+    # The first and the last before those between: they are what is asked.
+    for name in ("base", last, *(one for one in models if one not in ("base", last))):
+        began = _cpu()
+        path = None if name == "base" else root / models[name] / "model.gguf"
+        talks = asyncio.run(played(path, plays))
+        by_seat = {seat: kept(talks, seats) for seat, seats in SEATS.items()}
+        rates[name] = by_seat["both"]
+        cells = " | ".join(map(_cell, by_seat.values()))
+        print(f"| {name} | {cells} | {_cpu() - began:,.0f} |", flush=True)
+        (root / f"{models[name].rpartition('/')[2]}.json").write_bytes(msgspec.json.encode(talks))
+        if name == last:
+            shown = as_text(talks[0])
+    wrong = falling(root, models)
+    if not rates[last].low > rates["base"].high:
         wrong.append("the last model does not keep the grammar more often than the base model")
-    print(f"\nA conversation that {CHAIN[-1]} plays alone:\n\n{shown}")
+    print(f"\nA conversation that the last model plays alone:\n\n{shown}")
     print(f"\n{'as it should be' if not wrong else 'WRONG: ' + ', '.join(wrong)}")
     return 1 if wrong else 0
 
@@ -187,26 +206,9 @@ def data(root: Path, name: str) -> None:
         camel_command(root, "rows", *sources, *shape.split())
 
 
-def measured(models: dict[str, Path | None], plays: int) -> tuple[dict[str, dict[str, Rate]], str]:
-    """How often each model keeps the grammar, and a conversation of the last."""
-    print(
-        f"\n{plays} conversations of {MESSAGES} messages, unseen roles and tasks, no guidance, temperature 0.7\n"
-    )
-    print("| model | user | assistant | both | CPU, s |\n|---|---|---|---|---|")
-    rates: dict[str, dict[str, Rate]] = {}
-    talks: list[Transcript] = []
-    for name, path in models.items():
-        began = _cpu()
-        talks = asyncio.run(played(path, plays))
-        rates[name] = {seat: kept(talks, seats) for seat, seats in SEATS.items()}
-        cells = " | ".join(_cell(rates[name][seat]) for seat in SEATS)
-        print(f"| {name} | {cells} | {_cpu() - began:,.0f} |", flush=True)
-    shown = "\n".join(
-        f"    {line}"
-        for message in talks[0].messages
-        for line in f"{message.role}: {message.content}".splitlines()
-    )
-    return rates, f"    Task: {talks[0].task.text}\n{shown}"
+def as_text(talk: Transcript) -> str:
+    said = [f"{message.role}: {message.content}" for message in talk.messages]
+    return "\n".join(f"    {line}" for line in "\n".join([f"Task: {talk.task.text}", *said]).splitlines())
 
 
 SEATS = {"user": (USER,), "assistant": (ASSISTANT,), "both": (USER, ASSISTANT)}
@@ -219,7 +221,8 @@ async def played(path: Path | None, plays: int) -> list[Transcript]:
         async with model:
 
             async def one(number: int) -> Transcript:
-                assistant, user, task = HELD_OUT[number % len(HELD_OUT)]
+                # Of the three sets in turn, so that fewer plays have as much of each.
+                assistant, user, task = HELD_OUT[number % 3 * 10 + number // 3 % 10]
                 play = RolePlaying(
                     assistant=assistant,
                     user=user,
