@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from camel.core.errors import InputError
 from camel.core.message import Message
+from camel.core.role_playing import RolePlaying
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.models.scripted import ScriptedModel
 from camel.storage.table import to_table
 from camel.training.shaping import AROUND, Shape, shape, stripped
 
@@ -174,3 +178,29 @@ def test_an_answer_alone_answers_its_task():
         ]
     )
     assert made(shape(table, Shape()).rows) == [[("user", "What is 1 + 1?"), ("assistant", "2")]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["Poet", "<TASK>", r"C:\1 & Co."]),
+    st.sampled_from(["Sell it.", "Wait...", " a $1 <USER_ROLE> ", "Go\n"]),
+)
+def test_a_talk_that_came_without_prompts_is_given_those_of_a_role_play(role: str, task: str):
+    """What a model learns to play is what it will be told when it plays."""
+    speakers = [Speaker("user", "Trader"), Speaker("assistant", role)]
+    messages = [
+        Message(0, "user", "Trader", "Instruction: Go.\nInput: None"),
+        Message(1, "assistant", role, "Yes"),
+    ]
+    own = Transcript("own", Task(task), [Speaker("user", "", "Mine.", "Now."), speakers[1]], messages[:1])
+    table = to_table([Transcript("a", Task(task), speakers, messages), own])
+    rows = made(shape(table, Shape(seat="both", system=True, inception=True, markers=True)).rows)
+    play = RolePlaying(assistant=role, user="Trader", task=task, model=ScriptedModel([]), specifier=None)
+    user, assistant = asyncio.run(play.prepare()).agents.values()
+    assert rows == [
+        [("system", assistant.system), ("user", messages[0].content), ("assistant", "Yes")],
+        [("system", user.system), ("user", user.opening), ("assistant", messages[0].content)],
+        [("system", "Mine."), ("user", "Now."), ("assistant", messages[0].content)],
+    ]
+    with pytest.raises(InputError, match="system"):
+        Shape(inception=True)

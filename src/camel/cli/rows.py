@@ -31,6 +31,10 @@ def rows(
         bool, typer.Option("--markers", help="Keep Instruction:, Solution: and the others.")
     ] = False,
     system: Annotated[bool, typer.Option("--system", help="Begin rows with the system prompt.")] = False,
+    inception: Annotated[
+        bool,
+        typer.Option("--inception", help="With --system: the paper's prompts for talks that came without."),
+    ] = False,
     stop: Annotated[
         list[str] | None, typer.Option(metavar="REASON", help="Use only talks that ended so, e.g. done.")
     ] = None,
@@ -43,7 +47,10 @@ def rows(
     ] = 0.0,
     questions: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Leave out rows that hold one of these questions (JSON lines)."),
+        typer.Option(
+            metavar="FILE",
+            help="Leave out rows that hold one of these questions: JSON lines, or humaneval, humaneval+.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
@@ -65,9 +72,19 @@ def rows(
     else:
         try:
             shape = msgspec.convert(
-                {"seat": seat, "length": length, "markers": markers, "system": system}, Shape
+                {
+                    "seat": seat,
+                    "length": length,
+                    "markers": markers,
+                    "system": system,
+                    "inception": inception,
+                },
+                Shape,
             )
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
+            # What a struct's own check raises comes wrapped.
+            if isinstance(error.__cause__, InputError):
+                raise error.__cause__ from None
             raise InputError(f"--seat is assistant, user or both, not {seat}") from None
         filters = Filters(
             tuple(stop or ()), tuple(without or ()), language, near=near, questions=tuple(questions or ())

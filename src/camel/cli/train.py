@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 def train(
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="ROWS… | CONFIG.toml", help="Folders of rows, or a file that says all of this."
         ),
-    ],
+    ] = None,
+    preferences: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN|FILE", help="Instead of rows: learn what a critic preferred (DPO); repeatable."
+        ),
+    ] = None,
     recipe: Annotated[
-        str, typer.Option(metavar="NAME", help="Settings to begin from: paper, lora, qlora, cpu.")
-    ] = "lora",
+        str, typer.Option(metavar="NAME", help="Settings to begin from: paper, lora, qlora, dpo, cpu.")
+    ] = "",
     model: Annotated[
         str, typer.Option(metavar="MODEL", help="A folder, a name on the hub, a GGUF file, or local.")
     ] = "",
@@ -33,6 +39,16 @@ def train(
     batch: Annotated[int | None, typer.Option(help="Rows of a step.")] = None,
     length: Annotated[int | None, typer.Option(metavar="TOKENS", help="Longest row.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="How far a step goes.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(metavar="N", help="GPUs, or processes on CPUs; each is started.")
+    ] = None,
+    address: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Train on a Ray cluster: local (one started here), auto, or host:port of its head.",
+        ),
+    ] = "",
     gguf: Annotated[
         bool, typer.Option(help="Also write the model as one GGUF file, for camel serve.")
     ] = True,
@@ -44,13 +60,14 @@ def train(
         str, typer.Option(metavar="NAME", help="For --dry-run: A100-80GB, H100-80GB or CPU.")
     ] = "A100-80GB",
 ) -> None:
-    """Fine-tune a model on rows that `camel rows` made. The same command goes on where it stopped."""
+    """Fine-tune a model on rows that `camel rows` made, or on preferences. The same command goes on where it stopped."""
     from rich.console import Console
 
     from camel.cli.stopping import INTERRUPTED
     from camel.training.config import made_config, read_config
 
     console = Console(highlight=False)
+    given = given or []
     if len(given) == 1 and given[0].endswith(".toml"):
         config = read_config(Path(given[0]))
     else:
@@ -61,23 +78,33 @@ def train(
             "batch": batch,
             "length": length,
             "learning_rate": learning_rate,
+            "devices": devices,
+            "preferences": preferences,
         }
         stated = {name: value for name, value in chosen.items() if value is not None}
-        config = made_config(recipe, {"rows": given, "out": out, **stated})
+        config = made_config(
+            recipe or ("dpo" if preferences else "lora"), {"rows": given, "out": out, **stated}
+        )
     if dry_run:
-        _estimate(console, config, device)
+        _estimate(console, config, device, address)
         return
-    if not _trained(console, config, gguf):
+    if not _trained(console, config, gguf, address):
         typer.echo("stopped by you; the same command goes on")
         raise typer.Exit(INTERRUPTED)
 
 
-def _estimate(console: Console, config: TrainConfig, device: str) -> None:
+def _estimate(console: Console, config: TrainConfig, device: str, address: str) -> None:
+    import shlex
+
     import msgspec
 
+    from camel.core.errors import InputError
     from camel.training.estimate import estimate
+    from camel.training.launch import command
     from camel.training.rows import Rows
 
+    if config.preferences:
+        raise InputError("what preferences take is not estimated: leave out --dry-run, or estimate the rows")
     rows = [Rows(path) for path in config.rows]
     tokens = sum(marker.totals.get("tokens", 0.0) for one in rows for marker in one.markers)
     found = estimate(config, sum(map(len, rows)), tokens, device)
@@ -91,11 +118,17 @@ def _estimate(console: Console, config: TrainConfig, device: str) -> None:
     )
     console.print("It would be started with:", markup=False)
     console.print(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), markup=False)
+    if address:
+        console.print(f"as {config.devices} workers of the Ray cluster at {address}", markup=False)
+    elif config.devices > 1:
+        *words, _ = command(config)
+        console.print(f"by: {shlex.join(words)} CONFIG", markup=False, soft_wrap=True)
 
 
-def _trained(console: Console, config: TrainConfig, gguf: bool) -> bool:
+def _trained(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
     from camel.cli.panel import duration, say
-    from camel.training.train import Step, train
+    from camel.training.launch import launched
+    from camel.training.train import Step
 
     asked = False
 
@@ -117,7 +150,7 @@ def _trained(console: Console, config: TrainConfig, gguf: bool) -> bool:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        found = train(config, notice=notice, stop=lambda: asked, gguf=gguf)
+        found = launched(config, notice=notice, stop=lambda: asked, gguf=gguf, address=address)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -29,17 +29,22 @@ def write_card(
     """Write `README.md`, and the curve of the loss beside it."""
     (out / "loss.svg").write_text(curve(losses), "utf-8")
     labels = sorted({label for one in rows for label in _labels(one)})
+    what = (
+        "preferences of a critic between answers of"
+        if config.preferences
+        else "rows of conversations between"
+    )
     lines = [
         "---",
         f"base_model: {json.dumps(config.model)}",
         "library_name: transformers",
-        "tags: [camel, role-playing, sft]",
+        f"tags: [camel, role-playing, {'dpo' if config.preferences else 'sft'}]",
         *([f"labels: {json.dumps(labels)}"] if labels else []),
         "---",
         "",
         f"# {in_one_line(out.name)}",
         "",
-        f"Fine-tuned with CAMEL {begun['version']} from `{in_one_line(config.model)}` on {result.rows:,} rows of conversations between language-model "
+        f"Fine-tuned with CAMEL {begun['version']} from `{in_one_line(config.model)}` on {result.rows:,} {what} language-model "
         "agents. Its terms are those of the base model and of the models that wrote the data.",
         "",
         "![The loss by step](loss.svg)",
@@ -60,6 +65,7 @@ def write_card(
         sources: list[dict[str, Any]] = settings.config.get("rows", {}).get("sources", [])
         names = ", ".join(f"{in_one_line(str(s.get('run', '')))} x {s.get('weight', 1)}" for s in sources)
         lines.append(f"| {len(one):,} | {names} | `{settings.fingerprint}` |")
+    lines += [f"| | {in_one_line(name)} | |" for name in config.preferences]
     if labels:
         lines += ["", f"**It was trained on data labelled {', '.join(map(in_one_line, labels))}.**"]
     settings_text = msgspec.json.format(msgspec.json.encode(config), indent=2).decode()

@@ -31,6 +31,10 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """Folders that `camel rows` made."""
     model: str
     """What is trained: a folder, a name on the hub, a GGUF file, or `local` for the small model."""
+    preferences: tuple[str, ...] = ()
+    """Instead of rows: what a critic preferred to what, as runs or as files of `camel export RUN preferences`."""
+    beta: float = 0.1
+    """With preferences: how much it costs to move away from the model that is trained; less moves further."""
     out: str = "model"
     epochs: float = 3.0
     steps: int = 0
@@ -53,25 +57,51 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     save_every: int = 50
     """Steps between two checkpoints; a training that died goes on from the last."""
     devices: int = 1
-    """GPUs; above one the weights, gradients and moments are spread over them (FSDP)."""
+    """GPUs, or processes on CPUs: one process each."""
+    spread: str = "auto"
+    """Over several devices: `weights` spreads weights, gradients and moments (FSDP), `copies` gives each a copy (DDP);
+    `auto` spreads the weights over GPUs and copies them to CPUs."""
 
     def __post_init__(self) -> None:
-        if not self.rows:
+        if not self.rows and not self.preferences:
             raise InputError("a training needs rows: camel rows makes them")
+        if self.rows and self.preferences:
+            raise InputError(
+                "a training is on rows or on preferences: do the one, then the other on its model"
+            )
+        if self.spread not in ("auto", "weights", "copies"):
+            raise InputError(f"spread is auto, weights or copies, not {self.spread}")
+        if not self.beta > 0:
+            raise InputError(f"beta must be above 0, not {self.beta:g}")
         for name in ("batch", "at_once", "length", "save_every", "devices"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.batch % self.devices:
+            raise InputError(
+                f"{self.devices} devices cannot share batches of {self.batch}: choose a multiple of {self.devices}"
+            )
         if not self.learning_rate > 0 or not 0 <= self.warmup < 1 or (self.epochs <= 0 and self.steps <= 0):
             raise InputError("a training has a learning rate above 0, a warm-up below 1, and epochs or steps")
         if self.precision not in ("auto", "bf16", "fp32"):
             raise InputError(f"precision is auto, bf16 or fp32, not {self.precision}")
+
+    @property
+    def each(self) -> int:
+        """Rows that a device really works on at a time: at most `at_once`, and so that they make up its part of a batch."""
+        part = self.batch // self.devices
+        return next(size for size in range(min(self.at_once, part), 0, -1) if part % size == 0)
+
+    @property
+    def rounds(self) -> int:
+        """How often a device does that before the weights change."""
+        return self.batch // self.devices // self.each
 
     def decisive(self) -> dict[str, Any]:
         """What decides the weights, as far as a configuration can."""
         return msgspec.to_builtins(msgspec.structs.replace(self, out="", save_every=50, at_once=1))
 
     def fingerprint(self, data: str) -> str:
-        """A short hash of it, and of the rows."""
+        """A short hash of it, and of what it reads: rows, and the weights it begins with."""
         return hashlib.sha256(msgspec.json.encode([self.decisive(), data], order="sorted")).hexdigest()[:16]
 
 
@@ -95,6 +125,14 @@ RECIPES: dict[str, dict[str, Any]] = {
         "batch": 32,
         "adapter": {"rank": 16, "alpha": 32, "bits": 4},
     },
+    # What a critic preferred, learnt after the rows.
+    "dpo": {
+        "epochs": 1.0,
+        "learning_rate": 5e-5,
+        "batch": 32,
+        "length": 1024,
+        "adapter": {"rank": 16, "alpha": 32},
+    },
     # The small model on two cores, in minutes.
     "cpu": {
         "model": "local",
@@ -116,7 +154,7 @@ def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
     if recipe and recipe not in RECIPES:
         raise InputError(f"no recipe {recipe!r}: there are {', '.join(RECIPES)}")
     try:
-        return msgspec.convert({**RECIPES.get(recipe, {}), **given}, TrainConfig)
+        return msgspec.convert({"rows": [], **RECIPES.get(recipe, {}), **given}, TrainConfig)
     except msgspec.ValidationError as error:
         raise InputError(f"{error}") from None
 

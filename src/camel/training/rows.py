@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import tempfile
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,7 +93,7 @@ class RowBuilder:
         decides: dict[str, Any] = {
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
-            "questions": [digest_of(Path(path)) for path in self.recipe.filters.questions],
+            "questions": [digest_of(path) for path in self.recipe.filters.questions],
             "counted": self._tokens is not None,
         }
         self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
@@ -109,7 +110,7 @@ class RowBuilder:
     @cached_property
     def _questions(self) -> Questions:
         return Questions(
-            question for path in self.recipe.filters.questions for question in read_questions(Path(path))
+            question for path in self.recipe.filters.questions for question in read_questions(path)
         )
 
     async def build(self, noticed: Callable[[int, int], None] = lambda done, of: None) -> bool:
@@ -255,8 +256,8 @@ class RowBuilder:
                 for _, others in _groups(keys, places):
                     dropped[others] = 1
         if self._checked:
-            with tempfile.TemporaryDirectory(dir=self.folder.root) as scratch:
-                signed = self._signatures(Path(scratch) / "signatures", count)
+            with self._scratch() as scratch:
+                signed = self._signatures(scratch / "signatures", count)
                 for band in range(BANDS):
                     for number in range(rounds):
                         keys, places = self._keys("bands", number, rounds, band)
@@ -265,6 +266,17 @@ class RowBuilder:
                             same = _similarity(signed, firsts, others) >= self.recipe.filters.near
                             dropped[others[same]] = 2
         return dropped
+
+    @contextmanager
+    def _scratch(self) -> Generator[Path]:
+        """A folder for a while. Always the same one, so that what a killed start left goes with the next."""
+        scratch = self.folder.root / "scratch"
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir()
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
     def _keys(self, column: str, number: int, rounds: int, band: int = 0) -> tuple[Any, Any]:
         """The hashes of one round, and the places of their rows."""

@@ -9,13 +9,15 @@ which messages follow which, so that a million conversations take minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from camel.core.errors import InputError
+from camel.core.inception import paper
 from camel.core.role_playing import ASSISTANT, USER
 from camel.storage.table import Table, arrow
 
@@ -48,6 +50,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Whether `Instruction:`, `Input:`, `Solution:` and `Next request.` stay; for a model that is to play the role."""
     system: bool = False
     """Whether a row begins with the seat's system prompt."""
+    inception: bool = False
+    """With `system`: whether conversations that came without prompts, as imported ones do, are given the paper's."""
     length: int = 2048
     """Tokens of a row at most."""
     characters_per_token: float = 4.0
@@ -56,6 +60,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     def __post_init__(self) -> None:
         if self.length < 2 * AROUND or not self.characters_per_token > 0:
             raise InputError("a row has a length of some tokens, and a token some characters")
+        if self.inception and not self.system:
+            raise InputError("the paper's prompts are system prompts: inception goes with system")
 
     @property
     def seats(self) -> tuple[str, ...]:
@@ -159,24 +165,46 @@ class _Seat:
 
     def _of_the_seat(self) -> tuple[Any, Any]:
         """The system prompt of each conversation's seat, and what it heard before anything was said."""
+        pa, pc = arrow(), arrow("pyarrow.compute")
+        speakers, found = self._speakers(self._seat)
+        if len(speakers):
+            systems = pc.fill_null(speakers.field("system").take(found), "")
+            openings = pc.fill_null(speakers.field("opening").take(found), "")
+        else:
+            systems = openings = pa.array([""] * self._table.num_rows, pa.string())
+        tasks = _column(self._table, "task")
+        specified, original = pc.struct_field(tasks, "specified"), pc.struct_field(tasks, "original")
+        task = pc.fill_null(pc.if_else(pc.equal(pc.fill_null(specified, ""), ""), original, specified), "")
+        if self._how.inception and len(speakers):
+            systems, openings = self._given(speakers, task, systems, openings)
+        return systems, pc.if_else(pc.equal(openings, ""), task, openings)
+
+    def _speakers(self, seat: str) -> tuple[Any, Any]:
+        """All speakers of the table, and the place among them of each conversation's in a seat."""
         pa, np, pc = arrow(), arrow("numpy"), arrow("pyarrow.compute")
         lists = _column(self._table, "speakers")
         ends = _numbers(lists.offsets)
         speakers = lists.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
         owner = np.repeat(np.arange(len(lists)), np.diff(ends))
-        at = np.flatnonzero(_booleans(pc.equal(speakers.field("name"), self._seat)))
+        at = np.flatnonzero(_booleans(pc.equal(speakers.field("name"), seat)))
         place = np.full(len(lists), -1)
         place[owner[at]] = at
-        found = pa.array(np.where(place < 0, 0, place), mask=place < 0)
-        if len(speakers):
-            systems = pc.fill_null(speakers.field("system").take(found), "")
-            openings = pc.fill_null(speakers.field("opening").take(found), "")
-        else:
-            systems = openings = pa.array([""] * len(lists), pa.string())
-        tasks = _column(self._table, "task")
-        specified, original = pc.struct_field(tasks, "specified"), pc.struct_field(tasks, "original")
-        task = pc.if_else(pc.equal(pc.fill_null(specified, ""), ""), original, specified)
-        return systems, pc.if_else(pc.equal(openings, ""), pc.fill_null(task, ""), openings)
+        return speakers, pa.array(np.where(place < 0, 0, place), mask=place < 0)
+
+    def _given(self, speakers: Any, task: Any, systems: Any, openings: Any) -> tuple[Any, Any]:
+        """The paper's prompts where there are none; a conversation without both roles stays as it is."""
+        pc = arrow("pyarrow.compute")
+        roles = {seat: speakers.field("role").take(self._speakers(seat)[1]) for seat in (ASSISTANT, USER)}
+        # As `as_sentence_part` has it, which takes one text at a time.
+        part = pc.replace_substring_regex(pc.utf8_trim_whitespace(task), r"([^.])\.$", r"\1")
+        values = {"ASSISTANT_ROLE": roles[ASSISTANT], "USER_ROLE": roles[USER], "TASK": part}
+        prompts = paper()
+        template = prompts.user if self._seat == USER else prompts.assistant
+        pieces = [values.get(piece, piece) for piece in _pieces(template, values)]
+        without = pc.and_(pc.equal(systems, ""), pc.and_(*map(pc.is_valid, roles.values())))
+        if self._seat == USER:
+            openings = pc.if_else(pc.and_(without, pc.equal(openings, "")), prompts.opening, openings)
+        return pc.if_else(without, pc.binary_join_element_wise(*pieces, ""), systems), openings
 
     def rows(self) -> Shaped:
         np = arrow("numpy")
@@ -290,6 +318,11 @@ def stripped(texts: Any) -> Any:
     solved = pc.replace_substring_regex(texts.filter(pc.invert(asks)), _SOLVED, "")
     texts = pc.replace_with_mask(pc.replace_with_mask(texts, asks, asked), pc.invert(asks), solved)
     return pc.utf8_trim_whitespace(texts)
+
+
+def _pieces(template: str, values: Iterable[str]) -> list[str]:
+    """A template cut at its placeholders, which stand there as their names."""
+    return re.split(rf"<({'|'.join(values)})>", template)
 
 
 def _column(table: Table, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Fine-tuning on rows: one call, on a CPU, a GPU or several; whoever is killed goes on with the same call.
+"""Fine-tuning on rows or preferences: one call, on a CPU or a GPU; whoever is killed goes on with the same call.
 
     out/config.json        what it is made from, and the fingerprint under which it goes on
     out/checkpoints/       the last two; a training goes on from the newest whole one
@@ -8,7 +8,8 @@
     out/README.md          its card: data, settings, results
 
 The one decision to know: the trainer is TRL's and only that. The rows are given to it as tokens and labels, so that what
-is learnt was decided, and can be tested, before it starts.
+is learnt was decided, and can be tested, before it starts. Over several devices every process makes this call (`launch`
+starts them) and the first of them writes.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from camel.storage.files import replacing
 from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
+from camel.training.preferences import digest_of, pairs
 from camel.training.rows import Rows
-from camel.training.weights import GGUF, MERGED, converter, need, opened, to_gguf
+from camel.training.weights import GGUF, MERGED, content_of, converter, need, opened, to_gguf
 
 CHECKPOINTS, PROGRESS, CONFIG, RESULT = "checkpoints", "progress.jsonl", "config.json", "result.json"
 
@@ -78,27 +80,29 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     gguf: bool = True,
 ) -> Trained | None:
-    """Train, or go on; None when `stop` said so, with a checkpoint from which the same call goes on."""
-    if gguf:
-        converter()  # who lacks it hears of it now, and not after the last step
-    rows = [Rows(path) for path in config.rows]
-    data = " ".join(marker.sha256 for one in rows for marker in one.markers)
+    """Train, or go on; None when `stop` said so, with a checkpoint from which the same call goes on.
+
+    In this process, or as one of the `config.devices` that `camel.training.launch`, torchrun or Ray started.
+    """
+    if processes() != config.devices:
+        raise InputError(
+            f"{config.devices} devices take as many processes, not {processes()}: camel train starts them, "
+            "camel.training.launch.launched does in Python"
+        )
     out = Path(config.out)
-    begun = _begun(config, out, config.fingerprint(data))
-    if (out / RESULT).is_file():
-        return msgspec.json.decode((out / RESULT).read_bytes(), type=Trained)
+    rows, begun = prepared(config, gguf=gguf) if _first() else (_rows(config), {})
+    if (done := finished(config)) is not None:
+        return done
     started = time.monotonic()
     trainer, count = _trainer(config, rows, out, notice, stop)
     last = _newest(out / CHECKPOINTS)
     trainer.train(resume_from_checkpoint=str(last) if last else None)
-    if stop() and trainer.state.global_step < trainer.state.max_steps:
+    # Asked of the state and not of `stop`, on which processes might differ.
+    if trainer.state.global_step < trainer.state.max_steps:
         return None
     losses = [one["loss"] for one in trainer.state.log_history if "loss" in one]
     if not losses or not math.isfinite(losses[-1]):
         raise NotANumber("the loss is no number any more: try a smaller learning rate")
-    _write_merged(trainer, out)
-    if gguf:
-        to_gguf(out / MERGED, out / GGUF)
     tenth = max(1, len(losses) // 10)
     result = Trained(
         config.out,
@@ -108,9 +112,46 @@ def train(
         sum(losses[-tenth:]) / tenth,
         time.monotonic() - started,
     )
+    _write_merged(trainer, config, out)
+    if not _first():
+        return result
+    if gguf:
+        to_gguf(out / MERGED, out / GGUF)
     write_card(out, config, rows, result, losses, begun)
     _put(out / RESULT, msgspec.json.encode(result))
     return result
+
+
+def processes() -> int:
+    """How many processes train together, as whoever started them says."""
+    return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def _first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _rows(config: TrainConfig) -> list[Rows]:
+    return [Rows(path) for path in config.rows]
+
+
+def prepared(config: TrainConfig, *, gguf: bool) -> tuple[list[Rows], dict[str, Any]]:
+    """The rows, and what the folder holds if this may go on with it; what is missing is said here, before anything starts."""
+    if gguf:
+        converter()  # who lacks it hears of it now, and not after the last step
+    rows = _rows(config)
+    data = [marker.sha256 for one in rows for marker in one.markers]
+    data += [digest_of(name) for name in config.preferences]
+    weights = content_of(config.model)
+    # A folder is what lies in it, wherever it lies.
+    known = msgspec.structs.replace(config, model=weights) if weights else config
+    return rows, _begun(config, Path(config.out), known.fingerprint(" ".join(data)))
+
+
+def finished(config: TrainConfig) -> Trained | None:
+    """What came of it, if it has ended."""
+    path = Path(config.out) / RESULT
+    return msgspec.json.decode(path.read_bytes(), type=Trained) if path.is_file() else None
 
 
 def _begun(config: TrainConfig, out: Path, fingerprint: str) -> dict[str, Any]:
@@ -141,6 +182,7 @@ def _trainer(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     trl, torch, transformers, datasets = need("trl"), need("torch"), need("transformers"), need("datasets")
     transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     datasets.disable_progress_bars()
     gpu = bool(torch.cuda.is_available())
     precision = config.precision if config.precision != "auto" else ("bf16" if gpu else "fp32")
@@ -151,12 +193,16 @@ def _trainer(
     model, tokenizer = opened(config.model, bits=bits, precision=precision)
     if tokenizer.chat_template is None:
         raise InputError(f"{config.model} has no chat template: give a model that was made for chats")
-    files = [str(file) for one in rows for file in one.files]
-    data = tokenized(tokenizer, files, config.length, str(out / "tokens"))
+    with need("accelerate").PartialState(cpu=not gpu).main_process_first():
+        if config.preferences:
+            data = pairs(config.preferences, out / "tokens")
+        else:
+            files = [str(file) for one in rows for file in one.files]
+            data = tokenized(tokenizer, files, config.length, str(out / "tokens"))
     if not len(data):
         raise InputError("the rows hold nothing to learn at this length")
-    devices = max(1, config.devices if gpu else 1)
-    arguments = trl.SFTConfig(
+    kind = trl.DPOConfig if config.preferences else trl.SFTConfig
+    arguments = kind(
         output_dir=str(out / CHECKPOINTS),
         num_train_epochs=config.epochs,
         max_steps=config.steps or -1,
@@ -164,12 +210,11 @@ def _trainer(
         lr_scheduler_type="cosine",
         warmup_steps=config.warmup,
         weight_decay=config.weight_decay,
-        per_device_train_batch_size=min(config.at_once, config.batch),
-        gradient_accumulation_steps=max(1, config.batch // (min(config.at_once, config.batch) * devices)),
+        per_device_train_batch_size=config.each,
+        gradient_accumulation_steps=config.rounds,
         max_length=config.length,
         bf16=precision == "bf16",
         use_cpu=not gpu,
-        gradient_checkpointing=gpu,
         logging_steps=1,
         save_steps=config.save_every,
         save_total_limit=2,
@@ -178,7 +223,8 @@ def _trainer(
         report_to="none",
         disable_tqdm=True,
         dataloader_pin_memory=gpu,
-        **({"fsdp": "full_shard auto_wrap"} if devices > 1 else {}),
+        **({"beta": config.beta} if config.preferences else {}),
+        **spreading(config, gpu),
     )
     adapter = None
     if config.adapter:
@@ -189,7 +235,7 @@ def _trainer(
             target_modules="all-linear",
             task_type="CAUSAL_LM",
         )
-    trainer = trl.SFTTrainer(
+    trainer = (trl.DPOTrainer if config.preferences else trl.SFTTrainer)(
         model=model,
         args=arguments,
         train_dataset=data,
@@ -199,6 +245,26 @@ def _trainer(
     )
     trainer.remove_callback(transformers.PrinterCallback)
     return trainer, len(data)
+
+
+def spreading(config: TrainConfig, gpu: bool) -> dict[str, Any]:
+    """How the trainer spreads a training over its devices."""
+    if config.devices == 1:
+        return {"gradient_checkpointing": gpu}
+    backend = {} if gpu else {"ddp_backend": "gloo"}
+    if config.spread == "copies" or (config.spread == "auto" and not gpu):
+        return {"gradient_checkpointing": gpu, "ddp_find_unused_parameters": False, **backend}
+    if not gpu:
+        # accelerate would quietly copy them instead.
+        raise InputError("weights are spread over GPUs only: leave out spread, or set it to copies")
+    settings = {
+        "version": 2,
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "state_dict_type": "FULL_STATE_DICT",
+        "activation_checkpointing": gpu,
+    }
+    # FSDP recomputes by itself: twice would be wasted.
+    return {"gradient_checkpointing": False, "fsdp": True, "fsdp_config": settings}
 
 
 def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], bool]) -> Any:
@@ -223,16 +289,27 @@ def _callback(path: Path, notice: Callable[[Step], None], stop: Callable[[], boo
                 round(time.monotonic() - self._started, 2),
                 _memory(),
             )
-            with path.open("ab") as file:
-                file.write(msgspec.json.encode(step) + b"\n")
-            notice(step)
+            if state.is_world_process_zero:
+                with path.open("ab") as file:
+                    file.write(msgspec.json.encode(step) + b"\n")
+                notice(step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
-            if stop():
+            if _agreed(stop(), args.device):
                 control.should_save = control.should_training_stop = True
             return control
 
     return Watch()
+
+
+def _agreed(asked: bool, device: Any) -> bool:
+    """What the first process says: one that stopped alone would leave the others waiting for it."""
+    if processes() == 1:
+        return asked
+    torch = need("torch")
+    said = torch.tensor([int(asked)], device=device)
+    torch.distributed.broadcast(said, 0)
+    return bool(said.item())
 
 
 def _memory() -> float:
@@ -255,16 +332,27 @@ def _newest(folder: Path) -> Path | None:
     return max(found)[1] if found else None
 
 
-def _write_merged(trainer: Any, out: Path) -> None:
+def _write_merged(trainer: Any, config: TrainConfig, out: Path) -> None:
     """The model with its adapters merged into it, beside its tokenizer."""
-    model = trainer.model
+    gathered, part = out / "gathered", out / f"{MERGED}.part"
+    if _first():
+        for left in (gathered, part, out / MERGED):  # by a start that was killed here
+            shutil.rmtree(left, ignore_errors=True)
+    if trainer.is_fsdp_enabled:
+        trainer.accelerator.wait_for_everyone()
+        trainer.save_model(str(gathered))  # by all of them: each holds a part
+    if not _first():
+        return
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if trainer.is_fsdp_enabled:
+        model, _ = opened(config.model if config.adapter else str(gathered))
+        if config.adapter:
+            model = need("peft").PeftModel.from_pretrained(model, str(gathered))
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
-    part = out / f"{MERGED}.part"
-    for left in (part, out / MERGED):  # by a start that was killed here
-        shutil.rmtree(left, ignore_errors=True)
     model.save_pretrained(str(part))
     trainer.processing_class.save_pretrained(str(part))
+    shutil.rmtree(gathered, ignore_errors=True)
     part.rename(out / MERGED)
 
 

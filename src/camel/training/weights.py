@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import subprocess
 import sys
@@ -65,6 +66,19 @@ def _weights(name: str) -> Path | None:
     if (path / MERGED / "config.json").is_file():  # a training's folder
         return path / MERGED
     return path if path.exists() else None
+
+
+def content_of(name: str) -> str:
+    """A hash of the weights that lie under a name on this disk; nothing of those that do not."""
+    path = _weights(name) if name != LOCAL else None
+    if path is None:
+        return ""
+    files = [path] if path.is_file() else sorted(file for file in path.iterdir() if file.is_file())
+    whole = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            whole.update(f"{file.name} ".encode() + hashlib.file_digest(opened, "sha256").digest())
+    return whole.hexdigest()
 
 
 def to_gguf(folder: Path, out: Path) -> Path:

@@ -1,0 +1,73 @@
+"""A function on several workers of a Ray cluster that talk to one another as torch's processes do (Ray Train).
+
+The one decision to know: Ray places the workers, joins them and starts them again when one dies. What they have done is
+in their own folder, from which they go on; Ray keeps no checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from camel.core.errors import CamelError, InputError, MissingExtra
+from camel.engine.ray.connect import connected
+
+RESTARTS = 3
+"""Times that the workers are started again after one has died."""
+
+
+class WorkersFailed(CamelError):
+    """The workers ended with an error, or died again and again."""
+
+
+def fit(
+    work: Callable[[dict[str, Any]], None],
+    given: dict[str, Any],
+    *,
+    address: str,
+    workers: int,
+    storage: str,
+) -> None:
+    """Call `work(given)` on every worker at once; a GPU for each where the cluster has as many."""
+    os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
+    with connected(address, workers=workers):
+        try:
+            ray: Any = import_module("ray")
+            parts: Any = import_module("ray.train")
+            torch: Any = import_module("ray.train.torch")
+        except ImportError:
+            raise MissingExtra("Training on a Ray cluster", "train") from None
+        there = ray.cluster_resources()
+        gpu = there.get("GPU", 0) >= workers
+        if not gpu and there.get("CPU", 0) < workers:
+            raise InputError(
+                f"the cluster has {there.get('CPU', 0):g} CPUs, and {workers} workers were asked for: lower devices"
+            )
+        trainer = torch.TorchTrainer(
+            work,
+            train_loop_config=given,
+            scaling_config=parts.ScalingConfig(num_workers=workers, use_gpu=gpu),
+            run_config=parts.RunConfig(
+                name="ray",
+                storage_path=storage,  # what Ray writes of itself
+                failure_config=parts.FailureConfig(max_failures=RESTARTS),
+                logging_config=parts.LoggingConfig(log_level="ERROR"),
+            ),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:
+            raise WorkersFailed(
+                f"{_reason(error)} (Ray's own account is in {Path(storage) / 'ray'})"
+            ) from None
+
+
+def _reason(error: Exception) -> str:
+    """The last line of what a worker said, below whatever Ray puts around it."""
+    failures: dict[int, Any] = getattr(error, "worker_failures", {})
+    text = str(next(iter(failures.values()), error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]

@@ -1,0 +1,55 @@
+"""What a critic preferred to what, for training on it.
+
+The one decision to know: pairs are read from what `camel export RUN preferences` writes, and a run is exported first, so
+that there is one reading of a critic's choices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from camel.core.errors import InputError
+from camel.storage.exporters import preferences
+from camel.storage.reader import Run
+from camel.storage.run import open_folder
+from camel.training.weights import need
+
+FOLDER = "preferences"
+
+
+def digest_of(name: str) -> str:
+    """A hash of what a run or a file holds."""
+    path = Path(name)
+    if path.is_file():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    if not open_folder(name).exists:
+        raise InputError(
+            f"there are no preferences in {name}: name a run, or a file that camel export RUN preferences wrote"
+        )
+    return " ".join(marker.sha256 for marker in Run(name).markers)
+
+
+def pairs(names: tuple[str, ...], scratch: Path) -> Any:
+    """A `datasets.Dataset` of prompts, each with a chosen and a rejected answer."""
+    datasets = need("datasets")
+    files: list[str] = []
+    for number, name in enumerate(names):
+        path = Path(name)
+        if not path.is_file():
+            path = scratch / FOLDER / f"{number}.jsonl"
+            if not path.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                preferences(Run(name), path)
+        files.append(str(path))
+    try:
+        found: Any = datasets.Dataset.from_json(files, cache_dir=str(scratch))
+    except (ValueError, datasets.exceptions.DatasetGenerationError):
+        found = ()
+    if not len(found) or not {"prompt", "chosen", "rejected"} <= set(found.column_names):
+        raise InputError(
+            f"{', '.join(names)} hold no preferences: a run has them where a critic chose among proposals"
+        )
+    return found.select_columns(["prompt", "chosen", "rejected"])

@@ -1,0 +1,212 @@
+"""A training over several processes, on this machine and on a Ray cluster, is the training of one: the same losses.
+
+For real, with a model so small that it is the starting of the processes that takes time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camel.core.errors import InputError
+from camel.core.message import Message
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.storage.run import Marker, Settings, new_attempt, open_folder
+from camel.storage.table import write_shard
+from camel.training.config import TrainConfig, made_config
+from camel.training.launch import command
+from camel.training.train import spreading, train
+from camel.training.weights import content_of
+
+pytest.importorskip("pyarrow")
+STEPS = 4
+
+
+@given(st.integers(1, 16), st.integers(1, 16), st.integers(1, 8))
+def test_devices_share_a_batch_exactly(devices: int, part: int, at_once: int):
+    config = TrainConfig(("rows",), "m", batch=devices * part, devices=devices, at_once=at_once)
+    assert config.each * config.rounds * devices == config.batch
+    assert config.each <= at_once
+
+
+def test_what_cannot_be_shared_or_spread_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="multiple of 3"):
+        TrainConfig(("rows",), "m", batch=4, devices=3)
+    config = TrainConfig(("rows",), "m", batch=4, devices=2, spread="weights")
+    with pytest.raises(InputError, match="GPUs only"):
+        spreading(config, gpu=False)
+    assert spreading(config, gpu=True)["fsdp"]
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with pytest.raises(InputError, match="camel train starts them"):
+        train(config)
+    assert command(config)[-5:-1] == ["--nproc-per-node", "2", "--module", "camel.training.launch"]
+
+
+def test_rows_or_preferences_and_not_both():
+    assert made_config("dpo", {"preferences": ["run"], "model": "m"}).rows == ()
+    for wrong in ({"preferences": ["run"], "rows": ["rows"]}, {}, {"preferences": ["run"], "beta": 0.0}):
+        with pytest.raises(InputError):
+            made_config("dpo", {"model": "m", **wrong})
+
+
+def test_a_folder_is_known_by_what_lies_in_it(tmp_path: Path):
+    for name in ("one", "two"):
+        (tmp_path / name / "merged").mkdir(parents=True)
+        (tmp_path / name / "merged" / "config.json").write_text("{}")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert content_of(one) == content_of(two) != ""
+    (tmp_path / "two" / "merged" / "model.safetensors").write_bytes(b"other")
+    assert content_of(one) != content_of(two)
+    assert content_of("somebody/a-name-on-the-hub") == content_of("local") == ""
+
+
+# ---------------------------------------------------------------- for real
+
+MAKE = """
+import sys, torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+plain = Tokenizer(models.BPE())
+plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+alphabet = pre_tokenizers.ByteLevel.alphabet()
+plain.train_from_iterator(["Solution: Next request."], trainers.BpeTrainer(vocab_size=400, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet))
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="</s>", pad_token="<s>")
+tokenizer.chat_template = "{% for m in messages %}{{ m['role'] + ':' + m['content'] + eos_token }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+torch.manual_seed(0)
+size = LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
+LlamaForCausalLM(size).save_pretrained(sys.argv[1])
+tokenizer.save_pretrained(sys.argv[1])
+"""
+
+
+def talk(number: int) -> Transcript:
+    said = [
+        f"Instruction: Name dish {number}.\nInput: None",
+        f"Solution: A pie of {number * 7} figs.\nNext request.",
+    ]
+    messages = [Message(n, ("user", "assistant")[n], "R", text) for n, text in enumerate(said)]
+    return Transcript(
+        f"{number:03}", Task("Cook."), [Speaker("user", "A"), Speaker("assistant", "B")], messages
+    )
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, rows and preferences; and what one process makes of the rows."""
+    root = tmp_path_factory.mktemp("launch")
+    folder = open_folder(root / "run")
+    file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
+    written = write_shard(file, [talk(number) for number in range(16)])
+    kept, size = folder.keep(file)
+    folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
+    folder.create(Settings("x", {"scenario": "test"}, "0"))
+    subprocess.run([sys.executable, "-c", MAKE, "base"], cwd=root, check=True, capture_output=True)
+    camel(root, "rows", "run", "--markers", "--out", "rows")
+    trained(root, "one", devices=1)
+    return root
+
+
+def start(root: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "camel", *arguments],
+        cwd=root,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def camel(root: Path, *arguments: str) -> str:
+    process = start(root, *arguments)
+    said = process.communicate(timeout=400)[0].decode()
+    assert process.returncode == 0, said
+    return said
+
+
+def settings(root: Path, out: str, devices: int) -> str:
+    (root / f"{out}.toml").write_text(
+        f'model = "base"\nrows = ["rows"]\nsteps = {STEPS}\nbatch = 4\nat_once = 2\nlength = 64\nlearning_rate = 1e-2\n'
+        f'save_every = 2\nprecision = "fp32"\nout = "{out}"\ndevices = {devices}\n[adapter]\nrank = 4\n'
+    )
+    return f"{out}.toml"
+
+
+def trained(root: Path, out: str, *more: str, devices: int = 2) -> str:
+    return camel(root, "train", settings(root, out, devices), "--no-gguf", *more)
+
+
+def losses(out: Path) -> dict[int, float]:
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()
+    ]
+    return {one["step"]: one["loss"] for one in lines}
+
+
+def descendants(pid: int) -> list[int]:
+    found = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return found + [more for one in found for more in descendants(one)]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_same_losses(scene: Path):
+    process = start(scene, "train", settings(scene, "two", 2), "--no-gguf")
+    deadline = time.monotonic() + 300
+    while not (scene / "two/checkpoints/checkpoint-2/trainer_state.json").is_file():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    below = descendants(process.pid)
+    assert len(below) >= 3, "torchrun and two processes"
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    while any(
+        Path(f"/proc/{one}/cmdline").exists() and Path(f"/proc/{one}/cmdline").read_bytes() for one in below
+    ):
+        assert time.monotonic() < deadline, "they outlive who started them"
+        time.sleep(0.05)
+    said = trained(scene, "two")
+    assert "serve it" not in said
+    assert losses(scene / "two") == pytest.approx(losses(scene / "one"), rel=1e-4)
+    assert (scene / "two/merged/model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_two_workers_of_a_ray_cluster_come_to_the_same_losses(scene: Path):
+    pytest.importorskip("ray")
+    trained(scene, "ray", "--address", "local")
+    assert losses(scene / "ray") == pytest.approx(losses(scene / "one"), rel=1e-4)
+    assert (scene / "ray/result.json").is_file()
+
+
+@pytest.mark.slow
+def test_what_a_critic_preferred_is_learnt(scene: Path):
+    with (scene / "pairs.jsonl").open("w") as file:
+        for number in range(12):
+            pair = {
+                "chosen": f"Solution: Apple {number}.\nNext request.",
+                "rejected": f"I do not know {number}.",
+            }
+            answers = {name: [{"role": "assistant", "content": text}] for name, text in pair.items()}
+            asked = [{"role": "user", "content": f"Instruction: Name fruit {number}.\nInput: None"}]
+            file.write(json.dumps({"prompt": asked, **answers}) + "\n")
+    (scene / "liked.toml").write_text(
+        'recipe = "dpo"\nmodel = "base"\npreferences = ["pairs.jsonl"]\nout = "liked"\nbatch = 4\nlength = 64\nsteps = 6\n'
+        "learning_rate = 1e-2\n"
+    )
+    camel(scene, "train", "liked.toml", "--no-gguf")
+    found = losses(scene / "liked")
+    assert found[1] == pytest.approx(0.6931, abs=1e-3), "at first it prefers neither"
+    assert found[6] < 0.6
+    assert "dpo" in (scene / "liked/README.md").read_text()
