@@ -85,7 +85,13 @@ def test_what_was_taken_from_the_log_is_there():
 
 @pytest.mark.parametrize(
     ("text", "value", "right"),
-    [("0.27", 0.272, True), ("0.28", 0.272, False), ("8,811", 8811, True), ("3", 3.4, True), ("4", 3.4, False)],
+    [
+        ("0.27", 0.272, True),
+        ("0.28", 0.272, False),
+        ("8,811", 8811, True),
+        ("3", 3.4, True),
+        ("4", 3.4, False),
+    ],
 )
 def test_rounding(text: str, value: float, right: bool):
     assert says(text, value) is right
