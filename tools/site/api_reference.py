@@ -262,9 +262,9 @@ def fields(node: ast.ClassDef) -> list[str]:
             and not item.target.id.startswith("_")
         ):
             default = f"`{ast.unparse(item.value)}`" if item.value is not None else ""
-            kind = ast.unparse(item.annotation).replace("|", "\\|")
-            told = " ".join((_behind(node.body, number) or "").split()).replace("|", "\\|")
-            rows.append(f"| `{item.target.id}` | `{kind}` | {default.replace('|', chr(92) + '|')} | {told} |")
+            kind = ast.unparse(item.annotation)
+            told = text(" ".join((_behind(node.body, number) or "").split()))
+            rows.append(f"| `{item.target.id}` | `{kind}` | {default} | {told} |")
     return rows
 
 

@@ -23,6 +23,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parent.parent.parent
 COMING = ("first-hour.md", "extending.md")
 """Pages that others write: until they are there, links to them are plain text and the navigation does without."""
+HIDDEN = {"index.md": ["navigation"], "features.md": ["navigation", "toc"]}
+"""Pages that need the room beside them."""
 FENCE = re.compile(r"(^(?P<mark>```+|~~~+)[^\n]*\n.*?^(?P=mark)[ ]*$)", re.MULTILINE | re.DOTALL)
 INFO = re.compile(r"^(```+\w+)[^\n]*?( title=\"[^\"]*\")?[^\n\"]*$", re.MULTILINE)
 LINK = re.compile(
@@ -60,6 +62,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Mend one page: links to files beside docs/, words for the tests, drawings."""
     where = page.file.src_uri
+    page.meta["hide"] = HIDDEN.get(where, [])
     pieces = FENCE.split(markdown)
     # The pattern has two groups, so that every third piece is prose, and the one behind it a whole fence.
     for number in range(0, len(pieces), 3):
