@@ -175,6 +175,16 @@ def test_python_block_with_the_real_model(body: str, tmp_path: Path):
     run([sys.executable, "-c", body], tmp_path, dict(os.environ))
 
 
+@pytest.mark.real_model
+@pytest.mark.parametrize(
+    "body", [b for b in blocks("sh", real=True) if "camel play --local --" in b.values[0]]
+)
+def test_shell_block_with_the_real_model(body: str, tmp_path: Path):
+    """The plain `camel play --local` is the README's, which `make fresh` follows."""
+    for command in commands(body):
+        assert run([sys.executable, "-m", "camel", *command[1:]], tmp_path, dict(os.environ))
+
+
 def test_examples_run(tmp_path: Path, environment: dict[str, str]):
     for script in sorted((ROOT / "examples").rglob("*.py")):
         assert "Ended because the user said that the task is done." in run(
