@@ -98,13 +98,22 @@ def serve(command: list[str], folder: Path, environment: dict[str, str]) -> None
 
 
 def commands(body: str) -> list[list[str]]:
-    """The commands of a block that are ours: `camel …` and `python examples/…`; of a console, what stands behind `$`."""
+    """The commands of a block that are ours: `camel …` and `python examples/…`; of a console, what stands behind `$`; of a pipe, all."""
     lines = body.replace("\\\n", " ").splitlines()
     if any(line.startswith("$ ") for line in lines):
         lines = [line[2:] for line in lines if line.startswith("$ ")]
+    own = f"{shlex.quote(sys.executable)} -m camel"
+    piped = [
+        ["bash", "-c", line.replace("| camel ", f"| {own} ")] for line in lines if line.startswith("printf ")
+    ]
     split = [shlex.split(line, comments=True) for line in lines if not line.startswith("printf ")]
     return [
-        line for line in split if line[:1] == ["camel"] or (line[:1] == ["python"] and "examples" in line[1])
+        *(
+            line
+            for line in split
+            if line[:1] == ["camel"] or (line[:1] == ["python"] and "examples" in line[1])
+        ),
+        *piped,
     ]
 
 
@@ -161,8 +170,8 @@ def test_commands_of_a_page(page: Path, tmp_path: Path, environment: dict[str, s
                 if said in given and command[1] == "generate":
                     continue
                 given.add(said)
-                program = camel if command[0] == "camel" else [sys.executable]
-                if command[0] == "camel" and command[1] in SERVERS:
+                program = {"camel": camel, "python": [sys.executable]}.get(command[0], command[:1])
+                if command[0] == "camel" and command[1] in SERVERS and "--results" not in command:
                     serve([*program, *command[1:]], tmp_path, environment)
                     continue
                 status = STOPPED_BY_BUDGET if "stops" in info.split() and number == len(found) else 0
