@@ -13,6 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 ROOT = Path(__file__).parent.parent
 TOOLS = str(ROOT / "tools" / "site")
@@ -144,3 +146,30 @@ def test_signatures_and_texts_of_the_api_reference(tools: None):
     assert "&lt;CAMEL_TASK_DONE>" in "".join(pages.values()) or "<CAMEL_TASK_DONE>" in "".join(pages.values())
     assert api_reference.place("src/camel/core/errors.py") == "errors.md"
     assert api_reference.place("examples/critic/tree_search.py") == ""
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.sampled_from("ab |*_<[]\\`\n"), max_size=40))
+def test_help_texts_stay_in_their_cells(help_text: str):
+    sys.path.insert(0, TOOLS)
+    import cli_reference
+
+    cell = cli_reference._cell(help_text)
+    assert "\n" not in cell
+    assert not re.search(r"(?<!\\)(?:\\\\)*\|", re.sub(r"`[^`]*`", "", cell))
+
+
+@needs_mkdocs
+def test_links_out_of_the_documents_lead_to_pages_that_show_the_file(tools: None):
+    import hooks
+
+    text = "See [debate](../examples/societies/debate.toml), [errors](../src/camel/core/errors.py#x) and `](../x)`."
+    mended = hooks.LINK.sub(lambda link: hooks._mended("societies.md", link), text)
+    assert "(repository/examples/societies/debate.toml.md)" in mended
+    assert "(reference/api/errors.md#x)" in mended
+    assert hooks._mended("a/b.md", hooks.LINK.search("[x](../LOG.md#y)")) == "[x](../LOG.md#y)"
+    assert (
+        hooks._mended("a.md", hooks.LINK.search("[x](https://example.org/)")) == "[x](https://example.org/)"
+    )
+    shown = hooks._shown("societies.md", text)
+    assert list(shown) == ["repository/examples/societies/debate.toml.md"]

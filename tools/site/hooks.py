@@ -21,9 +21,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent.parent
-COMING = ("first-hour.md", "extending.md")
+COMING = ("first-hour.md", "extending.md", "emergence.md")
 """Pages that others write: until they are there, links to them are plain text and the navigation does without."""
-HIDDEN = {"index.md": ["navigation"], "features.md": ["navigation", "toc"]}
+HIDDEN = {"index.md": ["navigation"], "quick-start.md": ["navigation"], "features.md": ["navigation", "toc"]}
 """Pages that need the room beside them."""
 FENCE = re.compile(r"(^(?P<mark>```+|~~~+)[^\n]*\n.*?^(?P=mark)[ ]*$)", re.MULTILINE | re.DOTALL)
 INFO = re.compile(r"^(```+\w+)[^\n]*?( title=\"[^\"]*\")?[^\n\"]*$", re.MULTILINE)
