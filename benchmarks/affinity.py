@@ -26,6 +26,7 @@ import urllib.request
 from collections import defaultdict
 from dataclasses import dataclass
 
+from benchmarks import recorded
 from camel import ChatModel, MaxMessages, RolePlaying, Sampling
 from camel.core.model import Model, Reply, Request
 from camel.models.local import ALIAS, LocalServer, running
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--servers", type=int, default=2)
     parser.add_argument("--conversations", type=int, default=0)
     parser.add_argument("--messages", type=int, default=0)
+    recorded.option(parser)
     args = parser.parse_args()
     conversations = args.conversations or (3 if args.short else 12)
     messages = args.messages or (4 if args.short else 8)
@@ -74,6 +76,8 @@ def main() -> int:
     print(
         f"round-robin computes {spread.computed / kept.computed:.1f} times as much and takes {spread.seconds / kept.seconds:.1f} times as long"
     )
+    if args.record:
+        recorded.record("affinity", {"affinity": ratio, "round_robin": spread.computed / spread.least})
     return 0 if ratio <= (MOST_SHORT if args.short else GOAL) else 1
 
 

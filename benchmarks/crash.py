@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from benchmarks import recorded
 from camel import ChatModel
 from camel.core.errors import CamelError
 from camel.generation.campaign import Campaign
@@ -65,13 +66,14 @@ def main() -> int:
     parser.add_argument("--simulate", type=int, default=0, metavar="SEEDS")
     parser.add_argument("--child", metavar="CONFIG.json", help=argparse.SUPPRESS)
     parser.add_argument("--strike", default="", help=argparse.SUPPRESS)
+    recorded.option(parser)
     args = parser.parse_args()
     if args.child:
         return _child(Path(args.child), args.strike)
     if args.simulate:
         return simulate(args.simulate, args.seed)
     with tempfile.TemporaryDirectory() as root:
-        return crash(Path(root), args.conversations, args.kills, args.full, args.seed)
+        return crash(Path(root), args.conversations, args.kills, args.full, args.seed, record=args.record)
 
 
 # --- the simulated machine ---------------------------------------------------------------------------------------
@@ -315,7 +317,7 @@ def session_of(scenario: Scenario, stage: str, index: int) -> str:
     return scenario.id(index) if stage == "conversations" else f"{stage}-{index}"
 
 
-def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> int:
+def crash(root: Path, conversations: int, kills: int, full: int, seed: int, *, record: bool = False) -> int:
     """Run undisturbed, then disturbed, and compare."""
     started = time.perf_counter()
     chance = random.Random(seed)
@@ -344,6 +346,7 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int) -> i
         undisturbed,
         time.perf_counter() - started,
         len(kinds),
+        record,
     )
 
 
@@ -378,7 +381,13 @@ def _export(root: Path, where: str = "") -> Export:
 
 
 def _report(
-    run: Crashes, calm: Export, export: Export, undisturbed: float, seconds: float, wanted: int
+    run: Crashes,
+    calm: Export,
+    export: Export,
+    undisturbed: float,
+    seconds: float,
+    wanted: int,
+    record: bool,
 ) -> int:
     deaths = [death for death in run.deaths if death.kind != "complete"]
     print(f"{run.scenario.count:,} conversations, {sum(run.witness.lengths.values()):,} calls, ", end="")
@@ -424,6 +433,12 @@ def _report(
     for check, holds in checks.items():
         print(f"{'ok  ' if holds else 'FAIL'}  {check}")
     print(f"\nundisturbed {undisturbed:.1f} s; everything {seconds:.0f} s")
+    if record:
+        kinds = Counter(death.kind for death in deaths)
+        counts = {"kills": kinds["kill"] + kinds["commit"], "full_disks": kinds["full"]}
+        recorded.record(
+            "crash", {**counts, "sent_again": repeats, "in_flight": allowed, "durable_again": resent}
+        )
     return 0 if all(checks.values()) else 1
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks import recorded
 from benchmarks.s3_faults import BUCKET, spawn
 from camel.core.model import Reply, Request
 from camel.engine.worker import Halt
@@ -70,6 +71,7 @@ def main() -> int:
         "--totals", action="store_true", help="also read every marker from the S3 server: minutes"
     )
     parser.add_argument("--moto", action="store_true", help="list as moto does")
+    recorded.option(parser)
     given = parser.parse_args()
     slow = False
     print(f"{given.markers:,} markers      list    again     plan    start   totals   memory  server")
@@ -95,6 +97,10 @@ def main() -> int:
             shown = "".join(f"{one:8.2f} s" if one is not None else "       — " for one in figures)
             spent = f"{_cpu_seconds(server.pid) - begun:6.1f} s" if kind == "s3" and not given.totals else ""
             print(f"{kind:>14} {shown}   {memory:,} MB {spent}", flush=True)
+            if given.record:
+                recorded.record(
+                    "markers", {f"{kind}_list_s": figures[0] or 0.0, f"{kind}_start_s": figures[3] or 0.0}
+                )
             slow = slow or (figures[3] or 0.0) > LIMITS[kind]
     return int(slow)
 

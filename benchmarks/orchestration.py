@@ -23,6 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import recorded
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.models.simulator.settings import Constant
 
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--child", choices=tuple(VARIANTS))
     parser.add_argument("--url", default="")
+    recorded.option(parser)
     args = parser.parse_args()
     if args.child:
         print(json.dumps(asyncio.run(_child(args.child, args.url, args.conversations))))
@@ -66,6 +68,13 @@ def main() -> int:
     print(f"ratio {ratio:.2f} (goal {GOAL_RATIO}, fails beyond {MOST_RATIO})")
     durable = min(cpu["generate"]) / min(cpu["bare"])
     print(f"durable {durable:.2f} (goal {GOAL_DURABLE}, fails beyond {MOST_DURABLE})")
+    if args.record:
+        names = {"bare_ms": "bare", "role_playing_ms": "camel", "generate_ms": "generate"}
+        found = {name: min(cpu[variant]) * 1e3 for name, variant in names.items()}
+        recorded.record(
+            "orchestration",
+            {**found, "role_playing_x": ratio, "generate_x": durable, "open_1000_mb": open_mb},
+        )
     return (
         0
         if same

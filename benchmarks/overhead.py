@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from benchmarks import recorded
 from benchmarks.orchestration import ROLES, TASK, bots
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn
 from camel.models.simulator.ledger import read_rows
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=("zero", "tail", "scale"))
     parser.add_argument("--camel-ai", metavar="PYTHON", default="")
     parser.add_argument("--child", nargs="+", default=[])
+    recorded.option(parser)
     args = parser.parse_args()
     if args.child:
         _child(*args.child)
@@ -69,11 +71,13 @@ def main() -> int:
         figure = (
             {"zero": zero, "scale": scale}[part](args.short)
             if part != "tail"
-            else tail(args.short, args.camel_ai)
+            else tail(args.short, args.camel_ai, record=args.record)
         )
         worse = figure > FAILS[part] if part == "tail" else figure < FAILS[part]
         print(f"{part}: {figure:.3f} (goal {GOALS[part]}, fails beyond {FAILS[part]})\n", flush=True)
         failed += [part] * worse
+        if args.record and part != "tail":
+            recorded.record("overhead", {{"zero": "one_worker", "scale": "linear"}[part]: figure})
     return 1 if failed else 0
 
 
@@ -94,7 +98,7 @@ def zero(short: bool) -> float:
     return median(rates["ray"]) / median(rates["here"])
 
 
-def tail(short: bool, camel_ai: str) -> float:
+def tail(short: bool, camel_ai: str, *, record: bool = False) -> float:
     """How near a perfect schedule: wall time over its lower bound."""
     conversations, fewer, slots = (300, 0, 32) if short else (5_000, 640, 64)
     jobs = [("ray", conversations, "camel generate on Ray, 2 workers")]
@@ -114,6 +118,8 @@ def tail(short: bool, camel_ai: str) -> float:
             f"| {label} | {count:,} | {seen.wall:.1f} | {seen.bound:.1f} | {ratios[variant]:.2f} |",
             flush=True,
         )
+    if record:
+        recorded.record("overhead", {f"{variant}_x": ratio for variant, ratio in ratios.items()})
     return ratios["ray"]
 
 

@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import recorded
 from camel import ChatModel, Run
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
@@ -54,6 +55,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[*FULL, "translation"])
     parser.add_argument("--keep", help="A folder for the runs; left out: a temporary one.")
     parser.add_argument("--child", nargs=3, metavar=("WHAT", "URL", "FOLDER"))
+    recorded.option(parser)
     args = parser.parse_args()
     sizes = SHORT if args.short else FULL
     if args.child:
@@ -73,12 +75,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(args.keep or temporary)
         for what in args.only or [*sizes, "translation"]:
-            wrong += _report(what, folder, sizes, short=args.short)
+            wrong += _report(what, folder, sizes, short=args.short, record=args.record)
     print(f"\n{'all checks hold' if not wrong else f'{wrong} CHECKS FAILED'}")
     return 1 if wrong else 0
 
 
-def _report(what: str, folder: Path, sizes: dict[str, tuple[int, dict[str, int]]], *, short: bool) -> int:
+def _report(
+    what: str,
+    folder: Path,
+    sizes: dict[str, tuple[int, dict[str, int]]],
+    *,
+    short: bool,
+    record: bool = False,
+) -> int:
     """Run one dataset and print its row; returns how many checks failed."""
     with spawn(SimulatorSettings(words=60)) as endpoint:
         command = [
@@ -114,6 +123,8 @@ def _report(what: str, folder: Path, sizes: dict[str, tuple[int, dict[str, int]]
         f"{'; '.join(problems) or 'exact'} |",
         flush=True,
     )
+    if record:
+        recorded.record("paper_sizes", {f"{what}_ms": cpu / max(1, calls) * 1e3, f"{what}_mb": peak})
     return len(problems)
 
 

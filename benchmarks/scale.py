@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from benchmarks import recorded
 from camel.engine.member import Left, Member
 from camel.engine.site import WAIT, Report
 from camel.engine.stage import Stage, Steps, Written
@@ -141,6 +142,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--shards", type=int, default=0)
     parser.add_argument("--workers", type=int, default=200)
+    recorded.option(parser)
     args = parser.parse_args()
     shards = args.shards or (2_400 if args.short else 73_000)
     with tempfile.TemporaryDirectory() as folder:
@@ -159,6 +161,17 @@ def main() -> int:
     slack = 20.0 if args.short else 1.0
     wrong = [name for name, limit in LIMITS.items() if figures[name] > limit * (slack if "ms" in name else 1)]
     print(f"\n{'within all limits' if not wrong else 'OVER: ' + ', '.join(wrong)}")
+    if args.record:
+        names = {
+            "driver_mb": "driver MB",
+            "coordinator_mb": "coordinator MB",
+            "gcs_mb": "GCS MB",
+            "shard_ms": "CPU of driver and coordinator a shard, ms",
+            "resume_s": "resume, s",
+            "lease_median_ms": "lease p50, ms",
+            "lease_p99_ms": "lease p99, ms",
+        }
+        recorded.record("scale", {name: figures[label] for name, label in names.items()})
     return 1 if wrong else 0
 
 

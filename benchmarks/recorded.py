@@ -1,0 +1,71 @@
+"""What benchmarks found last, for the documents to quote: benchmarks/results/NAME.json.
+
+The one decision to know: each figure keeps its own date, command and commit, so that a benchmark that measured one part leaves
+the others as they were. Documents put `<!-- recorded: NAME.FIGURE -->` before the number they quote, and tests/test_numbers.py
+compares; whoever records a new figure is told which sentences it changes. Record on a quiet machine only, and put an entry
+into docs/LOG.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "results"
+Value = float | list[float]
+"""A number, or the least and the most of several."""
+
+
+def option(parser: argparse.ArgumentParser) -> None:
+    """Add `--record` to a benchmark's command line."""
+    parser.add_argument("--record", action="store_true", help="keep the figures in benchmarks/results/")
+
+
+def record(name: str, figures: Mapping[str, Value]) -> None:
+    """Keep figures, each in the unit in which documents quote it."""
+    path = FOLDER / f"{name}.json"
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    how = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": _command(),
+        "commit": _commit(),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+    }
+    kept |= {key: {"value": _rounded(value), **how} for key, value in figures.items()}
+    FOLDER.mkdir(exist_ok=True)
+    path.write_text(json.dumps(dict(sorted(kept.items())), indent=2, ensure_ascii=False) + "\n")
+    print(f"recorded in {path.relative_to(FOLDER.parent.parent)}: {', '.join(figures)}")
+
+
+def figures() -> dict[str, Value]:
+    """Every recorded figure, as `name.figure`."""
+    return {
+        f"{path.stem}.{key}": entry["value"]
+        for path in sorted(FOLDER.glob("*.json"))
+        for key, entry in json.loads(path.read_text()).items()
+    }
+
+
+def _rounded(value: Value) -> Value:
+    if isinstance(value, list):
+        return [float(f"{one:.4g}") for one in value]
+    return value if isinstance(value, int) else float(f"{value:.4g}")
+
+
+def _command() -> str:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    module = spec.name if spec else Path(sys.argv[0]).name
+    # The path of somebody's interpreter is nobody else's business.
+    given = ["PYTHON" if argument.startswith("/") else argument for argument in sys.argv[1:]]
+    return " ".join(["python -m", module, *(argument for argument in given if argument != "--record")])
+
+
+def _commit() -> str:
+    said = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return said.stdout.strip()

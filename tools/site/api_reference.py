@@ -1,0 +1,354 @@
+"""The API reference, made from the sources: signatures, docstrings, and the texts below fields.
+
+The one decision to know: sources are parsed, never imported, because a field's text stands behind it in the source and nowhere
+else, and because the site can then be built without the packages of every extra.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent.parent / "src"
+PARTS = {
+    "conversations": (
+        "Conversations",
+        "Two who talk, what they are told, what is said.",
+        (
+            "core.role_playing",
+            "core.conversation",
+            "core.agent",
+            "core.task",
+            "core.inception",
+            "core.message",
+            "core.transcript",
+            "core.history",
+            "core.grammar",
+        ),
+    ),
+    "stop-rules": ("Stop rules", "When a conversation ends.", ("core.stopping",)),
+    "critics": (
+        "Critics and search",
+        "Who chooses what is said.",
+        ("core.critic", "core.judge", "core.search"),
+    ),
+    "societies": (
+        "Societies",
+        "More than two.",
+        (
+            "core.society",
+            "core.member",
+            "core.turns",
+            "core.graphs",
+            "core.first_steps",
+            "scenarios.societies",
+        ),
+    ),
+    "models": (
+        "Models",
+        "Whatever answers.",
+        (
+            "core.model",
+            "models.chat",
+            "models.connect",
+            "models.pool",
+            "models.local",
+            "models.person",
+            "models.scripted",
+            "models.simulator.settings",
+            "models.simulator.server",
+        ),
+    ),
+    "errors": ("Errors", "All that is raised on purpose.", ("core.errors",)),
+    "datasets": (
+        "Datasets",
+        "Scenarios, configurations, campaigns.",
+        (
+            "scenarios.scenario",
+            "scenarios.reading",
+            "scenarios.checking",
+            "scenarios.scaffold",
+            "generation.config",
+            "generation.plan",
+            "generation.campaign",
+            "generation.status",
+        ),
+    ),
+    "storage": (
+        "Runs and formats",
+        "Reading runs, exporting, importing, keeping them in order.",
+        (
+            "storage.reader",
+            "storage.run",
+            "storage.exporters",
+            "storage.importers",
+            "storage.release",
+            "storage.table",
+            "storage.verify",
+            "storage.compact",
+            "storage.gc",
+        ),
+    ),
+    "explorer": ("Explorer", "Questions about runs.", ("explorer.catalogue", "explorer.query")),
+    "detectors": (
+        "Detectors",
+        "What goes wrong in a conversation.",
+        ("detectors", "detectors.finding", "detectors.catalogue"),
+    ),
+    "evaluation": (
+        "Evaluation",
+        "Agents against single shots, votes, HumanEval.",
+        (
+            "evaluation.agents",
+            "evaluation.results",
+            "evaluation.pairs",
+            "evaluation.agreement",
+            "evaluation.ratings",
+            "evaluation.intervals",
+            "evaluation.votes",
+            "evaluation.study",
+            "evaluation.humaneval.campaign",
+        ),
+    ),
+    "training": (
+        "Training",
+        "Rows, and fine-tuning on them.",
+        ("training.recipe", "training.rows", "training.shaping", "training.config", "training.train"),
+    ),
+}
+"""File name, title, summary and modules of each page, in order."""
+
+
+def pages() -> dict[str, str]:
+    """The pages by their file names."""
+    exported = _exported()
+    written = {
+        f"{name}.md": "\n".join(
+            [
+                f"# {title}",
+                "",
+                summary,
+                "",
+                *(line for module in modules for line in _module(module, exported)),
+            ]
+        )
+        for name, (title, summary, modules) in PARTS.items()
+    }
+    anchors = {anchor for text in written.values() for anchor in re.findall(r"\{ #([\w.]+) \}", text)}
+    return {"index.md": _index(exported, anchors), **written}
+
+
+def place(path: str) -> str:
+    """The page that shows a source file, or nothing."""
+    module = path.removeprefix("src/camel/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    for name, (_, _, modules) in PARTS.items():
+        if path.startswith("src/camel/") and module in modules:
+            return f"{name}.md"
+    return ""
+
+
+def file_of(module: str) -> Path:
+    """The source file of a module below `camel`."""
+    path = SOURCE / "camel" / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _exported() -> dict[str, str]:
+    """The names of `camel.__all__` and the modules they come from, as `camel/__init__.py` says."""
+    tree = ast.parse((SOURCE / "camel" / "__init__.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOME":
+            home: dict[str, list[str]] = ast.literal_eval(node.value)
+            return {name: module.removeprefix("camel.") for module, names in home.items() for name in names}
+    raise LookupError("camel/__init__.py has no _HOME any more: mend tools/site/api_reference.py")
+
+
+def _index(exported: dict[str, str], anchors: set[str]) -> str:
+    page_of = {module: name for name, (_, _, modules) in PARTS.items() for module in modules}
+    lines = [
+        "# The library",
+        "",
+        "Made from the sources. What is imported from `camel` itself is the public interface; the modules that these pages name beside it are used by",
+        "the documents and are kept working, but may move between releases.",
+        "",
+        "| page | what is there |",
+        "|---|---|",
+        *(f"| [{title}]({name}.md) | {summary} |" for name, (title, summary, _) in PARTS.items()),
+        "",
+        "## Names of `camel`",
+        "",
+    ]
+    names = [
+        f"[`{name}`]({page_of[module]}.md#{module}.{name})" if f"{module}.{name}" in anchors else f"`{name}`"
+        for name, module in sorted(exported.items(), key=lambda pair: pair[0].lower())
+    ]
+    return "\n".join([*lines, " · ".join(names), ""])
+
+
+def _module(module: str, exported: dict[str, str]) -> list[str]:
+    tree = ast.parse(file_of(module).read_text())
+    lines = [f"## `camel.{module}` {{ #{module} }}", "", text(ast.get_docstring(tree)), ""]
+    names = _listed(tree)
+    for number, node in enumerate(tree.body):
+        if isinstance(node, ast.ClassDef) and _public(node.name, names):
+            lines += _class(module, node, exported)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _public(node.name, names):
+            lines += _function(module, node, exported)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            told = _behind(tree.body, number)
+            if isinstance(target, ast.Name) and (told or exported.get(target.id) == module):
+                lines += (
+                    _constant(module, target.id, node, told or "", exported)
+                    if _public(target.id, names)
+                    else []
+                )
+    return lines
+
+
+def _constant(module: str, name: str, node: ast.stmt, told: str, exported: dict[str, str]) -> list[str]:
+    source = ast.unparse(node)
+    code = ["```python", source, "```", ""] if len(source) < 200 else []
+    return [f"### `{name}` {{ #{module}.{name} }}", "", *_from(name, module, exported), *code, text(told), ""]
+
+
+def _listed(tree: ast.Module) -> set[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            try:
+                return set(ast.literal_eval(node.value))
+            except ValueError:
+                return None
+    return None
+
+
+def _public(name: str, listed: set[str] | None) -> bool:
+    return not name.startswith("_") and (listed is None or name in listed)
+
+
+def _class(module: str, node: ast.ClassDef, exported: dict[str, str]) -> list[str]:
+    made = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
+    bases = ", ".join(ast.unparse(base) for base in node.bases)
+    head = f"class {node.name}({bases})" if bases else f"class {node.name}"
+    if made:
+        head += "\n\n" + _signature(made[0], node.name)
+    lines = [
+        f"### `{node.name}` {{ #{module}.{node.name} }}",
+        "",
+        *_from(node.name, module, exported),
+        "```python",
+        head,
+        "```",
+        "",
+    ]
+    lines += [text(ast.get_docstring(node)), ""]
+    if table := fields(node):
+        lines += ["| field | type | default | |", "|---|---|---|---|", *table, ""]
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and not item.name.startswith("_"):
+            lines += _method(module, node.name, item)
+    return lines
+
+
+def fields(node: ast.ClassDef) -> list[str]:
+    """The fields of a class as rows of a table."""
+    rows: list[str] = []
+    for number, item in enumerate(node.body):
+        if (
+            isinstance(item, ast.AnnAssign)
+            and isinstance(item.target, ast.Name)
+            and not item.target.id.startswith("_")
+        ):
+            default = f"`{ast.unparse(item.value)}`" if item.value is not None else ""
+            kind = ast.unparse(item.annotation)
+            told = text(" ".join((_behind(node.body, number) or "").split()))
+            rows.append(f"| `{item.target.id}` | `{kind}` | {default} | {told} |")
+    return rows
+
+
+def _method(module: str, owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    marks = {ast.unparse(mark) for mark in node.decorator_list}
+    if "overload" in marks:
+        return []
+    head = (
+        node.name if "property" in marks else _signature(node, node.name, method="staticmethod" not in marks)
+    )
+    return ["```python", head, "```", "", text(ast.get_docstring(node)), ""]
+
+
+def _function(
+    module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, exported: dict[str, str]
+) -> list[str]:
+    return [
+        f"### `{node.name}` {{ #{module}.{node.name} }}",
+        "",
+        *_from(node.name, module, exported),
+        "```python",
+        _signature(node, node.name, method=False),
+        "```",
+        "",
+        text(ast.get_docstring(node)),
+        "",
+    ]
+
+
+def _from(name: str, module: str, exported: dict[str, str]) -> list[str]:
+    return [f"`from camel import {name}`", ""] if exported.get(name) == module else []
+
+
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, *, method: bool = True) -> str:
+    arguments = node.args
+    if method and arguments.args and arguments.args[0].arg in ("self", "cls"):
+        arguments = ast.arguments(
+            posonlyargs=arguments.posonlyargs,
+            args=arguments.args[1:],
+            vararg=arguments.vararg,
+            kwonlyargs=arguments.kwonlyargs,
+            kw_defaults=arguments.kw_defaults,
+            kwarg=arguments.kwarg,
+            defaults=arguments.defaults,
+        )
+    inside = ast.unparse(arguments)
+    result = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
+    start = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
+    line = f"{start}{name}({inside}){result}"
+    if len(line) <= 100:
+        return line
+    return f"{start}{name}(\n    " + ",\n    ".join(_split(inside)) + f",\n){result}"
+
+
+def _split(inside: str) -> list[str]:
+    """The parameters of a signature, cut at the commas that stand in no bracket."""
+    parts, depth, start = [], 0, 0
+    for place_, letter in enumerate(inside):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append(inside[start:place_].strip())
+            start = place_ + 1
+    return [*parts, inside[start:].strip()]
+
+
+def _behind(body: list[ast.stmt], number: int) -> str | None:
+    """The text that stands behind a field or a constant."""
+    if number + 1 < len(body):
+        node = body[number + 1]
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            return inspect.cleandoc(node.value.value)
+    return None
+
+
+def text(docstring: str | None) -> str:
+    """A docstring as Markdown: its angle brackets are words, not HTML; its indented lines are code."""
+    if not docstring:
+        return ""
+    pieces = re.split(r"(`[^`]*`|^ {4}.*$)", docstring, flags=re.MULTILINE)
+    return "".join(
+        piece if number % 2 else piece.replace("<", "&lt;").replace("*", "\\*")
+        for number, piece in enumerate(pieces)
+    )
