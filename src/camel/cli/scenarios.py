@@ -26,11 +26,16 @@ def scenarios(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from camel.cli.panel import table
-    from camel.scenarios import load, shipped
+    from camel.core.errors import InputError
+    from camel.scenarios import known, load
 
     rows: list[tuple[str, ...]] = []
-    for name in shipped():
-        scenario = load(name)
+    for name in known():
+        try:
+            scenario = load(name)
+        except InputError as error:  # one broken plug-in hides no other scenario
+            rows.append((name, str(error), "", ""))
+            continue
         rows.append((name, scenario.title, scenario.shape, ", ".join(scenario.labels)))
     table(_console(), ("name", "title", "shape", "labels"), rows)
 

@@ -17,10 +17,11 @@ from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.models.catalogue import Entry, find
 from camel.models.chat import ChatModel
+from camel.models.connect import plugged_model
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.pool import PoolSettings
-from camel.scenarios import RolePlay, Scenario, load, shipped
+from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
 from camel.scenarios.reading import similar
 from camel.storage.run import RunFolder, open_folder
@@ -182,6 +183,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def chat_model(self) -> ChatModel:
         """The model behind its endpoints, as the run uses it."""
         section = self.model
+        if not section.base_url and (plugged := plugged_model(section.name, section.context_tokens)):
+            return plugged
         return ChatModel(
             section.name,
             base_url=section.base_url or None,
@@ -275,8 +278,10 @@ def _scenario(path: Path, name: str) -> str:
     for place in places:
         if place.exists():
             return f"./{place}" if str(place) in shipped() else str(place)
+    if name in known():
+        return name
     looked = " and ".join(dict.fromkeys(str(place) for place in places))
     raise InputError(
-        f"{path}: there is no scenario {name!r}{similar(name, shipped())}; known: {', '.join(shipped())}; or the path "
+        f"{path}: there is no scenario {name!r}{similar(name, known())}; known: {', '.join(known())}; or the path "
         f"of a folder of your own: looked for {looked}"
     )
