@@ -13,6 +13,7 @@ from camel.cli.ablate import ablate
 from camel.cli.agents import agents
 from camel.cli.compact import compact
 from camel.cli.control import pause, resume, stop
+from camel.cli.doctor import doctor
 from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
@@ -40,6 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(doctor)
 app.command()(play)
 app.command()(society)
 app.command()(agents)

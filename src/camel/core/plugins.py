@@ -117,6 +117,11 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    @property
+    def own(self) -> set[str]:
+        """The names of the parts that come with CAMEL."""
+        return set(self._own)
+
     def find(self, name: str) -> T:
         """The part of that name; an `InputError` that lists the names where there is none."""
         if name not in self:
@@ -125,6 +130,6 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return self[name]
 
 
-def taken(group: Group, own: MutableMapping[str, Any] | set[str]) -> list[Plugin]:
+def taken(group: Group, own: set[str]) -> list[Plugin]:
     """Plug-ins that nobody can reach because a part of CAMEL has their name."""
     return [plugin for name, several in offered(group).items() if name in own for plugin in several]

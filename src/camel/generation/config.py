@@ -7,6 +7,8 @@ under the same; where the calls are sent, how many at once and how much may be s
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -26,8 +28,13 @@ from camel.scenarios.critics import CriticSettings
 from camel.scenarios.reading import similar
 from camel.storage.run import RunFolder, open_folder
 
+LOCAL = "local"
+"""The name of a model that means the tiny one on this machine, as --local does."""
 START = 32
 """Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
+
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -35,8 +42,9 @@ class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     name: str
     base_url: str | tuple[str, ...] = ""
-    """Where it is reached, one place or several; left out: OPENAI_BASE_URL. Not part of the fingerprint. The key comes
-    from OPENAI_API_KEY."""
+    """Where it is reached, one place or several; left out: OPENAI_BASE_URL. Not part of the fingerprint."""
+    key_variable: str = ""
+    """The environment variable that holds the key; left out: OPENAI_API_KEY. The key itself stands in no file."""
     open_per_replica: int | None = None
     """Conversations open on one replica at a time; left out, it is learnt from the cached tokens in replies."""
     rpm: float | None = None
@@ -49,6 +57,13 @@ class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     context_tokens: int | None = None
     price: Entry | None = None
     """Dollars per million tokens, where the catalogue does not know the model."""
+
+    def __post_init__(self) -> None:
+        if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
+            # Without what stands there: it may be the key itself.
+            raise InputError(
+                "model.key_variable is the name of an environment variable, such as OPENAI_API_KEY; a key goes into no file"
+            )
 
 
 class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -170,6 +185,20 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
         return scenario
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the tiny model on this machine is meant."""
+        return self.model.name == LOCAL and not self.model.base_url
+
+    def api_key(self) -> str | None:
+        """The key, from the variable that the configuration names; None where it names none."""
+        variable = self.model.key_variable
+        if not variable:
+            return None
+        if not os.environ.get(variable, "").strip():
+            raise InputError(f"no API key: export {variable}=… first; model.key_variable names it")
+        return os.environ[variable]
+
     def price(self) -> Entry | None:
         """What the model costs, where that is known."""
         return self.model.price or find(self.model.name)
@@ -188,6 +217,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         return ChatModel(
             section.name,
             base_url=section.base_url or None,
+            api_key=self.api_key(),
             context_tokens=section.context_tokens,
             guided=section.guided,
             deadline=self.run.deadline,
@@ -240,7 +270,7 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
     if local and isinstance(model := table.setdefault("model", {}), dict):
-        cast("dict[str, Any]", model).setdefault("name", "local")
+        cast("dict[str, Any]", model).setdefault("name", LOCAL)
     _check_names(path, table)
     try:
         config = msgspec.convert(table, GenerateConfig)
