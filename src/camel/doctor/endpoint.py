@@ -7,6 +7,7 @@ pieces: servers ignore fields that they do not know, and gateways gather streams
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 import urllib.error
@@ -96,13 +97,15 @@ Tell = Callable[[Finding], None]
 def calls_of(target: Target) -> Usage:
     """The most that examining an endpoint can take: calls, and tokens of prompts and answers."""
     calls = sum(_CALLS.values())
-    long_prompts = 2 * (len(_LONG) // 3)
+    long_prompts = 2 * (len(_LONG) // 2)  # numbers take a token for each digit with some
     return Usage(prompt=long_prompts + 60 * calls, completion=MAX_TOKENS * (calls + 1), calls=calls)
 
 
 def price_of(target: Target, usage: Usage) -> float | None:
     """Dollars that `usage` costs there; None where nobody knows."""
-    entry = target.price or find(target.name or DEFAULT_MODEL)
+    own = target.base_url or os.environ.get("OPENAI_BASE_URL")
+    # What a server of one's own serves is not known before it is asked.
+    entry = target.price or find(target.name or ("" if own else DEFAULT_MODEL))
     return None if entry is None else entry.cost(usage)
 
 
@@ -135,7 +138,7 @@ class _Examination:
     async def run(self) -> None:
         """Everything, as far as it can be had."""
         plugged = self._of_plugin()
-        model = plugged or (None if self.findings else self._found())
+        model = plugged or (None if self.findings else await self._found())
         if model is None:
             self._skip("there is no endpoint to ask")
             return
@@ -143,12 +146,13 @@ class _Examination:
             if not await self._answers(model):
                 self._skip("no answer came")
                 return
-            await self._streams(model)
             await self._several(model)
             if plugged is None:
                 await self._schema()
                 await self._grammar()
             await self._caches(model)
+            # Last: some servers close the connection after a stream, and a call on it would fail for no fault of theirs.
+            await self._streams(model)
         self._skip("a plug-in's model has its own ways")
 
     def _skip(self, why: str) -> None:
@@ -168,12 +172,12 @@ class _Examination:
             self.note("model", "error", str(error), "mend or remove the plug-in, or name another model")
             return None
 
-    def _found(self) -> ChatModel | None:
+    async def _found(self) -> ChatModel | None:
         """The endpoint, its listing, the key and the window, and a client for it."""
         given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         try:
             source = find_replicas(given)
-            urls: tuple[str, ...] = source.first or source.look()
+            urls: tuple[str, ...] = source.first or await asyncio.to_thread(source.look)
             self._client(
                 base_url=list(urls) or given
             )  # refuses what cannot work: no key for OpenAI, a URL that is none
@@ -184,10 +188,10 @@ class _Examination:
         if not urls:
             self.note("endpoint", "error", f"nobody is known behind {given}", "check the name after dns+")
             return None
-        listing = self._listings(urls)
+        listing = await self._listings(urls)
         if listing is None:
             return None
-        self._clock()
+        self._clock(await asyncio.to_thread(_date_of, self._url))
         self._checked_model(listing)
         self._checked_window(listing)
         if any(one.check == "model" and one.state == "error" for one in self.findings):
@@ -205,13 +209,13 @@ class _Examination:
             max_attempts=1,
         )
 
-    def _listings(self, urls: tuple[str, ...]) -> dict[str, int | None] | None:
+    async def _listings(self, urls: tuple[str, ...]) -> dict[str, int | None] | None:
         """What is served; None where no endpoint lets itself be asked at all. Chooses the first that does."""
         listing: dict[str, int | None] = {}
         silent: list[str] = []
         for url in urls[:MOST_REPLICAS]:
             try:
-                served = served_models(url, self.target.api_key)
+                served = await asyncio.to_thread(served_models, url, self.target.api_key)
             except NotAuthorised as error:
                 self.note("key", "error", str(error), MEND[NotAuthorised])
                 return None
@@ -270,8 +274,7 @@ class _Examination:
         else:
             self.note("context length", "ok", f"{self._window:,} tokens")
 
-    def _clock(self) -> None:
-        there = _date_of(self._url)
+    def _clock(self, there: float | None) -> None:
         if there is None:
             self.note("clock", "skipped", "the endpoint does not say what time it is")
             return
