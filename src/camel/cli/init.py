@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli import completing
+
 if TYPE_CHECKING:
     from camel.generation.starting import Answers
 
@@ -22,7 +24,9 @@ def init(
     local: Annotated[
         bool, typer.Option("--local", help="With the tiny real model on this machine; no key.")
     ] = False,
-    model: Annotated[str, typer.Option(metavar="NAME", help="With this model.")] = "",
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="With this model.", autocompletion=completing.models)
+    ] = "",
     base_url: Annotated[
         str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint; OpenAI unless given.")
     ] = "",
@@ -30,7 +34,12 @@ def init(
         str, typer.Option(metavar="NAME", help="The environment variable that holds the key. Never the key.")
     ] = "",
     scenario: Annotated[
-        str, typer.Option(metavar="NAME", help="The kind of data: a scenario's name or folder.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The kind of data: a scenario's name or folder.",
+            autocompletion=completing.scenarios,
+        ),
     ] = "",
     size: Annotated[
         str, typer.Option(metavar="N|$N", help="How many conversations, or for how many dollars.")

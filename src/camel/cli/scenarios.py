@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli import completing
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -58,7 +60,14 @@ def new(
 
 @app.command()
 def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A scenario's folder, or a shipped name.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="A scenario's folder, or a shipped name.",
+            autocompletion=completing.scenarios,
+        ),
+    ],
 ) -> None:
     """Say what is wrong with a scenario, or show its prompts. Exits with 1 when there are errors."""
     from camel.scenarios import check as problems_of
@@ -79,7 +88,14 @@ def check(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped name, or a scenario's folder.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A shipped name, or a scenario's folder.",
+            autocompletion=completing.scenarios,
+        ),
+    ],
 ) -> None:
     """Show a scenario: its levels, and one prompt of each kind."""
     from camel.scenarios import load
