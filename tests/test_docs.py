@@ -83,7 +83,7 @@ def test_shell_block(body: str, tmp_path: Path, environment: dict[str, str]):
     for command in commands(body):
         program = [sys.executable, "-m", "camel"] if command[0] == "camel" else [sys.executable]
         assert run([*program, *command[1:]], tmp_path, environment)
-    if "camel generate" in body:
+    if "camel generate configs/trial.toml" in body:
         for page in PAGES:
             for kind, info, code in FENCE.findall(page.read_text()):
                 if kind == "python" and "needs-run" in info:
