@@ -39,7 +39,7 @@ async def test_a_sound_endpoint_has_nothing_to_mend():
     ("ailments", "target", "check", "state", "says", "mend"),
     [
         (Ailments(key="another"), {}, "key", "error", "401", "check the key"),
-        (Ailments(), {"name": "patent"}, "model", "error", "did you mean patient?", "--model"),
+        (Ailments(), {"name": "patent"}, "model", "warning", "did you mean patient?", "--model"),
         (Ailments(), {"name": ""}, "model", "error", "patient, other", "name one"),
         (Ailments(lists=False), {}, "model", "note", "does not list", ""),
         (Ailments(window=None), {}, "context length", "warning", "neither", "context_tokens"),

@@ -80,7 +80,7 @@ def test_a_sound_machine(tmp_path: Path):
         ("sandbox", "skipped", "Linux only", "", lambda m: m.setattr(sys, "platform", "darwin"), ""),
         ("extras", "note", "without being installed", "pip install",
          lambda m: m.setattr(machine.metadata, "requires", fails(metadata.PackageNotFoundError())), ""),
-        ("extras", "skipped", "cluster is not installed (no-such-package)", "[cluster]",
+        ("extras", "skipped", "cluster (Ray clusters and object stores)", "[NAME]",
          lambda m: m.setattr(machine.metadata, "requires", lambda name: ['no-such-package; extra == "cluster"']), ""),
         ("extras", "warning", "and msgspec>=900 is needed", "[data]",
          lambda m: m.setattr(machine.metadata, "requires", lambda name: ['msgspec>=900 ; extra == "data"']), ""),

@@ -250,7 +250,7 @@ class _Examination:
         else:
             some = ", ".join(list(listing)[:10])
             self.note(
-                "model", "error", f"{name} is not among what it serves{similar(name, listing)}: {some}",
+                "model", "warning", f"{name} is not among what it lists{similar(name, listing)}: {some}",
                 "name one of them with --model, or as model.name in the configuration",
             )  # fmt: skip
 

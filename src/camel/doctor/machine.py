@@ -75,17 +75,22 @@ def _extras() -> Iterator[Finding]:
         yield Finding("extras", "note", f"{PACKAGE} is used without being installed", mend)
         return
     there: list[str] = []
+    lacking: list[str] = []
     for extra, use in EXTRAS.items():
         missing, old = missing_of(extra, lines)
-        install = str(MissingExtra("", extra)).partition(": ")[2]
         if old:
+            install = str(MissingExtra("", extra)).partition(": ")[2]
             yield Finding("extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {install}")
         elif missing:
-            names = ", ".join(missing)
-            yield Finding("extras", "skipped", f"{extra} is not installed ({names})", f"for {use}: {install}")
+            lacking.append(f"{extra} ({use})")
         else:
             there.append(extra)
     yield Finding("extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}")
+    if lacking:
+        install = str(MissingExtra("", "NAME")).partition(": ")[2]
+        yield Finding(
+            "extras", "skipped", f"not installed: {', '.join(lacking)}", f"when you need one: {install}"
+        )
 
 
 def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str]]:

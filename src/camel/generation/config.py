@@ -265,6 +265,8 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"cannot read {path}: there is none; camel init {path} makes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
