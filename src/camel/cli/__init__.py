@@ -13,12 +13,15 @@ from camel.cli.ablate import ablate
 from camel.cli.agents import agents
 from camel.cli.compact import compact
 from camel.cli.control import pause, resume, stop
+from camel.cli.demo import demo
+from camel.cli.doctor import doctor
 from camel.cli.evaluate import app as evaluate
 from camel.cli.explore import explore
 from camel.cli.export import export, import_
 from camel.cli.gc import gc
 from camel.cli.generate import generate
 from camel.cli.index import index
+from camel.cli.init import init
 from camel.cli.map import map_
 from camel.cli.plan import plan
 from camel.cli.play import play
@@ -40,6 +43,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(demo)
+app.command()(init)
+app.command()(doctor)
 app.command()(play)
 app.command()(society)
 app.command()(agents)

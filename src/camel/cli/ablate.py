@@ -60,7 +60,9 @@ def ablate(
     from camel.generation.config import read_config
 
     console = Console(highlight=False)
-    settings = adjusted(read_config(config, local=local), local, concurrency, "")
+    settings = read_config(config, local=local)
+    local = local or settings.is_local
+    settings = adjusted(settings, local, concurrency, "")
     folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation"
     ablation = Ablation(settings, folder, names=sentence or [], conversations=conversations)
     if list_:

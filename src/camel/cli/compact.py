@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import RunPlace
+
 
 def compact(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     size: Annotated[int, typer.Option(metavar="MB", min=1, help="How large a file may get.")] = 256,
     stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from camel.cli.options import RunPlace
 
 if TYPE_CHECKING:
     from camel.storage.control import Wish
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")]
 
-
-def pause(run: Run) -> None:
+def pause(run: RunPlace) -> None:
     """Have a run make no new calls until it is resumed; what is in flight ends. The next start waits, too."""
     _wish(run, "pause", f"paused: no new calls until camel resume {run}")
 
 
-def resume(run: Run) -> None:
+def resume(run: RunPlace) -> None:
     """Have a run that was paused go on."""
     _wish(run, "go", "it goes on")
 
 
-def stop(run: Run) -> None:
+def stop(run: RunPlace) -> None:
     """Have whoever works on a run stop, as Ctrl-C does: calls in flight end, and nothing is lost."""
     _wish(run, "stop", "it stops once the calls in flight have ended")
 

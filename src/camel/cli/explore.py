@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from camel.cli import completing
 from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Public
 
 
@@ -14,6 +15,7 @@ def explore(
         list[str],
         typer.Argument(
             metavar="RUN…",
+            autocompletion=completing.runs,
             help="Runs' folders, s3://bucket/prefix, a folder of runs, or files of the original's formats.",
         ),
     ],

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli import completing
+from camel.cli.options import RunPlace
+
 if TYPE_CHECKING:
     from camel.storage.run import RunFolder
 
@@ -15,12 +18,13 @@ SITE = "site"
 
 
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     format: Annotated[
         str,
         typer.Argument(
             metavar="FORMAT",
-            help="chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset or site.",
+            autocompletion=completing.formats,
+            help="chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a plug-in's.",
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write.")],

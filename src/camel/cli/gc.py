@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import RunPlace
+
 
 def gc(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
     compacted: Annotated[
         bool, typer.Option("--compacted", help="Also the small files that compaction has replaced.")

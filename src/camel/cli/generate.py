@@ -64,11 +64,13 @@ def generate(
     from camel.generation.config import read_config
 
     console = Console(highlight=False)
+    settings = read_config(config, local=local)
+    local = local or settings.is_local
     if address and local:
         raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
     if workers is not None and not address:
         raise typer.BadParameter("--workers are those of a cluster: give its --address too")
-    settings = adjusted(read_config(config, local=local), local, concurrency, out)
+    settings = adjusted(settings, local, concurrency, out)
     if dry_run:
         from camel.cli.plan import dry_run as show
 
@@ -269,7 +271,7 @@ def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: 
             sampling=sampling,
             run=replace(config.run, concurrency=LOCAL_CONCURRENCY),
             # Not into the folder of the model that the configuration names.
-            out=out or f"{config.where}-local",
+            out=out or (config.out if config.is_local and config.out else f"{config.where}-local"),
         )
     if concurrency is not None:
         config = replace(config, run=replace(config.run, concurrency=concurrency))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.options import RunPlace
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def index(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     text: Annotated[bool, typer.Option("--text", help="Also index every word, for searching.")] = False,
     findings: Annotated[
         bool,

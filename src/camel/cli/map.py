@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.options import RunPlace
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def map_(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     model: Annotated[
         str,
         typer.Option(

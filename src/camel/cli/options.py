@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.completing import models, runs
+
+RunPlace = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.", autocompletion=runs),
+]
 ModelName = Annotated[
     str,
     typer.Option(
         envvar="CAMEL_MODEL",
         metavar="NAME",
+        autocompletion=models,
         help="Model name. Left out: what the server serves, or gpt-4.1-mini.",
     ),
 ]

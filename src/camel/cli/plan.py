@@ -39,7 +39,8 @@ def plan(
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above zero, not {rate}")
-    settings = adjusted(read_config(config, local=local), local, None, out)
+    settings = read_config(config, local=local)
+    settings = adjusted(settings, local or settings.is_local, None, out)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli import completing
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,11 +28,16 @@ def scenarios(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from camel.cli.panel import table
-    from camel.scenarios import load, shipped
+    from camel.core.errors import InputError
+    from camel.scenarios import known, load
 
     rows: list[tuple[str, ...]] = []
-    for name in shipped():
-        scenario = load(name)
+    for name in known():
+        try:
+            scenario = load(name)
+        except InputError as error:  # one broken plug-in hides no other scenario
+            rows.append((name, str(error), "", ""))
+            continue
         rows.append((name, scenario.title, scenario.shape, ", ".join(scenario.labels)))
     table(_console(), ("name", "title", "shape", "labels"), rows)
 
@@ -53,7 +60,14 @@ def new(
 
 @app.command()
 def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A scenario's folder, or a shipped name.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="A scenario's folder, or a shipped name.",
+            autocompletion=completing.scenarios,
+        ),
+    ],
 ) -> None:
     """Say what is wrong with a scenario, or show its prompts. Exits with 1 when there are errors."""
     from camel.scenarios import check as problems_of
@@ -74,7 +88,14 @@ def check(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped name, or a scenario's folder.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A shipped name, or a scenario's folder.",
+            autocompletion=completing.scenarios,
+        ),
+    ],
 ) -> None:
     """Show a scenario: its levels, and one prompt of each kind."""
     from camel.scenarios import load

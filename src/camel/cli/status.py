@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import RunPlace
+
 
 def status(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show how far a run is, what it used, and how to go on with it."""

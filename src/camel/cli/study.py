@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from camel.cli.options import RunPlace
 from camel.cli.translate import check_finished, chosen_model
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ KEPT = "kept"
 
 
 def study(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where it is written; RUN/study unless given.")
     ] = None,

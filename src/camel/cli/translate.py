@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from camel.cli.options import RunPlace
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def translate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     to: Annotated[
         list[str], typer.Option(metavar="CODE", help="A language: ar zh ko ja hi ru es fr de it; repeatable.")
     ],

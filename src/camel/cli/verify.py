@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import RunPlace
+
 SHOWN = 20
 
 
 def verify(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.")],
+    run: RunPlace,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Let shards be missing that are still to be made.")
     ] = False,

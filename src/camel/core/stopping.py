@@ -8,7 +8,7 @@ stops where the original did. The constants are the paper's (section 4.1, "Termi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from math import ceil
 from typing import Any, Literal, Protocol
@@ -18,6 +18,7 @@ import msgspec
 from camel.core.errors import InputError, shown
 from camel.core.grammar import mentions
 from camel.core.message import Message
+from camel.core.plugins import Plugin, Registry
 
 StopReason = Literal[
     "done",
@@ -292,11 +293,42 @@ def checked_rules(rules: Iterable[StopRule]) -> tuple[StopRule, ...]:
         raise InputError(f"rules must be a list of stop rules, not {shown(given)}")
     checked: tuple[Any, ...] = tuple(rules)
     for rule in checked:
-        if isinstance(rule, type) or not callable(getattr(rule, "check", None)):
-            raise InputError(f"a stop rule must be an object with a method check, not {shown(rule)}")
+        _can_be_asked(rule)
     if not any(isinstance(rule, MaxMessages) for rule in checked):
         raise InputError("rules must include MaxMessages, so that every conversation ends")
     return checked
+
+
+def _can_be_asked(rule: Any) -> None:
+    if isinstance(rule, type) or not callable(getattr(rule, "check", None)):
+        raise InputError(f"a stop rule must be an object with a method check, not {shown(rule)}")
+
+
+class _PluggedRule(msgspec.Struct, frozen=True):
+    """A plug-in's rule, whose failures name it."""
+
+    plugin: Plugin
+    rule: Any
+
+    def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
+        """What the rule says."""
+        try:
+            return self.rule.check(messages, call)
+        except Exception as error:
+            raise self.plugin.failed(f"failed when it was asked: {type(error).__name__}: {error}") from error
+
+
+def _plugged(plugin: Plugin, part: Any) -> Callable[[], StopRule]:
+    """What makes a plug-in's rule; it is made once to see that it is one."""
+    try:
+        _can_be_asked(part())
+    except Exception as error:
+        raise plugin.failed(f"must give a stop rule when it is called: {error}") from error
+    return lambda: _PluggedRule(plugin, part())
+
+
+STOP_RULES: Registry[Callable[[], StopRule]] = Registry("stop_rules", {}, _plugged, kind="stop rule")
+"""Rules beside the paper's that a scenario can name in `stop_rules`, each as what makes it."""
 
 
 def paper_rules(*, max_messages: int = 40) -> tuple[StopRule, ...]:

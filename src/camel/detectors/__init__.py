@@ -5,7 +5,7 @@
     for finding in detect(transcript):
         print(finding.index, finding.detector, finding.reason)
 
-Each is a pure function of the transcript. docs/detectors.md defines what each one counts and what it does not, and
+Each is a pure function of the transcript; installed plug-ins may bring more (docs/extending.md). docs/detectors.md defines what each one counts and what it does not, and
 says how often it is right. The rules look at the seats `user` and `assistant` only, except where anybody may err
 (loops, refusals, language).
 """
@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from camel.core.errors import InputError, shown
 from camel.core.transcript import Transcript
 from camel.detectors.catalogue import DETECTORS
-from camel.detectors.finding import Detector, Finding
+from camel.detectors.finding import Detector, Finding, Hit
 from camel.detectors.judge import confirm
 
-__all__ = ["DETECTORS", "Detector", "Finding", "confirm", "detect"]
+__all__ = ["DETECTORS", "Detector", "Finding", "Hit", "confirm", "detect"]
 
 
 def detect(transcript: Transcript, detectors: Iterable[str] | None = None) -> list[Finding]:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from camel.core.errors import CamelError, shown
+from camel.core.plugins import Plugin, Registry
+from camel.core.transcript import Transcript
 from camel.detectors.code import unfinished_code
-from camel.detectors.finding import Detector
+from camel.detectors.finding import Detector, Hit
 from camel.detectors.languages import language_drift
 from camel.detectors.repeating import message_loop, repeated_instruction, sycophancy_loop
 from camel.detectors.replies import empty_promise, flake_reply, refusal
@@ -81,5 +89,28 @@ _ALL = [
         sycophancy_loop,
     ),
 ]
-DETECTORS: dict[str, Detector] = {detector.name: detector for detector in _ALL}
+
+
+def _plugged(plugin: Plugin, part: Any) -> Detector:
+    """A plug-in's detector, whose failures name it."""
+    if not isinstance(part, Detector):
+        raise plugin.failed(f"must be a Detector of camel.detectors, not {shown(part)}")
+    if part.name != plugin.name:
+        raise plugin.failed(f"calls itself {shown(part.name)}: both names must be the same")
+
+    def rule(transcript: Transcript) -> Iterable[Hit]:
+        try:
+            return list(part.rule(transcript))
+        except CamelError:
+            raise
+        except Exception as error:
+            where = f"on conversation {shown(transcript.id)}"
+            raise plugin.failed(f"failed {where}: {type(error).__name__}: {error}") from error
+
+    return replace(part, rule=rule)
+
+
+DETECTORS: Registry[Detector] = Registry(
+    "detectors", {detector.name: detector for detector in _ALL}, _plugged, kind="detector"
+)
 """Every detector by its name; the first four are the paper's challenges (section 4.1)."""

@@ -17,6 +17,7 @@ import msgspec
 
 from camel.core.grammar import parse
 from camel.core.message import Message
+from camel.core.plugins import PluginFailed
 from camel.core.transcript import Transcript
 
 HUES = 6
@@ -186,11 +187,18 @@ def findings(transcript: Transcript) -> dict[int, list[Found]]:
         return {}
     known: Any = detectors
     shown: dict[int, list[Found]] = {}
-    for one in known.detect(transcript):
-        title = known.DETECTORS[one.detector].title
-        shown.setdefault(one.index, []).append(
-            Found(one.detector, title, one.reason, one.evidence, one.confirmed)
-        )
+    for name in known.DETECTORS:
+        try:
+            found = known.detect(transcript, [name])
+            title = known.DETECTORS[name].title
+        except PluginFailed as error:
+            # A broken plug-in must not keep anybody from reading.
+            shown.setdefault(-1, []).append(Found(name, name, str(error), "", None))
+            continue
+        for one in found:
+            shown.setdefault(one.index, []).append(
+                Found(name, title, one.reason, one.evidence, one.confirmed)
+            )
     return shown
 
 

@@ -29,6 +29,7 @@ from camel.explorer.catalogue import Catalogue
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
 """Environment: the token that is asked for on other addresses than loopback; a new one at each start unless set."""
 LEAST_TOKEN = 16
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 def serve(
@@ -116,5 +117,6 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def can_open() -> bool:
-    """Whether somebody sits before a screen here."""
-    return sys.stdout.isatty() and sys.stdin.isatty()
+    """Whether somebody sits before a screen here: without one, what opens is a text browser in the same terminal."""
+    screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
+    return screen and sys.stdout.isatty() and sys.stdin.isatty()

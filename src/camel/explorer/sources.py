@@ -530,7 +530,7 @@ def _folder(run: str, scratch: Path) -> RunFolder:
         return folder
     path = Path(run)
     if not path.exists():
-        raise InputError(f"there is no run {shown(run)}")
+        raise InputError(f"there is no run {shown(run)}: camel runs lists those below a folder")
     return _imported(path, scratch / f"import-{new_attempt()}")
 
 

@@ -83,7 +83,7 @@ class Cluster:
             workers=self._workers,
             ttl=self._ttl or TTL,
             share=Shares(meter.budget, meter.price, meter.before, campaign.config.pool().rates),
-            environment=handed_over(),
+            environment=handed_over(campaign.config.model.key_variable),
             watch=self._gathering.watch,
         )
         return self._stack.enter_context(supervisor)

@@ -7,6 +7,8 @@ under the same; where the calls are sent, how many at once and how much may be s
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -17,16 +19,22 @@ from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.models.catalogue import Entry, find
 from camel.models.chat import ChatModel
+from camel.models.connect import plugged_model
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.pool import PoolSettings
-from camel.scenarios import RolePlay, Scenario, load, shipped
+from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
 from camel.scenarios.reading import similar
 from camel.storage.run import RunFolder, open_folder
 
+LOCAL = "local"
+"""The name of a model that means the tiny one on this machine, as --local does."""
 START = 32
 """Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
+
+
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -34,8 +42,9 @@ class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     name: str
     base_url: str | tuple[str, ...] = ""
-    """Where it is reached, one place or several; left out: OPENAI_BASE_URL. Not part of the fingerprint. The key comes
-    from OPENAI_API_KEY."""
+    """Where it is reached, one place or several; left out: OPENAI_BASE_URL. Not part of the fingerprint."""
+    key_variable: str = ""
+    """The environment variable that holds the key; left out: OPENAI_API_KEY. The key itself stands in no file."""
     open_per_replica: int | None = None
     """Conversations open on one replica at a time; left out, it is learnt from the cached tokens in replies."""
     rpm: float | None = None
@@ -48,6 +57,13 @@ class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     context_tokens: int | None = None
     price: Entry | None = None
     """Dollars per million tokens, where the catalogue does not know the model."""
+
+    def __post_init__(self) -> None:
+        if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
+            # Without what stands there: it may be the key itself.
+            raise InputError(
+                "model.key_variable is the name of an environment variable, such as OPENAI_API_KEY; a key goes into no file"
+            )
 
 
 class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -169,6 +185,20 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
         return scenario
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the tiny model on this machine is meant."""
+        return self.model.name == LOCAL and not self.model.base_url
+
+    def api_key(self) -> str | None:
+        """The key, from the variable that the configuration names; None where it names none."""
+        variable = self.model.key_variable
+        if not variable:
+            return None
+        if not os.environ.get(variable, "").strip():
+            raise InputError(f"no API key: export {variable}=… first; model.key_variable names it")
+        return os.environ[variable]
+
     def price(self) -> Entry | None:
         """What the model costs, where that is known."""
         return self.model.price or find(self.model.name)
@@ -182,9 +212,12 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def chat_model(self) -> ChatModel:
         """The model behind its endpoints, as the run uses it."""
         section = self.model
+        if not section.base_url and (plugged := plugged_model(section.name, section.context_tokens)):
+            return plugged
         return ChatModel(
             section.name,
             base_url=section.base_url or None,
+            api_key=self.api_key(),
             context_tokens=section.context_tokens,
             guided=section.guided,
             deadline=self.run.deadline,
@@ -232,12 +265,14 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     """
     try:
         table = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"cannot read {path}: there is none; camel init {path} makes one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
     if local and isinstance(model := table.setdefault("model", {}), dict):
-        cast("dict[str, Any]", model).setdefault("name", "local")
+        cast("dict[str, Any]", model).setdefault("name", LOCAL)
     _check_names(path, table)
     try:
         config = msgspec.convert(table, GenerateConfig)
@@ -275,8 +310,10 @@ def _scenario(path: Path, name: str) -> str:
     for place in places:
         if place.exists():
             return f"./{place}" if str(place) in shipped() else str(place)
+    if name in known():
+        return name
     looked = " and ".join(dict.fromkeys(str(place) for place in places))
     raise InputError(
-        f"{path}: there is no scenario {name!r}{similar(name, shipped())}; known: {', '.join(shipped())}; or the path "
+        f"{path}: there is no scenario {name!r}{similar(name, known())}; known: {', '.join(known())}; or the path "
         f"of a folder of your own: looked for {looked}"
     )

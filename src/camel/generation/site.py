@@ -47,9 +47,13 @@ class Elsewhere:
         raise AssertionError("the driver of a cluster makes no calls")
 
 
-def handed_over() -> dict[str, str]:
+def handed_over(key_variable: str = "") -> dict[str, str]:
     """What of this process's environment workers may need, keys included: to be kept nowhere."""
-    return {name: value for name, value in os.environ.items() if name.startswith(HANDED_OVER)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(HANDED_OVER) or name == key_variable
+    }
 
 
 class CampaignFactory(msgspec.Struct, frozen=True):

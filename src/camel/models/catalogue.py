@@ -43,6 +43,11 @@ def find(name: str) -> Entry | None:
     return entries.get(bare) or entries.get(_SUFFIX.sub("", bare))
 
 
+def names() -> list[str]:
+    """The names of all models that are known."""
+    return list(_entries())
+
+
 def cost(name: str, usage: Usage) -> float | None:
     """Dollars that `usage` of the model `name` costs, or None when its price is not known."""
     entry = find(name)

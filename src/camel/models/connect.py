@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
 
-from camel.core.errors import InputError, ModelError
+from msgspec.structs import replace
+
+from camel.core.errors import CamelError, InputError, ModelError
+from camel.core.model import Model, Reply, Request, Text, checked_model
+from camel.core.plugins import Plugin, Registry
 from camel.models.chat import ChatModel
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import served_models
@@ -12,6 +18,67 @@ from camel.models.guided import Guide
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """What is asked of OpenAI when no model is named."""
+
+
+def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
+    """What makes a plug-in's model of a name."""
+
+    def make(name: str) -> Model:
+        try:
+            return checked_model(part(name))
+        except CamelError:
+            raise
+        except Exception as error:
+            raise plugin.failed(f"gave no model: {type(error).__name__}: {error}") from error
+
+    return make
+
+
+MODELS: Registry[Callable[[str], Model]] = Registry("models", {}, _plugged, kind="kind of model")
+"""Kinds of models that plug-ins bring, by the word before the colon: `kind:name`."""
+
+
+class PluggedModel(ChatModel):
+    """A plug-in's model, to whoever takes a `ChatModel`; what it does about failures and pace is its own affair."""
+
+    def __init__(self, name: str, inner: Model, context_tokens: int | None = None) -> None:
+        kind = name.partition(":")[0]
+        # Nothing is ever sent there: names under .invalid lead nowhere.
+        super().__init__(
+            name, base_url=f"http://{kind}.plug-in.invalid", api_key="", context_tokens=context_tokens
+        )
+        self._inner = inner
+        window = getattr(inner, "context_tokens", None)
+        self.context_tokens = context_tokens or (window if isinstance(window, int) else None)
+
+    async def reply(self, request: Request) -> Reply:
+        """Have the plug-in's model answer; one that streams nothing is heard all at once."""
+        heard = False
+
+        def watch(event: Any) -> None:
+            nonlocal heard
+            heard = True
+            assert request.watch is not None
+            request.watch(event)
+
+        asked = replace(request, watch=watch) if request.watch else request
+        reply = await self._inner.reply(asked)
+        if request.watch and not heard:
+            request.watch(Text(request.speaker, reply.content))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close what the plug-in's model has open."""
+        if close := getattr(self._inner, "aclose", None):
+            await close()
+
+
+def plugged_model(name: str, context_tokens: int | None = None) -> PluggedModel | None:
+    """The model of a name such as `kind:name` where an installed plug-in brings that kind; None for any other name."""
+    kind, colon, rest = name.partition(":")
+    if not colon or kind not in MODELS:
+        return None
+    return PluggedModel(name, MODELS[kind](rest), context_tokens)
 
 
 def connect(
@@ -23,6 +90,8 @@ def connect(
     max_attempts: int = 6,
 ) -> ChatModel:
     """A model by name, or the one that the endpoint serves; its window is looked up where the endpoint tells it."""
+    if not base_url and (plugged := plugged_model(name, context_tokens)):
+        return plugged
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:

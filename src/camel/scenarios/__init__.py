@@ -10,7 +10,7 @@ from camel.scenarios.checking import Rendered, check, load, sample
 from camel.scenarios.duplicates import deduplicate, near_duplicate
 from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, read_lists, render_lists
 from camel.scenarios.parsing import parse_list
-from camel.scenarios.reading import Problem, shipped
+from camel.scenarios.reading import Problem, known, shipped
 from camel.scenarios.scaffold import scaffold
 from camel.scenarios.scenario import (
     Asked,
@@ -43,6 +43,7 @@ __all__ = [
     "check",
     "deduplicate",
     "heading",
+    "known",
     "load",
     "load_society",
     "near_duplicate",

@@ -167,6 +167,10 @@ def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iter
 
 def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[Problem]:
     where = "role_play"
+    try:
+        play.rules()
+    except InputError as error:
+        yield Problem(f"{where}.stop_rules", str(error))
     known = [level.placeholder for level in scenario.levels]
     for name, template, limit in (
         ("assistant", play.assistant, MAX_ROLE_CHARS),

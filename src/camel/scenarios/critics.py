@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from camel.core.agent import Critic
 from camel.core.critic import PROPOSALS, TEMPERATURE, BestOf, Fallback
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError
 from camel.core.judge import Mode, ModelJudge
 from camel.core.message import Sampling
 from camel.core.model import Model, Reply, Request
+from camel.core.plugins import Plugin, Registry
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.search import Beam, BestFirst, TreeSearch
 
 Seat = Literal["assistant", "user"]
 SEARCHES = {"beam": Beam, "best_first": BestFirst}
+
+
+def _plugged(plugin: Plugin, part: Any) -> Callable[..., Critic]:
+    """What makes a plug-in's critic, which is called with the model, the sampling and the options of `[critic]`."""
+
+    def make(model: Model, sampling: Sampling, **options: Any) -> Critic:
+        try:
+            critic = part(model, sampling, **options)
+        except CamelError:
+            raise
+        except Exception as error:
+            raise plugin.failed(f"gave no critic: {type(error).__name__}: {error}") from error
+        if not callable(getattr(critic, "reply", None)):
+            raise plugin.failed(
+                "must give an object with an async method reply(conversation, agent, request)"
+            )
+        return critic
+
+    return make
+
+
+CRITICS: Registry[Callable[..., Critic]] = Registry("critics", {}, _plugged, kind="critic")
+"""Critics of plug-ins, which `[critic]` names in `use`, each as what makes it."""
 
 
 class Critics(NamedTuple):
@@ -52,10 +77,16 @@ class CriticSettings(
     """Branches that a beam follows."""
     calls: int | None = None
     """The most calls that a search may make for one message."""
+    use: str = ""
+    """A plug-in's critic by name instead of ours; of the other fields only `seats` is then used."""
+    options: dict[str, Any] = {}
+    """What the plug-in's critic is given besides."""
 
     def __post_init__(self) -> None:
         if not self.seats:
             raise InputError('critic.seats is empty: name "assistant", "user" or both')
+        if self.options and not self.use:
+            raise InputError("critic.options are those of a plug-in's critic: name it with use")
         if self.search != "beam" and self.width is not None:
             raise InputError('critic.width is for search = "beam"')
         if self.search is None and (self.depth is not None or self.calls is not None):
@@ -73,6 +104,8 @@ class CriticSettings(
 
     def critic(self, model: Model, sampling: Sampling | None = None) -> Critic:
         """The critic, with `model` as its judge, asked with the settings of the run."""
+        if self.use:
+            return CRITICS.find(self.use)(model, sampling or Sampling(), **self.options)
         judge = ModelJudge(model, self.judging, self.criteria, sampling or Sampling(), self.retries)
         common: dict[str, Any] = {
             "judge": judge,
@@ -95,6 +128,9 @@ class CriticSettings(
     def calls_per_message(self) -> tuple[float, float, float]:
         """Calls for a criticised message: at least, likely, at most."""
         critic = self.critic(_NOBODY)
+        if self.use:
+            # Nobody knows what it asks for; it is guessed to be as one of ours that chooses among proposals.
+            return 1.0, 2.0, float(self.proposals + 1)
         if isinstance(critic, TreeSearch):
             # A beam proposes, judges, and in each round has as many answers and proposals as it is wide, and a judgement.
             whole = 2 + critic.depth * (2 * critic.width + 1) if isinstance(critic, Beam) else critic.calls

@@ -17,6 +17,7 @@ from camel.core import inception as prompts
 from camel.core.errors import InputError, similar
 from camel.core.inception import Inception
 from camel.core.message import Sampling
+from camel.core.plugins import Plugin, Registry
 from camel.scenarios.critics import CriticSettings
 from camel.scenarios.lists import read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
@@ -71,6 +72,7 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     word_limit: int = 50
     specifier_sampling: Sampling | None = None
     max_messages: int = 40
+    stop_rules: tuple[str, ...] = ()
 
 
 class SocietyTable(_Table, frozen=True, kw_only=True):
@@ -119,8 +121,30 @@ def shipped() -> list[str]:
     return sorted(path.parent.name for path in Path(__file__).parent.glob(f"*/{FILE}"))
 
 
+def _plugged(plugin: Plugin, part: Any) -> Path:
+    """The folder of a plug-in's scenario: that of a package, or a path."""
+    places: list[Any] = list(getattr(part, "__path__", [])) or [part]
+    try:
+        folder = Path(places[0])
+    except TypeError:
+        raise plugin.failed("must name a package with a scenario in its folder, or be a path") from None
+    if not (folder / FILE).is_file():
+        raise plugin.failed(f"has no {FILE} in its folder")
+    return folder
+
+
+PLUGGED: Registry[Path] = Registry("scenarios", {}, _plugged, kind="scenario")
+"""The folders of scenarios that installed packages bring, by name."""
+
+
+def known() -> list[str]:
+    """The names of the scenarios that can be had by name: those that come with CAMEL, then those of plug-ins."""
+    own = shipped()
+    return own + [name for name in PLUGGED if name not in own]
+
+
 def folder_of(name_or_path: str | Path) -> Path:
-    """The folder of a scenario: a shipped one's by its name, a user's own by its path."""
+    """The folder of a scenario: a shipped one's by its name, a user's own by its path, a plug-in's by its name."""
     text = str(name_or_path)
     if isinstance(name_or_path, str) and text in shipped():
         return Path(__file__).parent / text
@@ -131,9 +155,9 @@ def folder_of(name_or_path: str | Path) -> Path:
         return path
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text:
         raise InputError(f"there is no folder {text}: make one with camel scenarios new {text}")
-    raise InputError(
-        f"there is no scenario {text!r}{similar(text, shipped())}; known: {', '.join(shipped())}"
-    )
+    if text in PLUGGED:
+        return PLUGGED[text]
+    raise InputError(f"there is no scenario {text!r}{similar(text, known())}; known: {', '.join(known())}")
 
 
 def read(folder: Path) -> tuple[Scenario | None, list[Problem]]:
@@ -291,6 +315,7 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Questi
                 word_limit=play.word_limit,
                 specifier_sampling=play.specifier_sampling,
                 max_messages=play.max_messages,
+                stop_rules=play.stop_rules or msgspec.UNSET,
                 critic=declaration.critic or msgspec.UNSET,
             )
         case [SocietyTable() as meeting]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from camel.core.errors import InputError
-from camel.scenarios.reading import FILE, shipped
+from camel.scenarios.reading import FILE, known
 
 _DECLARATION = """\
 title = {title}
@@ -39,7 +39,7 @@ Be concise. Be creative. Write one on each line.
 def scaffold(path: str | Path, title: str = "") -> Path:
     """Write a new scenario's folder and return it. Nothing that exists is overwritten."""
     folder = Path(path)
-    if str(path) in shipped():
+    if str(path) in known():
         raise InputError(f"{path} is the name of a shipped scenario: choose another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists already: choose another name or take it away")

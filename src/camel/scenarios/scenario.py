@@ -22,7 +22,7 @@ from camel.core.errors import InputError, shown
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
 from camel.core.society import PLACEHOLDERS, Society
-from camel.core.stopping import StopRule, paper_rules
+from camel.core.stopping import STOP_RULES, StopRule, paper_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
 
@@ -106,6 +106,8 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_messages: int = 40
     critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
     """Who chooses what is said. Unset rather than None, so that scenarios without one keep their fingerprints."""
+    stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Further rules by name, asked after the paper's."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
         """Fill in an item's facts; the roles and the task stay open in the prompts, for the role play to fill."""
@@ -131,8 +133,9 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return TaskSpecifier(self.word_limit, self.specifier_sampling)
 
     def rules(self) -> tuple[StopRule, ...]:
-        """The paper's stop rules with the declared limit."""
-        return paper_rules(max_messages=self.max_messages)
+        """The paper's stop rules with the declared limit, and those that the scenario names."""
+        named = () if self.stop_rules is msgspec.UNSET else self.stop_rules
+        return (*paper_rules(max_messages=self.max_messages), *(STOP_RULES.find(name)() for name in named))
 
 
 class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="society"):

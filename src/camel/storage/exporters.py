@@ -29,6 +29,7 @@ import msgspec
 from camel.core.errors import InputError, shown
 from camel.core.grammar import DONE_TOKEN
 from camel.core.message import Message
+from camel.core.plugins import Plugin, Registry
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stopping import Stop
 from camel.core.transcript import Speaker, Transcript
@@ -61,17 +62,19 @@ class Exporter:
 
 def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
     """The original's chat format: one JSON object a conversation, in a file of its own or on a line."""
-    return _write(transcripts, path, release, lambda transcript: [_chat_row(transcript)], _DOCUMENT_ENDINGS)
+    return write_rows(
+        transcripts, path, release, lambda transcript: [_chat_row(transcript)], DOCUMENT_ENDINGS
+    )
 
 
 def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
     """The original's instruction format: each instruction with the solution that answers it."""
-    return _write(transcripts, path, release, _instruction_rows, _ROW_ENDINGS)
+    return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS)
 
 
 def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
     """The original's Math and Science format: a problem and its solution. Unanswered problems are left out."""
-    return _write(transcripts, path, release, _problem_rows, _DOCUMENT_ENDINGS)
+    return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS)
 
 
 def _chat_row(transcript: Transcript) -> dict[str, Any]:
@@ -254,7 +257,7 @@ def messages(
         if turns := _turns(transcript, seat, system=system):
             yield {"messages": [{"role": role, "content": content} for role, content in turns]}
 
-    return _write(transcripts, path, release, rows, _ROW_ENDINGS)
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
 _SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt"}
@@ -274,7 +277,7 @@ def sharegpt(
         if turns := _turns(transcript, seat, system=system):
             yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
 
-    return _write(transcripts, path, release, rows, _ROW_ENDINGS)
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
@@ -289,7 +292,7 @@ def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = 
         for pair in pairs(transcript):
             yield {"instruction": pair.instruction, "input": pair.input, "output": pair.output}
 
-    return _write(transcripts, path, release, rows, _ROW_ENDINGS)
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
 def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
@@ -298,7 +301,7 @@ def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Relea
     A rival is another first proposal, or the version that a revision replaced; those with the same words or the same
     score are none. What was settled without the critic is left out.
     """
-    return _write(transcripts, path, release, _preference_rows, _ROW_ENDINGS)
+    return write_rows(transcripts, path, release, _preference_rows, ROW_ENDINGS)
 
 
 def _preference_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -341,18 +344,19 @@ def _turns(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str
 # ---------------------------------------------------------------- writing
 
 
-_DOCUMENT_ENDINGS = (".tar.gz", ".tgz", ".jsonl", ".jsonl.gz", ".json", ".json.gz", "")
-_ROW_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+DOCUMENT_ENDINGS = (".tar.gz", ".tgz", ".jsonl", ".jsonl.gz", ".json", ".json.gz", "")
+ROW_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _encode = msgspec.json.Encoder().encode
 
 
-def _write(
+def write_rows(
     transcripts: Iterable[Transcript],
     path: Path,
     release: Release,
     rows: Callable[[Transcript], Iterable[dict[str, Any]]],
     endings: tuple[str, ...],
 ) -> Written:
+    """Write the rows that `rows` makes of each transcript as JSON, by how the path ends; whole or not at all."""
     conversations = count = 0
     with sink(path, endings) as put:
         for transcript in transcripts:
@@ -369,17 +373,36 @@ def _write(
     return Written(path, conversations, count)
 
 
-FORMATS: dict[str, Exporter] = {
-    "chat": Exporter(chat, "the original's conversations, one JSON object each", _DOCUMENT_ENDINGS),
-    "instruction": Exporter(instruction, "the original's instruction and solution pairs", _ROW_ENDINGS),
+_OWN = {
+    "chat": Exporter(chat, "the original's conversations, one JSON object each", DOCUMENT_ENDINGS),
+    "instruction": Exporter(instruction, "the original's instruction and solution pairs", ROW_ENDINGS),
     "problems": Exporter(
-        problems, "the original's Math and Science problems and solutions", _DOCUMENT_ENDINGS
+        problems, "the original's Math and Science problems and solutions", DOCUMENT_ENDINGS
     ),
-    "messages": Exporter(messages, "chat messages as OpenAI and TRL read them", _ROW_ENDINGS),
-    "sharegpt": Exporter(sharegpt, "conversations of human and gpt", _ROW_ENDINGS),
-    "alpaca": Exporter(alpaca, "instruction, input, output", _ROW_ENDINGS),
-    "preferences": Exporter(preferences, "a critic's choices and what they were preferred to", _ROW_ENDINGS),
+    "messages": Exporter(messages, "chat messages as OpenAI and TRL read them", ROW_ENDINGS),
+    "sharegpt": Exporter(sharegpt, "conversations of human and gpt", ROW_ENDINGS),
+    "alpaca": Exporter(alpaca, "instruction, input, output", ROW_ENDINGS),
+    "preferences": Exporter(preferences, "a critic's choices and what they were preferred to", ROW_ENDINGS),
     "inspect": Exporter(inspect_log, "a log for the viewer of inspect_ai", ENDINGS),
     "dataset": Exporter(dataset, "Parquet files and a card for datasets.load_dataset and the hub", ("",)),
 }
+
+
+def _plugged(plugin: Plugin, part: Any) -> Exporter:
+    """A plug-in's exporter. What it is not meant to see does not reach it: the gate is ours, whatever it writes."""
+    if not isinstance(part, Exporter):
+        raise plugin.failed(f"must be an Exporter of camel.storage.exporters, not {shown(part)}")
+
+    def write(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+        def allowed() -> Iterator[Transcript]:
+            for transcript in transcripts:
+                marks(transcript, release)
+                yield transcript
+
+        return part.write(allowed(), path, release=release)
+
+    return Exporter(write, part.summary, part.endings)
+
+
+FORMATS: Registry[Exporter] = Registry("exporters", _OWN, _plugged, kind="format")
 """Every format by its name on the command line."""

@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Generator
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from camel.core.errors import InputError, MissingExtra
 
@@ -49,6 +49,21 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+class Seen(NamedTuple):
+    """A cluster as a driver sees it."""
+
+    nodes: int
+    cpus: float
+
+
+def look_at(address: str) -> Seen:
+    """Reach the cluster at `address` and say what it offers; an `InputError` where there is none."""
+    with connected(address):
+        ray: Any = import_module("ray")
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        return Seen(len(nodes), sum(node["Resources"].get("CPU", 0.0) for node in nodes))
 
 
 def _settings(address: str, workers: int | None) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""An exporter: transcripts in, a file out. `write_rows` does the files, the labels and the canaries."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from camel import Transcript
+from camel.storage.exporters import ROW_ENDINGS, Exporter, write_rows
+from camel.storage.release import Release, Written
+
+
+def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+    """What was asked for, without what was answered."""
+    for message in transcript.messages:
+        if message.move.instruction:
+            yield {"id": transcript.id, "role": message.role, "question": message.move.instruction}
+
+
+def questions(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008
+    """One row for each instruction."""
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+QUESTIONS = Exporter(questions, "the instructions alone", ROW_ENDINGS)

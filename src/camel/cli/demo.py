@@ -1,0 +1,57 @@
+"""`camel demo`: a tiny run with the real local model, then the explorer opens on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from camel.cli.options import OpenBrowser
+
+NEEDED = ("local", "explore")
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help="Where its scenario, configuration and run go.")
+    ] = Path("camel-demo"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the explorer; 0 takes a free one.")] = 0,
+    open_browser: OpenBrowser = None,
+    explore: Annotated[bool, typer.Option(help="Open the explorer on the run when it is there.")] = True,
+) -> None:
+    """Let the tiny model on this machine hold three short conversations (about a minute), then explore them in the browser."""
+    from camel.cli.explore import explore as open_explorer
+    from camel.cli.generate import generate
+    from camel.generation.starting import write_demo
+
+    _check_extras()
+    config = write_demo(folder)
+    typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
+    generate(config)
+    run = str(folder / "run")
+    typer.echo(
+        "A tiny model: held to the format, what it says is mostly nonsense. camel init sets up a capable one."
+    )
+    if not explore:
+        typer.echo(f"next:  camel explore {run}")
+        return
+    open_explorer([run], port=port, open_browser=open_browser)
+
+
+def _check_extras() -> None:
+    """Say exactly what is missing before anything is begun."""
+    from importlib import metadata
+
+    from camel.core.errors import InputError
+    from camel.doctor.machine import PACKAGE, missing_of
+
+    try:
+        requirements = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return  # used from its folder: each part says what it lacks
+    lacking = {extra: missing for extra in NEEDED if (missing := missing_of(extra, requirements)[0])}
+    if lacking:
+        packages = ", ".join(name for missing in lacking.values() for name in missing)
+        extras = ",".join(lacking)
+        raise InputError(f"camel demo lacks {packages}: pip install 'camel-society[{extras}]'")

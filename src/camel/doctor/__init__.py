@@ -1,0 +1,15 @@
+"""The doctor: is everything there that a run will need, and how is what is missing mended?
+
+    from camel.doctor import Target, examine
+
+    for finding in asyncio.run(examine(Target("gpt-4.1-mini"))):
+        print(finding.state, finding.check, finding.says, finding.mend)
+
+The endpoint is asked a few small questions (`calls_of` says what they take); the machine is looked at without any.
+"""
+
+from camel.doctor.endpoint import Target, calls_of, examine, price_of
+from camel.doctor.finding import Finding, State, worst
+from camel.doctor.machine import examine_machine
+
+__all__ = ["Finding", "State", "Target", "calls_of", "examine", "examine_machine", "price_of", "worst"]

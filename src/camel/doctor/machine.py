@@ -1,0 +1,263 @@
+"""What a machine brings: Python, extras, disk, Ray, the sandbox, the local model, plug-ins. Nothing is sent to any model."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from camel.core.errors import CamelError, InputError, MissingExtra
+from camel.core.plugins import Registry, offered, taken
+from camel.doctor.finding import Finding
+
+PACKAGE = "camel-society"
+EXTRAS = {
+    "local": "the tiny model of --local",
+    "data": "generating and reading datasets",
+    "explore": "camel explore",
+    "study": "camel study",
+    "evaluate": "camel evaluate",
+    "map": "camel map",
+    "cluster": "Ray clusters and object stores",
+    "train": "camel train",
+}
+"""What each extra is for."""
+LITTLE, TOO_LITTLE = 2**30, 100 * 2**20
+"""Bytes of a disk that are free: a conversation takes about 30 kB with its journal."""
+SLOW = 0.25
+"""Seconds of a sync from which on the journal holds a run up."""
+
+Tell = Callable[[Finding], None]
+
+
+def examine_machine(
+    where: str = "runs", *, address: str = "", tell: Tell = lambda finding: None
+) -> list[Finding]:
+    """Look at this machine: `where` is the run's folder or address, `address` a Ray cluster's if one is to be used."""
+    findings: list[Finding] = []
+    for finding in _all(where, address):
+        findings.append(finding)
+        tell(finding)
+    return findings
+
+
+def _all(where: str, address: str) -> Iterator[Finding]:
+    yield _python()
+    yield from _extras()
+    yield _disk(where)
+    yield _ray(address)
+    yield _sandbox()
+    yield from _plugins()
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return Finding("Python", "ok", f"{version}, {os.cpu_count()} cores")
+
+
+# ---------------------------------------------------------------- extras
+
+
+def _extras() -> Iterator[Finding]:
+    try:
+        lines = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        mend = "install it: pip install . in its folder"
+        yield Finding("extras", "note", f"{PACKAGE} is used without being installed", mend)
+        return
+    there: list[str] = []
+    lacking: list[str] = []
+    for extra, use in EXTRAS.items():
+        missing, old = missing_of(extra, lines)
+        if old:
+            install = str(MissingExtra("", extra)).partition(": ")[2]
+            yield Finding("extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {install}")
+        elif missing:
+            lacking.append(f"{extra} ({use})")
+        else:
+            there.append(extra)
+    yield Finding("extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}")
+    if lacking:
+        install = str(MissingExtra("", "NAME")).partition(": ")[2]
+        yield Finding(
+            "extras", "skipped", f"not installed: {', '.join(lacking)}", f"when you need one: {install}"
+        )
+
+
+def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str]]:
+    """Packages of an extra that are not there, and those that are of a version that does not do."""
+    missing: list[str] = []
+    old: list[str] = []
+    for line in requirements:
+        text, _, marker = line.partition(";")
+        if f"extra == '{extra}'" not in marker.replace('"', "'"):
+            continue
+        found = re.match(r"[A-Za-z0-9._-]+", text.strip())
+        name = found[0] if found else text.strip()
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+            continue
+        if not _fits(text, version):
+            old.append(f"{name} {version} is there, and {text.strip()} is needed")
+    return missing, old
+
+
+def _fits(requirement: str, version: str) -> bool:
+    """Whether a version does; where nothing can compare them, it is taken to."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return True
+    return Requirement(requirement.strip()).specifier.contains(version, prereleases=True)
+
+
+# ---------------------------------------------------------------- disk
+
+
+def _disk(where: str) -> Finding:
+    from camel.storage.store import is_remote
+
+    if is_remote(where):
+        return _bucket(where)
+    folder = Path(where).expanduser().absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    another = "choose another folder with out in the configuration or --out"
+    try:
+        free = shutil.disk_usage(folder).free
+        began = time.perf_counter()
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".camel-doctor-") as file:
+            file.write(bytes(2**20))
+            file.flush()
+            os.fsync(file.fileno())
+            took = time.perf_counter() - began
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        said = f"{folder} cannot be written to, or not locked: {error.strerror or error}"
+        return Finding("disk", "error", said, another)
+    says = f"{free / 2**30:,.1f} GiB free in {folder}, a MiB synced in {1000 * took:.0f} ms"
+    if free < LITTLE:
+        room = f"make room, or {another}"
+        return Finding("disk", "error" if free < TOO_LITTLE else "warning", says, room)
+    if took > SLOW:
+        slow = f"every reply is synced before it is used, so a slow disk holds a run up: {another}, on a local disk"
+        return Finding("disk", "warning", says, slow)
+    return Finding("disk", "ok", says)
+
+
+def _bucket(where: str) -> Finding:
+    from camel.storage.run import open_folder
+
+    try:
+        there = open_folder(where).exists
+    except (CamelError, OSError) as error:
+        mend = "check the address, the AWS_ variables (or those of the other clouds), and that they may list and write"
+        return Finding("disk", "error", f"{where} cannot be read: {error}", mend)
+    return Finding("disk", "ok", f"{where} answers{' and holds a run' if there else ''}")
+
+
+# ---------------------------------------------------------------- Ray, sandbox
+
+
+def _ray(address: str) -> Finding:
+    install = str(MissingExtra("", "cluster")).partition(": ")[2]
+    if find_spec("ray") is None:
+        state = "error" if address else "skipped"
+        return Finding("Ray", state, "not installed", f"for clusters: {install}")
+    version = metadata.version("ray")
+    if not address:
+        return Finding("Ray", "ok", f"{version}; --address local, auto or host:port looks at a cluster too")
+    from camel.engine.ray.connect import look_at
+
+    try:
+        seen = look_at(address)
+    except InputError as error:
+        mend = (
+            "start one (ray start --head), or give the address of its head node; from a node of the cluster"
+        )
+        return Finding("Ray", "error", str(error), mend)
+    says = f"{version} at {address}: {seen.nodes} nodes, {seen.cpus:g} CPUs"
+    if not seen.cpus:
+        return Finding("Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes")
+    return Finding("Ray", "ok", says)
+
+
+def _sandbox() -> Finding:
+    from camel.evaluation.sandbox.process import ProgramFailed, Sandbox
+
+    if not sys.platform.startswith("linux"):
+        return Finding("sandbox", "skipped", "camel evaluate humaneval runs programs on Linux only")
+    try:
+        with Sandbox() as sandbox:
+            sandbox.check()
+    except (CamelError, OSError, ProgramFailed) as error:
+        mend = (
+            "needed for camel evaluate humaneval only: apt install bubblewrap, and let users make namespaces (in a "
+            "container: one that allows it, or another machine)"
+        )
+        return Finding("sandbox", "warning", str(error), mend)
+    return Finding("sandbox", "ok", "bubblewrap holds what runs in it")
+
+
+# ---------------------------------------------------------------- plug-ins
+
+
+def _plugins() -> Iterator[Finding]:
+    registries = _registries()
+    sound: list[str] = []
+    for registry, own in registries:
+        for plugin in taken(registry.group, own):
+            says = (
+                f"{plugin.name} of {plugin.package} has the name of a part of CAMEL, and nobody can reach it"
+            )
+            yield Finding(
+                "plug-ins",
+                "warning",
+                says,
+                "ask its author for another name, or pip uninstall " + plugin.bare,
+            )
+        for name in offered(registry.group):
+            if name in own:
+                continue
+            try:
+                registry[name]
+            except CamelError as error:
+                said, _, mend = str(error).rpartition(": ")
+                yield Finding("plug-ins", "error", said, mend)
+            else:
+                sound.append(f"{name} ({registry.kind})")
+    if sound:
+        yield Finding("plug-ins", "ok", ", ".join(sound))
+
+
+def _registries() -> list[tuple[Registry[Any], set[str]]]:
+    from camel.core.stopping import STOP_RULES
+    from camel.detectors import DETECTORS
+    from camel.models.connect import MODELS
+    from camel.scenarios import shipped
+    from camel.scenarios.critics import CRITICS
+    from camel.scenarios.reading import PLUGGED
+
+    registries: list[tuple[Registry[Any], set[str]]] = [
+        (PLUGGED, set(shipped())),
+        (DETECTORS, DETECTORS.own),
+        (STOP_RULES, STOP_RULES.own),
+        (CRITICS, CRITICS.own),
+        (MODELS, MODELS.own),
+    ]
+    if find_spec("pyarrow"):
+        from camel.storage.exporters import FORMATS
+
+        registries.append((FORMATS, FORMATS.own))
+    return registries

@@ -1,0 +1,74 @@
+"""What the shell is offered, through the completion that typer installs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from camel.cli import completing
+
+CAMEL = "import sys; sys.argv[0] = 'camel'; from camel.cli import main; main()"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for run in ("runs/talks", "runs/tales", "elsewhere/deep/run"):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / "run.json").touch()
+    (tmp_path / "runs/.journals").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shell(*words: str, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", CAMEL, *words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("", ["elsewhere/", "runs/", "runs/tales", "runs/talks"]),
+        ("runs/ta", ["runs/tales", "runs/talks"]),
+        ("elsewhere/", ["elsewhere/deep/"]),
+        ("elsewhere/deep/", ["elsewhere/deep/run"]),
+        ("s3://bucket/", []),
+        ("nowhere/", []),
+        ("\0/", []),
+    ],
+)
+def test_runs(folder: Path, typed: str, offered: list[str]):
+    assert completing.runs(typed) == offered
+
+
+def test_names():
+    assert completing.scenarios("ma") == ["math"]
+    assert "gpt-4.1-mini" in completing.models("gpt-4.1")
+    assert {"chat", "site"} <= set(completing.formats(""))
+
+
+def test_the_shell_is_answered(folder: Path):
+    offered = shell(
+        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel status runs/tal", COMP_CWORD="2"
+    )
+    assert offered.split() == ["runs/tales", "runs/talks"]
+
+
+@pytest.mark.slow
+def test_completion_can_be_installed(tmp_path: Path):
+    shell("--install-completion", "bash", cwd=tmp_path, HOME=str(tmp_path))
+    (script,) = (tmp_path / ".bash_completions").iterdir()
+    assert "_CAMEL_COMPLETE" in script.read_text()
+    done = subprocess.run(["bash", "-n", str(script)], capture_output=True)
+    assert done.returncode == 0

@@ -1,0 +1,170 @@
+"""`camel init`: what it writes works, holds no key, and takes nothing's place."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from math import prod
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from terminal import ENTER, Terminal
+from typer.testing import CliRunner
+
+from camel.cli import app
+from camel.core.errors import InputError
+from camel.generation.config import read_config
+from camel.generation.plan import make_plan
+from camel.generation.starting import (
+    Answers,
+    config_text,
+    counts_for,
+    offered_scenarios,
+    read_size,
+    write_config,
+    write_demo,
+)
+from camel.models.simulator import SimulatorSettings, spawn
+from camel.scenarios import check
+
+LEVELS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 60), min_size=1)
+
+
+@given(LEVELS, st.integers(1, 100_000))
+def test_sizes_fit(full: dict[str, int], size: int):
+    counts = counts_for(full, size)
+    assert counts.keys() == full.keys()
+    assert all(1 <= counts[name] <= full[name] for name in full)
+    assert prod(counts.values()) <= size
+    # No level could be larger.
+    for name in full:
+        grown = prod(counts.values()) // counts[name] * (counts[name] + 1)
+        assert counts[name] == full[name] or grown > size
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "money"),
+    [
+        ("8", 8, None),
+        (" 25,000 ", 25000, None),
+        ("$5", None, 5.0),
+        ("2.5 dollars", None, 2.5),
+        ("7 USD", None, 7.0),
+    ],
+)
+def test_how_many_or_how_much(text: str, size: int | None, money: float | None):
+    assert read_size(text) == (size, money)
+
+
+@pytest.mark.parametrize("text", ["", "many", "0", "-3", "$", "$nan", "$-1", "1e400", "2.5"])
+def test_what_is_no_number_is_refused(text: str):
+    with pytest.raises(InputError, match="how many"):
+        read_size(text)
+
+
+@pytest.mark.parametrize("scenario", [one.name for one in offered_scenarios()])
+def test_every_scenario_that_is_offered_works(scenario: str, tmp_path: Path):
+    path = tmp_path / "first.toml"
+    write_config(path, Answers(scenario=scenario, model="gpt-4.1-mini", key_variable="OPENAI_API_KEY"))
+    config = read_config(path)
+    assert 1 <= config.loaded_scenario().count <= 8
+    assert config.out == "runs/first"
+
+
+def test_money_decides_how_many(tmp_path: Path):
+    path = tmp_path / "first.toml"
+    write_config(path, Answers(model="gpt-4.1-mini", money=5.0))
+    config = read_config(path)
+    cost = make_plan(config).money
+    assert cost is not None
+    assert 2.5 < cost.likely <= 5.0
+    assert config.budget.money == 5.0
+    with pytest.raises(InputError, match="price of unheard-of is not known"):
+        config_text(Answers(model="unheard-of", money=5.0), "x.toml")
+    with pytest.raises(InputError, match=r"more than 0\.0001"):
+        config_text(Answers(model="gpt-4.1-mini", money=0.0001), "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--model", "m", "--key-variable", "sk-proj-abc"], "a key goes into no file"),
+        (["--scenario", "misalignment"], "acknowledged"),
+        (["--scenario", "translation"], "camel translate"),
+        (["--scenario", "nope"], "there is no scenario"),
+        (["--local", "--model", "m"], "leave out"),
+        (["--model", "m\n"], "short line"),
+        (["--model", "m", "--base-url", "ftp://x"], "base URL"),
+        (["--local", "--size", "1000000"], "25,000 at its full size"),
+        (["--local", "--size", "lots"], "how many"),
+    ],
+)
+def test_what_cannot_work_is_refused_and_nothing_written(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["init", *words])
+    assert result.exit_code
+    assert says in str(result.exception)
+    assert "sk-proj" not in str(result.exception) + result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten_and_no_key_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-key")
+    result = CliRunner().invoke(app, ["init", "mine.toml"])
+    assert result.exit_code == 0, result.output
+    text = Path("mine.toml").read_text()
+    assert "sk-very" not in text + result.output
+    assert tomllib.loads(text)["model"] == {"name": "gpt-4.1-mini", "key_variable": "OPENAI_API_KEY"}
+    again = CliRunner().invoke(app, ["init", "mine.toml", "--local"])
+    assert isinstance(again.exception, InputError)
+    assert Path("mine.toml").read_text() == text
+
+
+def test_without_a_terminal_and_a_key_it_is_the_local_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["init"])
+    assert result.exit_code == 0, result.output
+    assert "camel generate camel.toml" in result.output
+    assert read_config(Path("camel.toml")).is_local
+
+
+def test_the_demo_is_a_sound_scenario(tmp_path: Path):
+    config = write_demo(tmp_path / "demo")
+    assert check(tmp_path / "demo/scenario") == []
+    settings = read_config(config)
+    assert settings.is_local
+    assert settings.where == str(tmp_path / "demo/run")
+    (tmp_path / "demo/demo.toml").write_text("changed")
+    write_demo(tmp_path / "demo")
+    assert config.read_text() == "changed"
+
+
+@pytest.mark.slow
+def test_three_questions_lead_to_a_run(tmp_path: Path):
+    with spawn(SimulatorSettings()) as simulator:
+        env = {**os.environ, "OPENAI_BASE_URL": simulator.base_url}
+        with Terminal([sys.executable, "-m", "camel", "init"], tmp_path, env) as terminal:
+            terminal.wait_for("1, 2 or 3")
+            terminal.type("9" + ENTER)
+            terminal.wait_for("one of")
+            terminal.type("3" + ENTER)
+            terminal.wait_for("base URL")
+            terminal.type(ENTER)
+            terminal.wait_for("[simulated]")
+            terminal.type(ENTER)
+            terminal.wait_for("What kind of data")
+            terminal.type("math" + ENTER)
+            terminal.wait_for("how many, or")
+            terminal.type("many" + ENTER)
+            terminal.wait_for("such as 8")
+            terminal.type("8" + ENTER)
+            terminal.wait_for("camel generate camel.toml")
+        command = [sys.executable, "-m", "camel", "generate", "camel.toml"]
+        with Terminal(command, tmp_path, env) as terminal:
+            terminal.wait_for("complete: 8 answers", seconds=60)

@@ -1,0 +1,136 @@
+"""Each ailment of an endpoint is found, and a sound one has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clinic import Ailments, endpoint
+
+from camel.core.message import Usage
+from camel.doctor import Finding, Target, calls_of, examine, price_of, worst
+from camel.models.catalogue import Entry
+from camel.models.simulator import Simulator, SimulatorSettings
+
+
+async def examined(ailments: Ailments, **target: Any) -> dict[str, Finding]:
+    with endpoint(ailments) as url:
+        wanted = {"name": "patient", "api_key": "sk-secret-0123456789", "seconds": 5.0} | target
+        findings = await examine(Target(base_url=url, **wanted))
+    assert "sk-secret" not in str(findings)
+    for finding in findings:
+        assert finding.mend or finding.state in ("ok", "skipped", "note"), finding
+        assert "\n" not in finding.says + finding.mend
+    return {finding.check: finding for finding in findings}
+
+
+async def test_a_sound_endpoint_has_nothing_to_mend():
+    ailments = Ailments(grammar="structured_outputs", key="sk-secret-0123456789")
+    found = await examined(ailments)
+    assert {name: finding.state for name, finding in found.items()} == dict.fromkeys(
+        ["endpoint", "clock", "model", "context length", "key", "answer", "streaming", "several answers",
+         "JSON schema", "grammar", "cache"], "ok",
+    )  # fmt: skip
+    assert 'guided = "vllm"' in found["grammar"].says
+    assert "90 of 100" in found["cache"].says
+
+
+@pytest.mark.parametrize(
+    ("ailments", "target", "check", "state", "says", "mend"),
+    [
+        (Ailments(key="another"), {}, "key", "error", "401", "check the key"),
+        (Ailments(), {"name": "patent"}, "model", "warning", "did you mean patient?", "--model"),
+        (Ailments(), {"name": ""}, "model", "error", "patient, other", "name one"),
+        (Ailments(lists=False), {}, "model", "note", "does not list", ""),
+        (Ailments(window=None), {}, "context length", "warning", "neither", "context_tokens"),
+        (Ailments(window=2048), {}, "context length", "warning", "2,048", "larger window"),
+        (Ailments(window=8192), {"context_tokens": 9000}, "context length", "error", "it has 8,192", "lower"),
+        (Ailments(skew=-3600), {}, "clock", "warning", "ahead of", "timedatectl"),
+        (Ailments(skew=3600), {}, "clock", "warning", "behind", "timedatectl"),
+        (Ailments(counts=False), {}, "answer", "warning", "how many tokens", "usage"),
+        (Ailments(says=""), {}, "answer", "warning", "empty", "thinks"),
+        (Ailments(streams=False), {}, "streaming", "warning", "all came at once", "gateway"),
+        (Ailments(most=1), {}, "several answers", "warning", "brought one", "each proposal"),
+        (Ailments(most=0), {}, "several answers", "warning", "refused", "each proposal"),
+        (Ailments(schema=False), {}, "JSON schema", "warning", "does not keep", "guided"),
+        (Ailments(schema=False), {"guided": "openai"}, "JSON schema", "error", "does not keep", "guided"),
+        (Ailments(refuses_schema=True), {}, "JSON schema", "warning", "refused", "guided"),
+        (Ailments(), {}, "grammar", "note", "not held", "capable models"),
+        (Ailments(), {"guided": "vllm"}, "grammar", "error", "counted on", "take guided"),
+        (Ailments(grammar="grammar"), {"guided": "llama.cpp"}, "grammar", "ok", "llama.cpp", ""),
+        (Ailments(caches=False), {}, "cache", "warning", "not counted as cached", "--enable-prefix-caching"),
+        (Ailments(window=1000), {}, "cache", "skipped", "too small", ""),
+        (Ailments(status=402), {}, "key", "error", "no credit", "add credit"),
+        (Ailments(status=503), {}, "answer", "error", "ServerFailed", "server's log"),
+        (Ailments(status=429), {}, "answer", "error", "RateLimited", "rpm"),
+        (Ailments(status=404), {}, "answer", "error", "RequestRejected", "name"),
+    ],
+)  # fmt: skip
+async def test_each_ailment_is_found(
+    ailments: Ailments, target: dict[str, Any], check: str, state: str, says: str, mend: str
+):
+    found = (await examined(ailments, **target))[check]
+    assert found.state == state, found
+    assert says in found.says
+    assert mend in found.mend
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "says"),
+    [
+        ("500", "answer", "ServerFailed"),
+        ("429", "answer", "RateLimited"),
+        ("malformed", "answer", "MalformedReply"),
+        ("truncate", "endpoint", "Unreachable"),
+        ("reset", "endpoint", "Unreachable"),
+        ("lost", "endpoint", "Unreachable"),
+        ("hang", "answer", "DeadlineExceeded"),
+    ],
+)
+async def test_each_fault_of_the_simulator_is_found(fault: Any, check: str, says: str):
+    async with Simulator(SimulatorSettings(faults={fault: 1.0})) as simulator:
+        findings = await examine(Target("simulated", simulator.base_url, "", 9000, seconds=0.5))
+        # The witness: after a call that failed no other is sent.
+        assert simulator.ledger.counters.requests == 1
+    broken = [finding for finding in findings if finding.state == "error"]
+    assert [finding.check for finding in broken] == [check]
+    assert says in broken[0].says
+    assert worst(findings) == "error"
+    assert {one.check for one in findings if one.state == "skipped"} >= {"streaming", "JSON schema", "cache"}
+
+
+async def test_it_spends_no_more_than_it_says():
+    async with Simulator(SimulatorSettings(prefix_cache=100)) as simulator:
+        target = Target(base_url=simulator.base_url, api_key="")
+        findings = await examine(target)
+        paid = simulator.ledger.counters
+    usage = sum((finding.usage for finding in findings), Usage())
+    most = calls_of(target)
+    assert (usage.calls, usage.prompt) == (paid.requests, paid.prompt_tokens)
+    assert usage.calls <= most.calls
+    assert usage.prompt <= most.prompt
+    assert usage.completion <= most.completion
+    # A few cents with the dearest of the catalogue; unknown where nobody knows the price.
+    assert (price_of(Target("gpt-4"), most) or 0) < 0.25
+    assert (price_of(Target("gpt-4.1-mini"), most) or 0) < 0.01
+    assert price_of(target, most) is None
+    assert price_of(target._replace(price=Entry(1.0, 1.0)), Usage(prompt=10**6)) == 1.0
+
+
+async def test_where_nobody_listens(monkeypatch: pytest.MonkeyPatch):
+    findings = await examine(Target("any", "http://127.0.0.1:9/v1", seconds=5))
+    (broken,) = [finding for finding in findings if finding.state == "error"]
+    assert broken.check == "endpoint"
+    assert "base URL" in broken.mend
+    (no_key, *rest) = await examine(Target())  # OpenAI without a key: nothing is sent
+    assert (no_key.check, no_key.state) == ("key", "error")
+    assert {one.state for one in rest} == {"skipped"}
+    (wrong, *_) = await examine(Target("any", "not a url"))
+    assert (wrong.check, wrong.state) == ("endpoint", "error")
+
+
+async def test_a_replica_that_is_down_is_named():
+    with endpoint(Ailments()) as url:
+        findings = await examine(Target("patient", [url, "http://127.0.0.1:9/v1"], ""))
+    (down,) = [one for one in findings if one.check == "endpoint" and one.state == "warning"]
+    assert "127.0.0.1:9" in down.says

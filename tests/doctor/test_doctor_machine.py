@@ -1,0 +1,167 @@
+"""Each lack of a machine is found, and each finding says how to mend it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from camel.core.errors import InputError
+from camel.core.plugins import offered
+from camel.detectors import DETECTORS
+from camel.doctor import Finding, examine_machine, machine, worst
+from camel.evaluation.sandbox import process
+from camel.models.simulator import SimulatorSettings, spawn
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+class Disk(NamedTuple):
+    free: int
+
+
+class Seen(NamedTuple):
+    nodes: int = 1
+    cpus: float = 0.0
+
+
+def found(check: str, where: str, address: str = "") -> list[Finding]:
+    return [finding for finding in examine_machine(where, address=address) if finding.check == check]
+
+
+def fails(error: Exception) -> Callable[..., Any]:
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_sound_machine(tmp_path: Path):
+    told: list[Finding] = []
+    findings = examine_machine(str(tmp_path / "runs/not/there/yet"), tell=told.append)
+    assert told == findings
+    assert worst(finding for finding in findings if finding.check in ("Python", "disk")) == "ok"
+    assert not list(tmp_path.iterdir()), "it leaves nothing behind"
+
+
+@pytest.mark.parametrize(
+    ("check", "state", "says", "mend", "broken", "address"),
+    [
+        ("disk", "error", "cannot be written", "--out",
+         lambda m: m.setattr(os, "fsync", fails(OSError(errno.EROFS, "Read-only file system"))), ""),
+        ("disk", "error", "not locked: No locks", "--out",
+         lambda m: m.setattr(machine.fcntl, "flock", fails(OSError(errno.ENOLCK, "No locks available"))), ""),
+        ("disk", "error", "0.0 GiB free", "make room",
+         lambda m: m.setattr(shutil, "disk_usage", lambda path: Disk(10**6)), ""),
+        ("disk", "warning", "0.5 GiB free", "make room",
+         lambda m: m.setattr(shutil, "disk_usage", lambda path: Disk(2**29)), ""),
+        ("disk", "warning", "synced in", "local disk", lambda m: m.setattr(machine, "SLOW", 0.0), ""),
+        ("Ray", "skipped", "not installed", "[cluster]",
+         lambda m: m.setattr(machine, "find_spec", lambda name: None), ""),
+        ("Ray", "error", "not installed", "[cluster]",
+         lambda m: m.setattr(machine, "find_spec", lambda name: None), "auto"),
+        ("Ray", "error", "no Ray cluster at auto", "ray start --head",
+         lambda m: m.setattr("camel.engine.ray.connect.look_at", fails(InputError("no Ray cluster at auto"))), "auto"),
+        ("Ray", "error", "1 nodes, 0 CPUs", "add nodes",
+         lambda m: m.setattr("camel.engine.ray.connect.look_at", lambda address: Seen()), "auto"),
+        ("sandbox", "warning", "no bwrap here", "apt install bubblewrap",
+         lambda m: m.setattr(process.shutil, "which", lambda name: None), ""),
+        ("sandbox", "warning", "does not hold", "namespaces",
+         lambda m: m.setattr(process.Sandbox, "check", fails(process.SandboxFailed("it does not hold"))), ""),
+        ("sandbox", "skipped", "Linux only", "", lambda m: m.setattr(sys, "platform", "darwin"), ""),
+        ("extras", "note", "without being installed", "pip install",
+         lambda m: m.setattr(machine.metadata, "requires", fails(metadata.PackageNotFoundError())), ""),
+        ("extras", "skipped", "cluster (Ray clusters and object stores)", "[NAME]",
+         lambda m: m.setattr(machine.metadata, "requires", lambda name: ['no-such-package; extra == "cluster"']), ""),
+        ("extras", "warning", "and msgspec>=900 is needed", "[data]",
+         lambda m: m.setattr(machine.metadata, "requires", lambda name: ['msgspec>=900 ; extra == "data"']), ""),
+    ],
+)  # fmt: skip
+def test_each_lack_is_found(
+    check: str,
+    state: str,
+    says: str,
+    mend: str,
+    broken: Break,
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    pytest.importorskip("ray")
+    process._bubblewrap.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    if check != "sandbox":
+        monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
+    broken(monkeypatch)
+    findings = found(check, str(tmp_path), address)
+    process._bubblewrap.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    fitting = [one for one in findings if one.state == state and says in one.says]
+    assert fitting, findings
+    assert mend in fitting[0].mend
+
+
+def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("camel.storage.run.open_folder", fails(InputError("no bucket of that name")))
+    (finding,) = found("disk", "s3://nobody/here")
+    assert (finding.state, "AWS_" in finding.mend) == ("error", True)
+
+
+def test_broken_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
+    folder = tmp_path / "some_package-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(
+        "[camel.detectors]\nbroken = no_such_module:X\nrefusal = no_such_module:X\n"
+        "[camel.stop_rules]\nloop = camel.core.stopping:MessageLoop\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    offered.cache_clear()
+    try:
+        findings = {finding.state: finding for finding in found("plug-ins", str(tmp_path))}
+        assert "some-package 1.0" in findings["error"].says
+        assert "pip uninstall some-package" in findings["error"].mend
+        assert "has the name of a part of CAMEL" in findings["warning"].says
+        assert findings["ok"].says == "loop (stop rule)"
+        assert "broken" in DETECTORS
+    finally:
+        monkeypatch.undo()
+        offered.cache_clear()
+
+
+def camel(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "camel", *map(str, words)]
+    return subprocess.run(
+        command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.slow
+def test_the_command_says_what_it_spends_and_ends_with_a_status(tmp_path: Path):
+    config = tmp_path / "talks.toml"
+    config.write_text('scenario = "ai_society"\nout = "here"\n[model]\nname = "simulated"\nguided = "vllm"\n')
+    with spawn(SimulatorSettings(prefix_cache=100)) as simulator:
+        done = camel("doctor", config, "--json", cwd=tmp_path, OPENAI_BASE_URL=simulator.base_url)
+        report = json.loads(done.stdout)
+        # The configuration counts on a grammar that the simulator does not hold: a run would be spoilt.
+        assert (done.returncode, report["state"]) == (1, "error")
+        assert [one["check"] for one in report["findings"] if one["state"] == "error"] == ["grammar"]
+        assert report["calls"] == simulator.ledger().requests == 7
+        assert report["money"] is None
+        shown = camel("doctor", "--model", "simulated", cwd=tmp_path, OPENAI_BASE_URL=simulator.base_url)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "at most 8 calls" in shown.stdout
+    assert "0 errors" in shown.stdout
+    bare = camel("doctor", cwd=tmp_path)
+    assert bare.returncode == 0
+    assert "--local" in bare.stdout
+    quiet = camel("doctor", "--model", "x", "--no-calls", cwd=tmp_path, OPENAI_API_KEY="sk-none")
+    assert "not looked at: --no-calls" in quiet.stdout

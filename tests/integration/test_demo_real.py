@@ -1,0 +1,46 @@
+"""`camel demo` with the real model, up to a page of the explorer; a shorter one than a user's."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from camel.generation.starting import write_demo
+
+
+@pytest.mark.real_model
+def test_the_demo_ends_in_the_explorer(tmp_path: Path):
+    scenario = write_demo(tmp_path / "demo").parent / "scenario/scenario.toml"
+    text = scenario.read_text()
+    scenario.write_text(
+        text.replace('"Lighthouse Keeper", "Baker"', "").replace("max_messages = 4", "max_messages = 2")
+    )
+    command = [sys.executable, "-m", "camel", "demo", "demo", "--no-open"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        try:
+            for line in process.stdout:
+                said += line
+                if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
+                    break
+            else:
+                pytest.fail(said)
+            with build_opener(ProxyHandler({})).open(found[0], timeout=30) as page:
+                shown = page.read().decode()
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+    assert "complete: 1 conversations" in said
+    assert "1 run." in shown
+    assert "demo/run" in shown
