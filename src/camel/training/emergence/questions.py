@@ -205,7 +205,7 @@ def file_of(out: Path, domain: Domain) -> Path:
 
 def _read(domain: Domain) -> list[str]:
     """The first questions of a domain's file."""
-    found = [one.texts[0] for one in read_questions(Path(domain.file)) if one.texts]
+    found = [one.texts[0] for one in read_questions(domain.file) if one.texts]
     if len(found) < domain.questions:
         raise InputError(
             f"{domain.file} has {len(found)} questions, and {domain.label} is to have {domain.questions}: "
