@@ -17,7 +17,7 @@ STEPS := lint types imports test test-slow bench-short package fresh
 # Marked groups that may have no tests yet. Any other group that collects nothing fails (pytest's exit 5).
 MAY_BE_EMPTY :=
 
-.PHONY: check venv $(STEPS) test-all thorough pin format clean
+.PHONY: check venv $(STEPS) test-all thorough site pin format clean
 
 check:
 	@for step in $(STEPS); do
@@ -82,6 +82,10 @@ bench-short:
 # What is published, built and tried; every extra alone with tools/package --extras.
 package:
 	python tools/package
+
+# The documents as a site, in build/site; a test builds it as strictly.
+site:
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 fresh:
 	tools/fresh

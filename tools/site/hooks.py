@@ -21,8 +21,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent.parent
-COMING = ("first-hour.md", "extending.md", "emergence.md")
-"""Pages that others write: until they are there, links to them are plain text and the navigation does without."""
 HIDDEN = {"index.md": ["navigation"], "quick-start.md": ["navigation"], "features.md": ["navigation", "toc"]}
 """Pages that need the room beside them."""
 FENCE = re.compile(r"(^(?P<mark>```+|~~~+)[^\n]*\n.*?^(?P=mark)[ ]*$)", re.MULTILINE | re.DOTALL)
@@ -92,8 +90,6 @@ def _expanded(nav: Any, pages: dict[str, str]) -> Any:
         title, target = next(iter(entry.items())) if isinstance(entry, dict) else ("", entry)
         if isinstance(target, list):
             found.append({title: _expanded(target, pages)})
-        elif target in COMING and not (ROOT / "docs" / target).exists():
-            continue
         elif target.endswith("/") and (ROOT / "docs" / target).is_dir():
             inside = sorted(
                 (ROOT / "docs" / target).glob("*.md"), key=lambda path: (path.stem != "README", path)
@@ -160,8 +156,6 @@ def _mended(page: str, link: re.Match[str]) -> str:
     if "://" in target or target.startswith("mailto:"):
         return link[0]
     path = _repository_path(page, target)
-    if path.removeprefix("docs/") in COMING and not (ROOT / path).exists():
-        return link["before"].strip("[]")
     if (ROOT / path).is_dir():
         return link["before"].strip("[]")
     there = posixpath.relpath(_site_path(path), posixpath.dirname(page) or ".")
