@@ -42,8 +42,7 @@ COUNTS = {
     "society": "assistant_role = 3\nuser_role = 2\ntask = 1",
     "code": "language = 3\ndomain = 2\ntask = 1",
 }
-STEPS = {"society": 24, "code": 12, "math": 12}
-"""Of each fine-tune. The first has the grammar to learn, the others go on from a model that has."""
+STEPS = 24
 BATCH, LENGTH, RATE = 1, 512, 1e-3
 KEPT_BACK = 2
 """Conversations of each set that none learns from."""
@@ -105,7 +104,7 @@ def chain(root: Path, plays: int) -> int:
         began = _cpu()
         camel_command(
             root,
-            *f"train rows/{name} --recipe cpu --model {before} --out models/{name} --steps {STEPS[name]}".split(),
+            *f"train rows/{name} --recipe cpu --model {before} --out models/{name} --steps {STEPS}".split(),
             *f"--batch {BATCH} --length {LENGTH} --learning-rate {RATE}".split(),
         )
         result = json.loads((root / "models" / name / "result.json").read_bytes())
@@ -148,7 +147,7 @@ def falling(root: Path, models: dict[str, str]) -> list[str]:
     wrong: list[str] = []
     for model, path in models.items():
         found = unseen(root, path)
-        print(f"| {model} | {' | '.join(f'{found[name]:.2f}' for name in CHAIN)} |", flush=True)
+        print(f"| {model} | {' | '.join(f'{found[name]:.3f}' for name in CHAIN)} |", flush=True)
         own = model.removeprefix("+ ")
         if before and not found[own] < before[own]:
             wrong.append(f"the loss of {own} did not fall")
@@ -166,6 +165,7 @@ def thirds(progress: Path) -> tuple[float, float]:
 
 def unseen(root: Path, model: str) -> dict[str, float]:
     """The mean loss of a model on what was written of each set and kept back: the same words for every model."""
+    need("transformers").utils.logging.disable_progress_bar()
     torch, (network, tokenizer) = need("torch"), opened(model if model == "local" else str(root / model))
     found: dict[str, float] = {}
     for name in CHAIN:
