@@ -18,6 +18,7 @@ import pytest
 
 from camel import InputError
 from camel.cli import app
+from camel.cli.evaluate_agents import _label
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
 
 sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
@@ -320,3 +321,8 @@ def _kept(folder: Path) -> int:
         } - done
         calls += sum(1 for shard in open_ for _ in kept.replay(stage, shard))
     return calls
+
+
+def test_a_model_s_name_in_reports_holds_no_password():
+    assert _label("gpt@https://me:hunter2@example.org:8443/v1") == "gpt@example.org:8443"
+    assert _label("gpt") == "gpt"

@@ -150,7 +150,7 @@ def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
     assert [one.written_by for one in made.domains] == [""]
     written = study.out / "questions" / "society.jsonl"
     # What models are tested on can be kept out of the rows that they are trained on.
-    assert [one.texts[0] for one in read_questions(written)] == [
+    assert [one.texts[0] for one in read_questions(str(written))] == [
         json.loads(line)["question"] for line in lines[:4]
     ]
     with pytest.raises(InputError, match="has 5 questions"):

@@ -330,7 +330,7 @@ def _label(spec: str) -> str:
     from urllib.parse import urlsplit
 
     name, at, url = spec.partition("@http")
-    return f"{name}@{urlsplit(f'http{url}').netloc}" if at else spec
+    return f"{name}@{urlsplit(f'http{url}').netloc.rpartition('@')[2]}" if at else spec
 
 
 @contextlib.contextmanager

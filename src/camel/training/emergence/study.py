@@ -42,8 +42,9 @@ from camel.training.emergence.config import EmergenceConfig
 from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.serving import FREE, Lent, Place, find_place, trained, version_of
+from camel.training.launch import launched as train
 from camel.training.rows import Rows
-from camel.training.train import RESULT, Step, Trained, train
+from camel.training.train import RESULT, Step, Trained
 from camel.training.weights import converter
 
 KEPT, MODELS, HUMANEVAL = "kept", "models", "humaneval"
