@@ -8,6 +8,7 @@ import tomllib
 from math import prod
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from camel.generation.starting import (
     write_demo,
 )
 from camel.models.simulator import SimulatorSettings, spawn
-from camel.scenarios import check
+from camel.scenarios import check, load
 
 LEVELS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 60), min_size=1)
 
@@ -72,6 +73,21 @@ def test_every_scenario_that_is_offered_works(scenario: str, tmp_path: Path):
     config = read_config(path)
     assert 1 <= config.loaded_scenario().count <= 8
     assert config.out == "runs/first"
+
+
+@given(st.text(max_size=40))
+def test_no_title_or_name_gets_out_of_its_place(text: str):
+    scenario = msgspec.structs.replace(load("ai_society"), title=text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("camel.generation.starting.load", lambda name: scenario)
+        answers = Answers(scenario="ai_society", model="a-model", base_url="http://127.0.0.1:1/v1")
+        table = tomllib.loads(config_text(answers, "x.toml"))
+        try:
+            named = tomllib.loads(config_text(answers._replace(model=text), f"{text}/x.toml"))
+        except InputError:
+            named = {"model": {"name": text}}
+    assert table.keys() == {"scenario", "out", "counts", "model", "run"}
+    assert named["model"]["name"] == text
 
 
 def test_money_decides_how_many(tmp_path: Path):

@@ -248,6 +248,7 @@ class _Examination:
         elif name in listing:
             self.note("model", "ok", f"{name} is served")
         else:
+            # No more than a warning: gateways serve names that they do not list. The first call decides.
             some = ", ".join(list(listing)[:10])
             self.note(
                 "model", "warning", f"{name} is not among what it lists{similar(name, listing)}: {some}",
@@ -390,7 +391,7 @@ class _Examination:
             self.note("several answers", "ok", "n = 2 brings two answers in one call")
 
     async def _schema(self) -> None:
-        mend = 'leave guided = "openai" out: critics are then asked in words, and again where they cannot be read'
+        mend = 'do without guided = "openai": critics are asked in words, and again where they cannot be read'
         needed: State = "error" if self.target.guided == "openai" else "warning"
         async with self._client(guided="openai") as model:
             call = self._ask(model, "Answer with one word: the name of a colour.", expects="choice")

@@ -117,7 +117,9 @@ class RunFolder:
         try:
             settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
-            raise InputError(f"{self.address} is not a run: it has no run.json; camel runs lists those below a folder") from None
+            raise InputError(
+                f"{self.address} is not a run: it has no run.json; camel runs lists those below a folder"
+            ) from None
         if settings.schema > SCHEMA:
             raise InputError(
                 f"{self.address}/run.json has schema {settings.schema}, and this version of camel reads up to {SCHEMA}: upgrade it"
