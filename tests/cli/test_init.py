@@ -17,8 +17,10 @@ from typer.testing import CliRunner
 
 from camel.cli import app
 from camel.core.errors import InputError
-from camel.generation.config import read_config
+from camel.generation.campaign import Campaign
+from camel.generation.config import GenerateConfig, ModelSection, read_config
 from camel.generation.plan import make_plan
+from camel.generation.site import handed_over
 from camel.generation.starting import (
     Answers,
     config_text,
@@ -28,6 +30,7 @@ from camel.generation.starting import (
     write_config,
     write_demo,
 )
+from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import check, load
 
@@ -184,3 +187,32 @@ def test_three_questions_lead_to_a_run(tmp_path: Path):
         command = [sys.executable, "-m", "camel", "generate", "camel.toml"]
         with Terminal(command, tmp_path, env) as terminal:
             terminal.wait_for("complete: 8 answers", seconds=60)
+
+
+def test_a_run_that_cannot_be_kept_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write_config(tmp_path / "first.toml", Answers(model="any", base_url="http://127.0.0.1:9/v1"))
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("camel.storage.table.import_module", missing)
+    with pytest.raises(InputError, match=r"camel-society\[data\]"):
+        Campaign(read_config(tmp_path / "first.toml"), ScriptedModel([]))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_key_comes_from_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch):
+    section = ModelSection("any", "http://127.0.0.1:9/v1", key_variable="MY_KEY")
+    config = GenerateConfig("ai_society", section)
+    with pytest.raises(InputError, match="export MY_KEY"):
+        config.chat_model()
+    monkeypatch.setenv("MY_KEY", "sk-mine-0123456789")
+    monkeypatch.setenv("MY_KEY_RING", "not this one")
+    assert config.api_key() == "sk-mine-0123456789"
+    assert config.chat_model()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
+    assert "sk-mine" not in str(config.decisive(load("ai_society")))
+    handed = handed_over("MY_KEY")
+    assert "MY_KEY" in handed
+    assert "MY_KEY_RING" not in handed
+    assert "MY_KEY" not in handed_over()
