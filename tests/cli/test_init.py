@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from terminal import ENTER, Terminal
+from terminal import CTRL_C, CTRL_D, ENTER, Terminal
 from typer.testing import CliRunner
 
 from camel.cli import app
@@ -162,6 +162,17 @@ def test_the_demo_is_a_sound_scenario(tmp_path: Path):
     (tmp_path / "demo/demo.toml").write_text("changed")
     write_demo(tmp_path / "demo")
     assert config.read_text() == "changed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D])
+def test_whoever_leaves_leaves_nothing(key: str, tmp_path: Path):
+    with Terminal([sys.executable, "-m", "camel", "init"], tmp_path, dict(os.environ)) as terminal:
+        terminal.wait_for("1, 2 or 3")
+        terminal.type(key)
+        assert "Traceback" not in terminal.wait_for("camel: left")
+        assert terminal.process.wait(10) == 130
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
