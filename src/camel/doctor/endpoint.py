@@ -52,7 +52,7 @@ SKEW = 60.0
 ROOM = 4096
 """A window below this ends the paper's role plays after a few messages."""
 _SESSION = "camel-doctor"
-_LINES = 96
+_LINES = 80
 _LONG = "\n".join(
     f"Rule {number}: whoever asks about item {number} is told its number." for number in range(_LINES)
 )
