@@ -132,6 +132,13 @@ async def test_where_nobody_listens(monkeypatch: pytest.MonkeyPatch):
     assert (wrong.check, wrong.state) == ("endpoint", "error")
 
 
+async def test_a_base_url_that_stops_short_is_completed():
+    with endpoint(Ailments()) as url:
+        findings = await examine(Target("patient", url.removesuffix("/v1"), ""))
+    assert (findings[0].check, findings[0].state) == ("endpoint", "error")
+    assert findings[0].mend == f"make {url} the base URL"
+
+
 async def test_a_replica_that_is_down_is_named():
     with endpoint(Ailments()) as url:
         findings = await examine(Target("patient", [url, "http://127.0.0.1:9/v1"], ""))
