@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from terminal import CTRL_C, CTRL_D, ENTER, Terminal
 from typer.testing import CliRunner
@@ -37,6 +37,7 @@ from camel.scenarios import check, load
 LEVELS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 60), min_size=1)
 
 
+@settings(deadline=None)
 @given(LEVELS, st.integers(1, 100_000))
 def test_sizes_fit(full: dict[str, int], size: int):
     counts = counts_for(full, size)
@@ -78,6 +79,7 @@ def test_every_scenario_that_is_offered_works(scenario: str, tmp_path: Path):
     assert config.out == "runs/first"
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.text(max_size=40))
 def test_no_title_or_name_gets_out_of_its_place(text: str):
     scenario = msgspec.structs.replace(load("ai_society"), title=text)
