@@ -8,16 +8,19 @@ import tomllib
 from math import prod
 from pathlib import Path
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from terminal import ENTER, Terminal
+from terminal import CTRL_C, CTRL_D, ENTER, Terminal
 from typer.testing import CliRunner
 
 from camel.cli import app
 from camel.core.errors import InputError
-from camel.generation.config import read_config
+from camel.generation.campaign import Campaign
+from camel.generation.config import GenerateConfig, ModelSection, read_config
 from camel.generation.plan import make_plan
+from camel.generation.site import handed_over
 from camel.generation.starting import (
     Answers,
     config_text,
@@ -27,12 +30,14 @@ from camel.generation.starting import (
     write_config,
     write_demo,
 )
+from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorSettings, spawn
-from camel.scenarios import check
+from camel.scenarios import check, load
 
 LEVELS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 60), min_size=1)
 
 
+@settings(deadline=None)
 @given(LEVELS, st.integers(1, 100_000))
 def test_sizes_fit(full: dict[str, int], size: int):
     counts = counts_for(full, size)
@@ -72,6 +77,22 @@ def test_every_scenario_that_is_offered_works(scenario: str, tmp_path: Path):
     config = read_config(path)
     assert 1 <= config.loaded_scenario().count <= 8
     assert config.out == "runs/first"
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(st.text(max_size=40))
+def test_no_title_or_name_gets_out_of_its_place(text: str):
+    scenario = msgspec.structs.replace(load("ai_society"), title=text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("camel.generation.starting.load", lambda name: scenario)
+        answers = Answers(scenario="ai_society", model="a-model", base_url="http://127.0.0.1:1/v1")
+        table = tomllib.loads(config_text(answers, "x.toml"))
+        try:
+            named = tomllib.loads(config_text(answers._replace(model=text), f"{text}/x.toml"))
+        except InputError:
+            named = {"model": {"name": text}}
+    assert table.keys() == {"scenario", "out", "counts", "model", "run"}
+    assert named["model"]["name"] == text
 
 
 def test_money_decides_how_many(tmp_path: Path):
@@ -146,6 +167,17 @@ def test_the_demo_is_a_sound_scenario(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("key", [CTRL_C, CTRL_D])
+def test_whoever_leaves_leaves_nothing(key: str, tmp_path: Path):
+    with Terminal([sys.executable, "-m", "camel", "init"], tmp_path, dict(os.environ)) as terminal:
+        terminal.wait_for("1, 2 or 3")
+        terminal.type(key)
+        assert "Traceback" not in terminal.wait_for("camel: left")
+        assert terminal.process.wait(10) == 130
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
 def test_three_questions_lead_to_a_run(tmp_path: Path):
     with spawn(SimulatorSettings()) as simulator:
         env = {**os.environ, "OPENAI_BASE_URL": simulator.base_url}
@@ -168,3 +200,32 @@ def test_three_questions_lead_to_a_run(tmp_path: Path):
         command = [sys.executable, "-m", "camel", "generate", "camel.toml"]
         with Terminal(command, tmp_path, env) as terminal:
             terminal.wait_for("complete: 8 answers", seconds=60)
+
+
+def test_a_run_that_cannot_be_kept_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write_config(tmp_path / "first.toml", Answers(model="any", base_url="http://127.0.0.1:9/v1"))
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("camel.storage.table.import_module", missing)
+    with pytest.raises(InputError, match=r"camel-society\[data\]"):
+        Campaign(read_config(tmp_path / "first.toml"), ScriptedModel([]))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_key_comes_from_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch):
+    section = ModelSection("any", "http://127.0.0.1:9/v1", key_variable="MY_KEY")
+    config = GenerateConfig("ai_society", section)
+    with pytest.raises(InputError, match="export MY_KEY"):
+        config.chat_model()
+    monkeypatch.setenv("MY_KEY", "sk-mine-0123456789")
+    monkeypatch.setenv("MY_KEY_RING", "not this one")
+    assert config.api_key() == "sk-mine-0123456789"
+    assert config.chat_model()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
+    assert "sk-mine" not in str(config.decisive(load("ai_society")))
+    handed = handed_over("MY_KEY")
+    assert "MY_KEY" in handed
+    assert "MY_KEY_RING" not in handed
+    assert "MY_KEY" not in handed_over()

@@ -62,7 +62,7 @@ def endpoint(ailments: Ailments) -> Generator[str]:
         def do_GET(self) -> None:
             if self.refused():
                 return
-            if not ailments.lists:
+            if not ailments.lists or self.path != "/v1/models":
                 self.send(404, b"{}")
                 return
             listed: dict[str, Any] = {"id": "patient"}

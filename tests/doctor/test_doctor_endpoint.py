@@ -8,8 +8,11 @@ import pytest
 from clinic import Ailments, endpoint
 
 from camel.core.message import Usage
+from camel.core.plugins import PluginFailed
 from camel.doctor import Finding, Target, calls_of, examine, price_of, worst
 from camel.models.catalogue import Entry
+from camel.models.connect import MODELS
+from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Simulator, SimulatorSettings
 
 
@@ -129,8 +132,33 @@ async def test_where_nobody_listens(monkeypatch: pytest.MonkeyPatch):
     assert (wrong.check, wrong.state) == ("endpoint", "error")
 
 
+async def test_a_base_url_that_stops_short_is_completed():
+    with endpoint(Ailments()) as url:
+        findings = await examine(Target("patient", url.removesuffix("/v1"), ""))
+    assert (findings[0].check, findings[0].state) == ("endpoint", "error")
+    assert findings[0].mend == f"make {url} the base URL"
+
+
 async def test_a_replica_that_is_down_is_named():
     with endpoint(Ailments()) as url:
         findings = await examine(Target("patient", [url, "http://127.0.0.1:9/v1"], ""))
     (down,) = [one for one in findings if one.check == "endpoint" and one.state == "warning"]
     assert "127.0.0.1:9" in down.says
+
+
+async def test_the_model_of_a_plugin(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(
+        MODELS, "mine", lambda name: ScriptedModel(lambda request: f"I am {name}, and I talk.")
+    )
+    found = {finding.check: finding for finding in await examine(Target("mine:it"))}
+    assert (found["answer"].state, found["several answers"].state) == ("ok", "warning")
+    assert found["grammar"].state == found["JSON schema"].state == "skipped"
+    assert found["cache"].state == "warning"
+
+    def broken(name: str) -> Any:
+        raise PluginFailed("the plug-in 'mine' is broken")
+
+    monkeypatch.setitem(MODELS, "mine", broken)
+    findings = await examine(Target("mine:it"))
+    assert (findings[0].check, findings[0].state) == ("model", "error")
+    assert {finding.state for finding in findings[1:]} == {"skipped"}

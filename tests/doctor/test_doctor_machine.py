@@ -19,6 +19,7 @@ from camel.core.errors import InputError
 from camel.core.plugins import offered
 from camel.detectors import DETECTORS
 from camel.doctor import Finding, examine_machine, machine, worst
+from camel.engine.ray.connect import look_at
 from camel.evaluation.sandbox import process
 from camel.models.simulator import SimulatorSettings, spawn
 
@@ -71,7 +72,7 @@ def test_a_sound_machine(tmp_path: Path):
          lambda m: m.setattr(machine, "find_spec", lambda name: None), "auto"),
         ("Ray", "error", "no Ray cluster at auto", "ray start --head",
          lambda m: m.setattr("camel.engine.ray.connect.look_at", fails(InputError("no Ray cluster at auto"))), "auto"),
-        ("Ray", "error", "1 nodes, 0 CPUs", "add nodes",
+        ("Ray", "error", "1 node, 0 CPUs", "add nodes",
          lambda m: m.setattr("camel.engine.ray.connect.look_at", lambda address: Seen()), "auto"),
         ("sandbox", "warning", "no bwrap here", "apt install bubblewrap",
          lambda m: m.setattr(process.shutil, "which", lambda name: None), ""),
@@ -106,6 +107,20 @@ def test_each_lack_is_found(
     fitting = [one for one in findings if one.state == state and says in one.says]
     assert fitting, findings
     assert mend in fitting[0].mend
+
+
+def test_what_generating_needs_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    (needed,) = [one for one in examine_machine(str(tmp_path), generating=True) if one.state == "error"]
+    assert "[data]" in needed.mend
+    assert worst(examine_machine(str(tmp_path))) != "error"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "nobody.invalid:6379", "127.0.0.1", ":6379", "h:0"])
+def test_an_address_without_a_cluster_is_told_at_once(address: str, tmp_path: Path):
+    with pytest.raises(InputError, match=r"no Ray cluster at .*6379"):
+        look_at(address)
 
 
 def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch):

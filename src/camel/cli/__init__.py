@@ -101,6 +101,10 @@ def main() -> None:
 
         typer.echo(f"camel: {visible(str(error))}", err=True)
         sys.exit(2 if isinstance(error, InputError) else 1)
+    except (typer.Abort, KeyboardInterrupt):
+        # Verbs with something to keep have kept it by now; whoever leaves a question needs no traceback.
+        typer.echo("camel: left", err=True)
+        sys.exit(130)
     except BrokenPipeError:
         # Whoever read the output has gone; the interpreter must not complain about it again on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -52,7 +52,9 @@ def doctor(
 
     settings = _settings(config, local)
     with ExitStack() as stack:
-        examine_machine(settings.where if settings else "runs", address=address, tell=tell)
+        examine_machine(
+            settings.where if settings else "runs", address=address, generating=bool(config), tell=tell
+        )
         if local or (settings and settings.is_local):
             target = _served(stack, console, tell, as_json)
         else:

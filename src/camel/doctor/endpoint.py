@@ -52,7 +52,7 @@ SKEW = 60.0
 ROOM = 4096
 """A window below this ends the paper's role plays after a few messages."""
 _SESSION = "camel-doctor"
-_LINES = 96
+_LINES = 80
 _LONG = "\n".join(
     f"Rule {number}: whoever asks about item {number} is told its number." for number in range(_LINES)
 )
@@ -69,7 +69,7 @@ MEND: dict[type[ModelError], str] = {
     MalformedReply: "something between you and the model does not speak the OpenAI protocol: is this the URL of its API?",
     DeadlineExceeded: "the server is too slow or stuck: look at its log and its queue; a model that loads answers later",
     ContextOverflow: "the model's window is too small for a prompt of 1,200 tokens: serve it with a larger one",
-    RequestRejected: "the message says which field or name is refused; check the model's name",
+    RequestRejected: "the message says what is refused: mostly the model's name, or a base URL that ends elsewhere than /v1",
 }
 
 
@@ -182,8 +182,11 @@ class _Examination:
                 base_url=list(urls) or given
             )  # refuses what cannot work: no key for OpenAI, a URL that is none
         except InputError as error:
-            check = "key" if "key" in str(error) else "endpoint"
-            self.note(check, "error", str(error), "export OPENAI_API_KEY=…, or give --base-url, or --local")
+            if "API key" in str(error):
+                mend = "export OPENAI_API_KEY=…, or give --base-url, or --local"
+                self.note("key", "error", str(error), mend)
+            else:
+                self.note("endpoint", "error", str(error), "write it whole, such as http://127.0.0.1:8000/v1")
             return None
         if not urls:
             self.note("endpoint", "error", f"nobody is known behind {given}", "check the name after dns+")
@@ -220,6 +223,10 @@ class _Examination:
                 self.note("key", "error", str(error), MEND[NotAuthorised])
                 return None
             except ModelError as error:
+                if await self._is_above(url):
+                    says = f"nothing is served at {url}, but at {url}/v1"
+                    self.note("endpoint", "error", says, f"make {url}/v1 the base URL")
+                    return None
                 silent.append(f"{url}: {error}")
                 continue
             self._url = self._url or url
@@ -232,6 +239,15 @@ class _Examination:
         # One that lists nothing may still answer: the first call will tell.
         self._url = self._url or next(iter(urls))
         return listing
+
+    async def _is_above(self, url: str) -> bool:
+        """Whether the API is one step further down: the commonest slip in a base URL."""
+        try:
+            return not url.endswith("/v1") and bool(
+                await asyncio.to_thread(served_models, f"{url}/v1", self.target.api_key)
+            )
+        except ModelError:
+            return False
 
     def _checked_model(self, listing: dict[str, int | None]) -> None:
         if not self._name and len(listing) == 1:
@@ -248,6 +264,7 @@ class _Examination:
         elif name in listing:
             self.note("model", "ok", f"{name} is served")
         else:
+            # No more than a warning: gateways serve names that they do not list. The first call decides.
             some = ", ".join(list(listing)[:10])
             self.note(
                 "model", "warning", f"{name} is not among what it lists{similar(name, listing)}: {some}",
@@ -390,7 +407,7 @@ class _Examination:
             self.note("several answers", "ok", "n = 2 brings two answers in one call")
 
     async def _schema(self) -> None:
-        mend = 'leave guided = "openai" out: critics are then asked in words, and again where they cannot be read'
+        mend = 'do without guided = "openai": critics are asked in words, and again where they cannot be read'
         needed: State = "error" if self.target.guided == "openai" else "warning"
         async with self._client(guided="openai") as model:
             call = self._ask(model, "Answer with one word: the name of a colour.", expects="choice")

@@ -40,18 +40,28 @@ Tell = Callable[[Finding], None]
 
 
 def examine_machine(
-    where: str = "runs", *, address: str = "", tell: Tell = lambda finding: None
+    where: str = "runs",
+    *,
+    address: str = "",
+    generating: bool = False,
+    tell: Tell = lambda finding: None,
 ) -> list[Finding]:
-    """Look at this machine: `where` is the run's folder or address, `address` a Ray cluster's if one is to be used."""
+    """Look at this machine: `where` is the run's folder or address, `address` a Ray cluster's if one is to be used.
+
+    `generating` says that a dataset is to be made here, which takes more than a conversation does.
+    """
     findings: list[Finding] = []
-    for finding in _all(where, address):
+    for finding in _all(where, address, generating):
         findings.append(finding)
         tell(finding)
     return findings
 
 
-def _all(where: str, address: str) -> Iterator[Finding]:
+def _all(where: str, address: str, generating: bool) -> Iterator[Finding]:
     yield _python()
+    if generating and find_spec("pyarrow") is None:
+        needed = MissingExtra("Generating", "data")
+        yield Finding("extras", "error", str(needed).partition(": ")[0], str(needed).partition(": ")[2])
     yield from _extras()
     yield _disk(where)
     yield _ray(address)
@@ -187,7 +197,7 @@ def _ray(address: str) -> Finding:
             "start one (ray start --head), or give the address of its head node; from a node of the cluster"
         )
         return Finding("Ray", "error", str(error), mend)
-    says = f"{version} at {address}: {seen.nodes} nodes, {seen.cpus:g} CPUs"
+    says = f"{version} at {address}: {seen.nodes} node{'' if seen.nodes == 1 else 's'}, {seen.cpus:g} CPUs"
     if not seen.cpus:
         return Finding("Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes")
     return Finding("Ray", "ok", says)

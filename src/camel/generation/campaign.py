@@ -40,6 +40,7 @@ from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, rea
 from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
 from camel.storage.run import Marker, RunFolder, Settings
+from camel.storage.table import arrow
 
 LISTS_PER_SHARD = 256
 PASSES = 3
@@ -157,6 +158,7 @@ class Campaign:
     """A scenario being generated."""
 
     def __init__(self, config: GenerateConfig, model: Model, *, halt: Halt | None = None) -> None:
+        arrow()  # what cannot be kept is not to be paid for first
         self.config = config
         self.scenario = config.loaded_scenario()
         self.halt = halt or Halt()

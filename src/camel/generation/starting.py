@@ -93,6 +93,7 @@ def counts_for(counts: Mapping[str, int], size: int) -> dict[str, int]:
 def config_text(answers: Answers, name: str) -> str:
     """A commented configuration; `name` is the file's, for the commands in it and the run's folder."""
     scenario = _scenario(answers.scenario)
+    _quoted(name)
     checked_name(answers.model)
     if answers.base_url:
         find_replicas(answers.base_url)
@@ -220,7 +221,9 @@ def _model_lines(answers: Answers) -> list[str]:
 
 
 def _line(code: str, comment: str) -> str:
-    return f"{code:<31} # {comment}"
+    # A title may come from a stranger's scenario: in a comment it must stay one.
+    plain = "".join(letter if letter.isprintable() else " " for letter in comment)
+    return f"{code:<31} # {plain}"
 
 
 def _quoted(text: str) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 from collections.abc import Generator
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from typing import Any, NamedTuple
 from camel.core.errors import InputError, MissingExtra
 
 LOCAL, AUTO = "local", "auto"
+PATIENCE = 10.0
+"""Seconds for a head to let itself be reached."""
 OBJECT_STORE = 80 * 2**20
 """Bytes, the least that Ray takes: nothing of size goes through it."""
 
@@ -29,6 +32,8 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
             "ray:// is Ray's client for other people's machines, and a run's driver must be a part of the cluster: "
             "give host:port from a node of it, or send the command there with ray job submit"
         )
+    if address not in (LOCAL, AUTO):
+        _check_listens(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address == LOCAL:
         # Said of other systems: what is no cluster lives on 127.0.0.1, and all its ports listen there only.
@@ -49,6 +54,18 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def _check_listens(address: str) -> None:
+    """Fail within seconds where nobody listens: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    where = "give host:port of its head, whose port is 6379 unless ray start was told another"
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InputError(f"no Ray cluster at {address}: {where}")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except OSError as error:
+        raise InputError(f"no Ray cluster at {address}: {error.strerror or error}; {where}") from None
 
 
 class Seen(NamedTuple):
