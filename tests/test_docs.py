@@ -35,7 +35,7 @@ SERVERS = {"agents", "explore", "serve", "vote"}
 """Commands that go on until Ctrl-C."""
 STOPPED_BY_BUDGET = 3
 GENERATED = ("reference/cli/", "reference/api/", "reference/record.md")
-"""Pages that are made while the site is built; tests/test_site.py checks links to them."""
+"""Pages that are made while the site is built; tests/test_docs_site.py checks links to them."""
 LINK = re.compile(r"\]\(([^)#]+)")
 
 
