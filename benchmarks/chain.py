@@ -1,6 +1,6 @@
 """A chain of fine-tunes with the real small model, and how often each keeps the grammar when nothing holds it to it.
 
-    python -m benchmarks.chain                  # about a quarter of an hour on two quiet cores; needs 3 GB of disk
+    python -m benchmarks.chain                  # about 25 minutes of CPU; needs 3 GB of disk
     python -m benchmarks.chain --out FOLDER     # keeps what it makes; the same command goes on where it stopped
 
 Section 5.2 of the paper in small, by the commands a user would give: AI Society, + Code, + Math, each starting from the model before. Data:
