@@ -20,7 +20,7 @@ def demo(
     open_browser: OpenBrowser = None,
     explore: Annotated[bool, typer.Option(help="Open the explorer on the run when it is there.")] = True,
 ) -> None:
-    """Let the tiny model on this machine hold three short conversations (about a minute), then explore them in the browser."""
+    """Let the tiny model on this machine hold three short conversations (a minute or two), then explore them in the browser."""
     from camel.cli.explore import explore as open_explorer
     from camel.cli.generate import generate
     from camel.generation.starting import write_demo
