@@ -24,6 +24,7 @@ import pytest
 from payloads import PAYLOADS
 from societies import SECRET, commit, society, transcript
 from test_app import hostile
+from waiting import until
 
 import camel.scenarios
 from camel import Run
@@ -246,10 +247,10 @@ def test_every_key(reader: Reader):
     page.wait_for_url("**/conversation/*")
     first = page.url
     page.keyboard.press("n")
-    page.wait_for_function("url => location.href.split('#')[0] !== url.split('#')[0]", arg=first)
+    until(page, "url => location.href.split('#')[0] !== url.split('#')[0]", first)
     page.wait_for_load_state("load")
     page.keyboard.press("p")
-    page.wait_for_function("url => location.href.split('#')[0] === url.split('#')[0]", arg=first)
+    until(page, "url => location.href.split('#')[0] === url.split('#')[0]", first)
     page.wait_for_load_state("load")
     page.keyboard.press("y")
     page.wait_for_selector(".toast.on")
@@ -268,7 +269,7 @@ def test_the_back_button_and_links_without_a_reload(reader: Reader):
     assert page.evaluate("window.same") is True, "only what is in the page was replaced"
     page.go_back()
     page.wait_for_url(lambda url: "stop=done" not in url)
-    page.wait_for_function("!document.querySelector('.chip')?.textContent.includes('done')")
+    until(page, "!document.querySelector('.chip')?.textContent.includes('done')")
 
 
 def test_without_javascript(chromium: Any, server: Server):

@@ -11,6 +11,7 @@ from payloads import PAYLOADS
 from societies import SECRET, commit, society
 from test_app import hostile
 from test_browser import ARGUMENTS, Reader, Server
+from waiting import until
 
 from camel.storage.run import Settings, open_folder
 
@@ -128,7 +129,7 @@ def test_a_line_around_points_becomes_a_list_and_a_link(reader: Reader):
     assert chosen == "100"
     assert page.locator("#points .point").count() == 40
     page.click("[data-more]")
-    page.wait_for_function("document.querySelectorAll('#points .point').length === 80")
+    until(page, "document.querySelectorAll('#points .point').length === 80")
     assert "area=" in page.url
     assert SECRET not in page.inner_text("#points")
     # The link shows the same to whoever opens it.
@@ -137,7 +138,7 @@ def test_a_line_around_points_becomes_a_list_and_a_link(reader: Reader):
     assert page.inner_text("#chosen") == chosen
     assert page.locator("#points .point").count() == 40
     page.click("#clear")
-    page.wait_for_function("!location.search.includes('area')")
+    until(page, "!location.search.includes('area')")
     assert not page.locator("#choice").is_visible()
 
 
@@ -189,7 +190,7 @@ def test_no_text_does_anything_but_be_read(reader: Reader):
     while page.locator("[data-more]").count():
         count = page.locator("#points .point").count()
         page.click("[data-more]")
-        page.wait_for_function("n => document.querySelectorAll('#points .point').length > n", arg=count)
+        until(page, "n => document.querySelectorAll('#points .point').length > n", count)
     for colour in ("scenario", "assistant", "label", "model"):
         open_map(reader, f"/map?run=hostile&colour={colour}")
     assert page.evaluate("window.pwned") is None

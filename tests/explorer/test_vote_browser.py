@@ -10,6 +10,7 @@ import pytest
 from ballots import SYSTEMS, Server, folder_of, pairs
 from payloads import PAYLOADS
 from test_browser import Reader, chromium  # noqa: F401 - a fixture
+from waiting import until
 
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import Vote, latest, read_records
@@ -64,7 +65,7 @@ def press(page: Any, key: str) -> None:
     before = page.url
     page.wait_for_timeout(GUARD)
     page.keyboard.press(key)
-    page.wait_for_function("url => location.href !== url", arg=before)
+    until(page, "url => location.href !== url", before)
     page.wait_for_load_state("load")
 
 
@@ -119,7 +120,7 @@ def test_a_double_click_and_a_key_held_down_are_one_vote(chromium: Any, server: 
     first = page.url
     page.wait_for_timeout(GUARD)
     page.dblclick("text=A is better", delay=20)
-    page.wait_for_function("url => location.href !== url", arg=first)
+    until(page, "url => location.href !== url", first)
     page.wait_for_timeout(GUARD)
     assert choices(folder) == ["A"], "and the next pair was not answered by the second click"
     second = page.url
@@ -127,14 +128,14 @@ def test_a_double_click_and_a_key_held_down_are_one_vote(chromium: Any, server: 
         page.keyboard.down("b")
         page.wait_for_timeout(30)
     page.keyboard.up("b")
-    page.wait_for_function("url => location.href !== url", arg=second)
+    until(page, "url => location.href !== url", second)
     assert choices(folder) == ["A", "B"]
     assert records(folder) == 2
     # Quick fingers: the key again, right after the page came.
     page.wait_for_timeout(GUARD)
     third = page.url
     page.keyboard.press("e")
-    page.wait_for_function("url => location.href !== url", arg=third)
+    until(page, "url => location.href !== url", third)
     page.keyboard.press("e")
     page.wait_for_timeout(300)
     assert choices(folder) == ["A", "B", "draw"]
@@ -153,7 +154,7 @@ def test_two_tabs(chromium: Any, server: Server, folder: Path):  # noqa: F811
     assert choices(folder) == ["A"]
     other.wait_for_timeout(GUARD)
     other.keyboard.press("b")
-    other.wait_for_function("() => !document.querySelector('.note')")
+    until(other, "() => !document.querySelector('.note')")
     assert choices(folder) == ["B"]
     reader.wrong[:] = [one for one in reader.wrong if "409" not in one]
     reader.close()

@@ -6,6 +6,7 @@ a token is made, stands in the printed link, and nothing is answered without it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -66,10 +67,18 @@ def serve(
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
         try:
-            uvicorn.Server(settings(app)).run([door])
+            answer(app, door)
         finally:
             ended.set()
             looking.join(5)
+
+
+def answer(app: FastAPI, door: socket.socket) -> None:
+    """Serve the app at an open port until somebody interrupts it."""
+    try:
+        uvicorn.Server(settings(app)).run([door])
+    except asyncio.CancelledError:  # interrupted before uvicorn listened for it
+        raise KeyboardInterrupt from None
 
 
 def _warm() -> None:

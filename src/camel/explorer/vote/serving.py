@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-import uvicorn
-
 from camel.core.errors import InputError, shown
 from camel.evaluation.pairs import read_pairs
 from camel.evaluation.votes import BallotBox, voter_name, votes_folder
 from camel.explorer.access import Keys, is_loopback
-from camel.explorer.serving import is_any, link_to, listening, settings
+from camel.explorer.serving import answer, is_any, link_to, listening
 from camel.explorer.vote.app import create_app
 from camel.explorer.vote.passes import Passes
 
@@ -72,7 +70,7 @@ def serve(
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[anybody], daemon=True).start()
-        uvicorn.Server(settings(app)).run([opened])
+        answer(app, opened)
 
 
 async def _invite(folder: Path, names: Sequence[str]) -> list[str]:
