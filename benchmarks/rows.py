@@ -1,6 +1,6 @@
 """What it costs to make rows for training, beside reading and writing the same conversations with bare pyarrow.
 
-    python -m benchmarks.rows              # a million conversations, about 13 GB of text; needs 6 GB of disk
+    python -m benchmarks.rows              # a million conversations, about 11 GB of text; needs 6 GB of disk
     python -m benchmarks.rows --short      # 20,000, for CI
 
 Simulated conversations of 20 messages in files of 20,000. Each variant is a process of its own, so that its memory is its own:
