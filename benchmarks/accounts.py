@@ -177,7 +177,16 @@ def account(
             result.sent_durable += row.time > durable
             if row.outcome not in ANSWERED:
                 result.faults[row.outcome] += 1
-            strike = next((one for one in strikes if one.hits(row) and durable > one.until), None)
+            # Somebody else may have asked again and kept the answer before the victims had been looked through.
+            next_ = sent[number + 1].time if number + 1 < len(sent) else never
+            strike = next(
+                (
+                    one
+                    for one in strikes
+                    if one.hits(row) and (durable > one.until or one.at <= next_ < durable)
+                ),
+                None,
+            )
             if strike is not None:
                 strike.in_flight.add(call)
             if number + 1 == len(sent):

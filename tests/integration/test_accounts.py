@@ -46,6 +46,9 @@ def test_a_repeat_needs_a_reason():
     for other in (Strike("worker", 2, [7], {9}, 3), Strike("worker", 0.1, [7], {1}, 0.5)):
         assert len(_account(_row(1), _row(5), strikes=(other,)).unexcused) == 1, "somebody else, or before"
     assert len(_account(_row(1), _row(5), durable=2.5, strikes=(strike,)).unexcused) == 1, "it was journaled"
+    soon = _account(_row(1), _row(2.4), durable=2.8, strikes=(strike,))
+    assert (soon.lost, soon.unexcused) == (1, []), "another had it before the dead one was looked through"
+    assert len(_account(_row(1), _row(1.5), durable=2.8, strikes=(strike,)).unexcused) == 1, "before the blow"
 
 
 def test_who_wakes_up_and_calls_is_found():
