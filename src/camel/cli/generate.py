@@ -126,6 +126,8 @@ def _run(
         return 0
     view.note(stopped(outcome.halted))
     view.note(f"resume  {resume}")
+    if outcome.halted.startswith("the budget of"):
+        view.note("raise the [budget] in the configuration first, or it stops again at once")
     return INTERRUPTED if interrupted else HALTED
 
 

@@ -137,7 +137,15 @@ def _show(console: Console, recipe: Recipe, report: Report) -> None:
     table.add_row("rows", "", f"{left:,}")
     if turns := report.removed_rows.get("too long"):
         table.add_row("  turns longer than a row", f"{turns:,}", "")
-    for name, count in report.removed_rows.items():
+    filters = recipe.filters
+    asked = {
+        "question": bool(filters.questions),
+        "exact duplicate": filters.exact,
+        "near duplicate": bool(filters.near),
+    }
+    # Also what found nothing: whoever asked wants to know that it was looked for.
+    removed = {name: 0 for name, wanted in asked.items() if wanted} | report.removed_rows
+    for name, count in removed.items():
         if name != "too long":
             left -= count
             table.add_row(f"  {name}", f"{count:,}", f"{left:,}")
@@ -145,5 +153,6 @@ def _show(console: Console, recipe: Recipe, report: Report) -> None:
     for name, count in sorted(report.questions.items(), key=lambda one: -one[1])[:10]:
         console.print(f"  question {visible(name)}: {count:,} rows", markup=False)
     console.print(
-        f"{report.repeated:,} rows, about {report.tokens:,} tokens, in {visible(recipe.out)}", markup=False
+        f"{report.repeated:,} rows, about {report.tokens:,} tokens, in {visible(recipe.out)} (Parquet: data/mixed)",
+        markup=False,
     )

@@ -153,6 +153,8 @@ def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
     """A recipe's settings, overridden by what was given."""
     if recipe and recipe not in RECIPES:
         raise InputError(f"no recipe {recipe!r}: there are {', '.join(RECIPES)}")
+    if not ("model" in given or "model" in RECIPES.get(recipe, {})):
+        raise InputError("which model is to be trained? Name it: --model NAME, or model = in the file")
     try:
         return msgspec.convert({"rows": [], **RECIPES.get(recipe, {}), **given}, TrainConfig)
     except msgspec.ValidationError as error:
