@@ -55,7 +55,7 @@ def ablate(
     from camel.cli.generate import adjusted
     from camel.cli.panel import say
     from camel.cli.plan import summary
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.cli.progress import leave
     from camel.generation.ablation import Ablation, described
     from camel.generation.config import read_config
 
@@ -80,9 +80,7 @@ def ablate(
     with _model(console, ablation.config, local) as model:
         made = asyncio.run(_work(console, ablation, model))
     if made is None:
-        reason = ablation.halt.reason
-        say(console, f"{reason if reason == STOPPED else f'stopped: {reason}'}; the same command goes on")
-        raise typer.Exit(INTERRUPTED if reason == STOPPED else HALTED)
+        leave(console, ablation.halt.reason)
     _finish(console, made, folder)
 
 

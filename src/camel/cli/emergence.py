@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from camel.cli.evaluate_agents import announce_needs
+from camel.cli.options import FiguresAsJson, MaxCalls, MaxMoney, MaxTokens
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,20 +52,20 @@ def emergence(
     concurrency: Annotated[
         int, typer.Option(metavar="N", help="Calls in flight at an endpoint.", min=1)
     ] = 16,
-    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")] = None,
-    max_money: Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")] = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take; ask nobody, train nothing.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    as_json: FiguresAsJson = False,
 ) -> None:
     """Train a model on growing data and judge each step (the paper's Table 2). The same command goes on after a stop."""
     from rich.console import Console
 
     from camel.cli.panel import say
+    from camel.cli.progress import leave
     from camel.cli.spending import Purse
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
     from camel.core.model import Model
     from camel.engine.worker import Halt
     from camel.generation.config import Budget
@@ -97,9 +98,7 @@ def emergence(
     if dry_run:
         return
     if not asyncio.run(_work(console, study, purse)):
-        mine = halt.reason == STOPPED
-        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
-        raise typer.Exit(INTERRUPTED if mine else HALTED)
+        leave(console, halt.reason)
     made, pairs, verdicts = figures(study)
     write_report(study, made, pairs, verdicts)
     if as_json:
@@ -127,14 +126,11 @@ def _announce(console: Console, study: Emergence, purse: Purse) -> None:
 
 
 async def _work(console: Console, study: Emergence, purse: Purse) -> bool:
-    from camel.cli.panel import duration, money, short
+    from camel.cli.panel import duration
     from camel.cli.progress import worked
 
     def line(seconds: float) -> str:
-        parts = [study.line(), f"{purse.usage.calls:,} calls, {short(purse.usage.total)} tokens"]
-        parts += [money(purse.money)] if purse.money else []
-        parts += [f"{sum(purse.errors.values()):,} errors"] if purse.errors else []
-        return " · ".join([*parts, f"{duration(seconds)} gone"])
+        return " · ".join([study.line(), *purse.parts, f"{duration(seconds)} gone"])
 
     note = "stopping: what is in flight ends first; again to leave at once"
     return await worked(console, study.halt, note, line, study.run())

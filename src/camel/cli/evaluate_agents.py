@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from camel.cli.options import FiguresAsJson, MaxCalls, MaxMoney, MaxTokens
 from camel.cli.translate import check_finished
 
 if TYPE_CHECKING:
@@ -96,20 +97,19 @@ def agents(
     concurrency: Annotated[
         int | None, typer.Option(metavar="N", help="Calls in flight: 16, with --local 2.", min=1)
     ] = None,
-    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")] = None,
-    max_money: Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")] = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take, and ask nobody.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    as_json: FiguresAsJson = False,
 ) -> None:
     """Compare agents with single-shot answers (the paper's Table 1). The same command goes on after a stop."""
     from rich.console import Console
 
-    from camel.cli.panel import say
+    from camel.cli.progress import leave
     from camel.cli.spending import Purse
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
@@ -151,9 +151,7 @@ def agents(
             return
         complete = asyncio.run(_work(console, contest, models.open, purse, in_flight))
     if not complete:
-        mine = halt.reason == STOPPED
-        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
-        raise typer.Exit(INTERRUPTED if mine else HALTED)
+        leave(console, halt.reason)
     made, pairs, verdicts = evaluated(contest)
     made = with_votes(made, folder)
     write_report(contest, made, pairs, verdicts, folder)
@@ -410,7 +408,7 @@ def announce_needs(console: Console, steps: Sequence[tuple[str, Need]], purse: P
 async def _work(
     console: Console, contest: Contest, opened: Sequence[ChatModel], purse: Purse, concurrency: int
 ) -> bool:
-    from camel.cli.panel import duration, money, say, short
+    from camel.cli.panel import duration, say
     from camel.cli.progress import shown
     from camel.cli.stopping import Stopping
 
@@ -422,10 +420,7 @@ async def _work(
             for kind, done in contest.finished.items()
             if contest.total(kind)
         ]
-        parts += [f"{purse.usage.calls:,} calls, {short(purse.usage.total)} tokens"]
-        parts += [money(purse.money)] if purse.money else []
-        parts += [f"{sum(purse.errors.values()):,} errors"] if purse.errors else []
-        return " · ".join([*parts, f"{duration(seconds)} gone"])
+        return " · ".join([*parts, *purse.parts, f"{duration(seconds)} gone"])
 
     stopping = Stopping(
         contest.halt, lambda: say(console, "stopping: the calls in flight end first; again to leave at once")

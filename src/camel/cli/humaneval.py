@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import BaseUrl, Local, ModelName
+from camel.cli.options import BaseUrl, FiguresAsJson, Local, MaxCalls, MaxMoney, MaxTokens, ModelName
 from camel.cli.translate import chosen_model
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ def humaneval(
         int | None,
         typer.Option(metavar="N", help="Programs at a time; one for each core unless given.", min=1),
     ] = None,
-    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")] = None,
-    max_money: Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")] = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take and show a question; ask nobody.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    as_json: FiguresAsJson = False,
     uncontained: Annotated[
         bool,
         typer.Option(
@@ -84,8 +84,7 @@ def humaneval(
     """Solve HumanEval and HumanEval+ with a model (the paper's Table 3). The same command goes on after a stop."""
     from rich.console import Console
 
-    from camel.cli.panel import say
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.cli.progress import leave
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
@@ -119,9 +118,7 @@ def humaneval(
             meter.before = evaluation.spent()
             made = asyncio.run(_work(console, evaluation, meter, chat, sandbox, in_flight, processes, ks))
     if made is None:
-        mine = halt.reason == STOPPED
-        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
-        raise typer.Exit(INTERRUPTED if mine else HALTED)
+        leave(console, halt.reason)
     if as_json:
         typer.echo(made.to_json().decode())
     else:

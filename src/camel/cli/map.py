@@ -54,7 +54,7 @@ def map_(
     from rich.console import Console
 
     from camel.cli.panel import say
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.cli.progress import leave
     from camel.core.errors import InputError, MissingExtra
     from camel.engine.worker import Halt
 
@@ -77,9 +77,7 @@ def map_(
         raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
     embedding = Embedding(records, SentenceModel(model), of=kind, halt=halt)
     if not asyncio.run(_embed(console, embedding)):
-        mine = halt.reason == STOPPED
-        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
-        raise typer.Exit(INTERRUPTED if mine else HALTED)
+        leave(console, halt.reason)
     with console.status("") as place:
         made = make_map(
             embedding,

@@ -75,3 +75,7 @@ Public = Annotated[
 OpenBrowser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
 ]
+MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")]
+MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")]
+MaxMoney = Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")]
+FiguresAsJson = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")]

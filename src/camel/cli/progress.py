@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import NoReturn
 
+import typer
 from rich.console import Console
 
 from camel.cli.panel import say
-from camel.cli.stopping import Stopping
+from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED, Stopping
 from camel.engine.worker import Halt
 
 EVERY = 10.0
@@ -51,3 +53,10 @@ async def worked(
         async with shown(console, line):
             done = await work
     return done
+
+
+def leave(console: Console, reason: str) -> NoReturn:
+    """End a command that was stopped before its end: say why, and how to go on."""
+    mine = reason == STOPPED
+    say(console, f"{reason if mine else f'stopped: {reason}'}; the same command goes on")
+    raise typer.Exit(INTERRUPTED if mine else HALTED)

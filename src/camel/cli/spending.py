@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from camel.cli.panel import money, short
 from camel.core.errors import InputError, ModelError
 from camel.core.message import Usage
 from camel.core.model import Reply
@@ -31,6 +32,13 @@ class Purse(Meter):
         """Dollars used by all; None where one price is not known."""
         spent = [one.money for one in self.shares.values()]
         return None if None in spent else sum(one or 0.0 for one in spent)
+
+    @property
+    def parts(self) -> list[str]:
+        """Calls, tokens, money and errors so far, each in words, for a line of progress."""
+        said = [f"{self.usage.calls:,} calls, {short(self.usage.total)} tokens"]
+        said += [money(self.money)] if self.money else []
+        return said + ([f"{sum(self.errors.values()):,} errors"] if self.errors else [])
 
     def earlier(self, used: dict[str, Usage]) -> None:
         """Take over what earlier starts have used, by model."""

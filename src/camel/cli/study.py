@@ -62,8 +62,7 @@ def study(
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command goes on."""
     from rich.console import Console
 
-    from camel.cli.panel import say
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.cli.progress import leave
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.generation.config import Budget
@@ -86,9 +85,7 @@ def study(
             judging = _Judging(records, folder / KEPT, made, chat, sample, budget, halt)
             made = asyncio.run(judging.judged(console, in_flight))
     if made is None:
-        mine = halt.reason == STOPPED
-        say(console, f"{halt.reason if mine else f'stopped: {halt.reason}'}; the same command goes on")
-        raise typer.Exit(INTERRUPTED if mine else HALTED)
+        leave(console, halt.reason)
     write(made.study, folder)
     if as_json:
         typer.echo(made.study.to_json().decode())
