@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -17,6 +16,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.message import Sampling
+from camel.core.tables import read_table
 from camel.models.catalogue import Entry, find
 from camel.models.chat import ChatModel
 from camel.models.connect import plugged_model
@@ -263,14 +263,7 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
 
     A scenario's folder is looked for beside the file first, then from the current folder.
     """
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"cannot read {path}: there is none; camel init {path} makes one") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
+    table = read_table(path, missing=f"there is none; camel init {path} makes one")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
     _check_names(path, table)

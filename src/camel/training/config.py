@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError
+from camel.core.tables import read_table
 
 LLAMA_7B = "LLaMA-7B"
 
@@ -163,12 +163,7 @@ def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
 
 def read_config(path: Path) -> TrainConfig:
     """Read a configuration from TOML; `recipe` may name the settings it begins from."""
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
+    table = read_table(path)
     try:
         return made_config(str(table.pop("recipe", "")), table)
     except InputError as error:

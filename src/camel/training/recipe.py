@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import tomllib
 from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError, MissingExtra
+from camel.core.tables import read_table
 from camel.detectors import DETECTORS
 from camel.training.overlap import Question
 from camel.training.shaping import Shape
@@ -82,11 +82,10 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe; an error names the file and the field."""
+    table = read_table(path)
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), Recipe)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return msgspec.convert(table, Recipe)
+    except msgspec.ValidationError as error:
         raise InputError(f"{path}: {error}") from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 
 from camel.core.errors import InputError, shown, whole
 from camel.core.message import Sampling
+from camel.core.tables import read_table
 from camel.evaluation.agents import JUDGE_PROMPT
 
 SHIPPED = {"society": "society-1", "code": "code-1"}
@@ -160,12 +160,7 @@ def made_config(table: dict[str, Any]) -> EmergenceConfig:
 
 def read_config(path: Path, **given: Any) -> EmergenceConfig:
     """Read a configuration; what is `given` and not empty overrides it."""
-    try:
-        table = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
+    table = read_table(path)
     try:
         return made_config({**table, **{name: one for name, one in given.items() if one}})
     except InputError as error:
