@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from camel.engine.control import controlled
@@ -66,3 +66,19 @@ async def run_stage(
         )
     folder.sweep(stage.name)
     return len(folder.committed(stage.name)) == stage.shards
+
+
+async def run_stages(
+    stages: Iterable[tuple[Stage, str]], folder: RunFolder, *, concurrency: int, halt: Halt
+) -> None:
+    """Work on several stages, each with its fingerprint, at the same time; the first failure is raised when all have ended."""
+    # One window for all of them: the last slow answers of one stage do not hold up the next.
+    window = Window(concurrency)
+    working = [
+        run_stage(stage, folder, concurrency=window, fingerprint=fingerprint, halt=halt)
+        for stage, fingerprint in stages
+    ]
+    # Not in a group: the failure of one would cancel calls of the others that are being paid for. It halts them.
+    for one in await asyncio.gather(*working, return_exceptions=True):
+        if isinstance(one, BaseException):
+            raise one

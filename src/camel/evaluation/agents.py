@@ -12,7 +12,6 @@ or a further system asks only what is new; and after a kill the same command ask
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -30,8 +29,8 @@ from camel.core.message import Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
 from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
-from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Unfinished, Window
+from camel.engine.supervisor import run_stages
+from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, Sample, draw_tasks
 from camel.models.recorded import RecordedModel, usage_in
@@ -348,23 +347,8 @@ class Contest:
     async def _finish(self, jobs: Sequence[Job], concurrency: int) -> bool:
         for _ in range(PASSES):
             self._recount()
-            # One window for all of them: the last slow answers of one stage do not hold up the next.
-            window = Window(concurrency)
-            working = [
-                run_stage(
-                    job.stage,
-                    self.folder,
-                    concurrency=window,
-                    fingerprint=job.fingerprint,
-                    halt=self.halt,
-                )
-                for job in jobs
-            ]
-            # Not in a group: the failure of one would cancel calls of the others that are being paid for. It halts them.
-            ended = await asyncio.gather(*working, return_exceptions=True)
-            for one in ended:
-                if isinstance(one, BaseException):
-                    raise one
+            stages = [(job.stage, job.fingerprint) for job in jobs]
+            await run_stages(stages, self.folder, concurrency=concurrency, halt=self.halt)
             # Not what the stages say: after a larger sample there is more than is asked for.
             if not any(self._open(job) for job in jobs):
                 return True

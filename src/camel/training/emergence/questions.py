@@ -6,7 +6,6 @@ report as JSON lines. That file is what `camel rows --questions` takes, so that 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +18,8 @@ from camel.core.history import estimate_tokens
 from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request
 from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
-from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Unfinished, Window
+from camel.engine.supervisor import run_stages
+from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.agents import Named
 from camel.evaluation.tasks import Drawn
 from camel.models.recorded import RecordedModel, usage_in
@@ -151,21 +150,8 @@ class Questions:
         """Have the questions written, or go on with it; False when something stopped it."""
         self.folder.root.mkdir(parents=True, exist_ok=True)
         with self.folder.locked():
-            window = Window(concurrency)
-            working = [
-                run_stage(
-                    part.stage,
-                    self.folder,
-                    concurrency=window,
-                    fingerprint=part.fingerprint,
-                    halt=self.halt,
-                )
-                for part in self._parts
-            ]
-            # Not in a group: the failure of one would cancel calls of the others that are being paid for.
-            for one in await asyncio.gather(*working, return_exceptions=True):
-                if isinstance(one, BaseException):
-                    raise one
+            stages = [(part.stage, part.fingerprint) for part in self._parts]
+            await run_stages(stages, self.folder, concurrency=concurrency, halt=self.halt)
         if self.left:
             return False
         (out / FOLDER).mkdir(exist_ok=True)
