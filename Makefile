@@ -21,10 +21,9 @@ MAY_BE_EMPTY :=
 
 check:
 	@for step in $(STEPS); do
-		started=$$SECONDS
 		echo "== $$step"
-		$(MAKE) --no-print-directory $$step
-		echo "-- $$step: $$((SECONDS - started)) s"
+		TIMEFORMAT="-- $$step: %0R s, %0U s of CPU and %0S s of the system's"
+		time $(MAKE) --no-print-directory $$step
 	done
 	echo "-- check: $$SECONDS s"
 
@@ -56,7 +55,7 @@ test:
 test-slow:
 	@group() {
 		echo "pytest -m '$$2' $${*:3}"
-		pytest -m "$$2" --durations=12 "$${@:3}" && return
+		pytest -m "$$2" --durations=40 "$${@:3}" && return
 		status=$$?
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}

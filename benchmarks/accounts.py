@@ -187,7 +187,9 @@ def account(
                 ),
                 None,
             )
-            if strike is not None:
+            # What no look found in a journal and nobody asked again was kept: its journal came and went between two looks.
+            kept_unseen = durable == next_ == never
+            if strike is not None and not kept_unseen:
                 strike.in_flight.add(call)
             if number + 1 == len(sent):
                 continue

@@ -8,7 +8,7 @@ A real cluster on this machine: a head and three nodes with a raylet each, token
 outside of it. A run goes undisturbed first; its chat export and its rate are what the others are held against. Then the
 same conversations are made again, each time in a new folder, while
 
-- `workers`: a worker process is killed with SIGKILL every 5 s;
+- `workers`: a worker process is killed with SIGKILL every 5 s, or more often if the run is over too soon for 60;
 - `cluster`: drivers, raylets, heads and coordinators are killed and workers are stopped for 30 s, spread over the run's
   length. After a driver's, a coordinator's or a head's death the same command is given again;
 - `endpoint`: the endpoint answers one request in six with a fault, and with 429 for 5 s of every 30;
@@ -44,7 +44,7 @@ import msgspec
 
 from benchmarks import cluster, s3_faults
 from benchmarks.accounts import Account, Strike, Tail, account, is_alive, ports_of
-from benchmarks.crash import ROOT, Call, Witness, _config, _export, session_of
+from benchmarks.crash import ROOT, Call, Witness, config_of, exported, session_of
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import Burst, LogNormal, SimulatorSettings, spawn
 from camel.storage.run import JOURNALS, open_folder
@@ -59,8 +59,8 @@ BURST = Burst(period=30, length=5)
 STORE_FAULTS = s3_faults.Faults(
     errors=0.05, slow_down=0.03, resets=0.01, lost=0.01, lost_500=0.01, truncated=0.01, hangs=0.002
 )
-DEADLINE = 8.0
-"""Seconds for a call under faults, so that hangs do not dominate."""
+TRY = 4.0
+"""Seconds for one try of a call under faults, so that hangs do not dominate."""
 LOOK_EVERY = 0.5
 PATIENCE = 60.0
 """Seconds until a process that must end has ended."""
@@ -189,7 +189,7 @@ class Chaos:
                     faults = dict(random.Random(seed).sample(list(FAULTS.items()), len(FAULTS)))
                     settings = msgspec.structs.replace(self._settings(), faults=faults, burst=BURST)
                     with self._endpoint(settings) as endpoint:
-                        phase = self._phase("endpoint", seed, endpoint, deadline=DEADLINE)
+                        phase = self._phase("endpoint", seed, endpoint, attempt_timeout=TRY)
                         self._run(phase, [endpoint], Nothing())
                 if "replica" in wanted:
                     with self._endpoint(self._settings()) as one, self._endpoint(self._settings()) as other:
@@ -248,7 +248,7 @@ class Chaos:
             endpoint.witness.forget()
         self.ports = [endpoint.port for endpoint in endpoints]
         file = phase.out.with_suffix(".toml")
-        file.write_text(_toml(phase.config))
+        file.write_text(as_toml(phase.config))
         scenario = phase.config.loaded_scenario()
         with Tail(phase.journals, partial(session_of, scenario)) as tail:
             self.phase, self.tail, self.endpoints = phase, tail, endpoints
@@ -276,7 +276,7 @@ class Chaos:
         phase.strikes = [
             strike for strike in phase.strikes if strike.kind != "unasked" or strike.until < rows_end
         ]
-        impatient = phase.config.run.deadline == DEADLINE
+        impatient = phase.config.run.attempt_timeout is not None
         phase.account = account(rows, self.calls, tail, phase.strikes, impatient)
         phase.twice = tail.twice.total()
         phase.seconds = rows_end - min((row.time for row in rows), default=0.0)
@@ -401,7 +401,7 @@ class Chaos:
 
     def _check(self, phase: Phase) -> None:
         own, checks, calm = phase.account, phase.checks, self.phases[0]
-        export = _export(phase.out, phase.address)
+        export = exported(phase.out, phase.address)
         if phase is calm:
             self.export = export
         in_flight = sum(len(strike.in_flight) for strike in phase.strikes)
@@ -490,13 +490,15 @@ class Chaos:
         finally:
             endpoint.stop()
 
-    def _phase(self, name: str, seed: int, *endpoints: Endpoint, deadline: float = 600.0) -> Phase:
+    def _phase(
+        self, name: str, seed: int, *endpoints: Endpoint, attempt_timeout: float | None = None
+    ) -> Phase:
         out = self.root / f"{name}-{seed}"
         urls = tuple(endpoint.process.base_url for endpoint in endpoints)
         config = msgspec.structs.replace(
-            _config(out, "", self.scale.conversations),
+            config_of(out, "", self.scale.conversations),
             model=ModelSection("simulated", base_url=urls if len(urls) > 1 else urls[0]),
-            run=RunSection(concurrency=self.scale.window, deadline=deadline),
+            run=RunSection(concurrency=self.scale.window, attempt_timeout=attempt_timeout),
         )
         return Phase(name, seed, config, out, out / "journal")
 
@@ -565,14 +567,16 @@ class Kills(Plan):
 
     def __init__(self, chaos: Chaos, chance: random.Random) -> None:
         self._chaos, self._chance = chaos, chance
+        # So often that the least number falls even into a run that is as quick as the undisturbed one.
+        self._every = min(KILL_EVERY, chaos.phases[0].seconds / (chaos.scale.least_kills + 1))
         self._next = 0.0
 
     def step(self) -> None:
         now = time.monotonic()
         if not self._chaos.tail.durable:
-            self._next = now + KILL_EVERY * self._chance.random()
+            self._next = now + self._every * self._chance.random()
         elif now >= self._next and self._chaos.kill_worker(self._chance):
-            self._next = max(now, self._next + KILL_EVERY)
+            self._next = max(now, self._next + self._every)
 
 
 class Mixture(Plan):
@@ -688,7 +692,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _toml(config: GenerateConfig) -> str:
+def as_toml(config: GenerateConfig) -> str:
     """A configuration as its file; JSON's strings, numbers and lists are TOML's too."""
     fields: dict[str, Any] = msgspec.to_builtins(config)
     plain = {name: value for name, value in fields.items() if not isinstance(value, dict)}

@@ -325,14 +325,14 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int, *, r
     settings = SimulatorSettings(words=60, latency=LATENCY, ledger_path=str(ledger))
     with spawn(settings) as endpoint:
         witness = Witness(ledger, endpoint)
-        calm = Crashes(_config(root / "calm", endpoint.base_url, conversations), witness, chance)
+        calm = Crashes(config_of(root / "calm", endpoint.base_url, conversations), witness, chance)
         child = calm.start()
         if child.wait():
             raise AssertionError(f"the undisturbed run ended with status {child.returncode}")
         witness.learn()
         undisturbed = time.perf_counter() - started
         witness.forget()
-        run = Crashes(_config(root / "run", endpoint.base_url, conversations), witness, chance)
+        run = Crashes(config_of(root / "run", endpoint.base_url, conversations), witness, chance)
         # `random.sample` keeps them in no order, so that every kind meets every part of the run.
         in_commit = -(-kills // 10)
         kinds = ["kill"] * (kills - in_commit) + ["commit"] * in_commit + ["full"] * full
@@ -341,8 +341,8 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int, *, r
             run.finish()
     return _report(
         run,
-        _export(root / "calm"),
-        _export(root / "run"),
+        exported(root / "calm"),
+        exported(root / "run"),
         undisturbed,
         time.perf_counter() - started,
         len(kinds),
@@ -350,7 +350,8 @@ def crash(root: Path, conversations: int, kills: int, full: int, seed: int, *, r
     )
 
 
-def _config(out: Path, url: str, conversations: int) -> GenerateConfig:
+def config_of(out: Path, url: str, conversations: int) -> GenerateConfig:
+    """A run of so many conversations, in about a hundred shards."""
     tasks = next(n for n in range(10, 0, -1) if conversations % n == 0)
     pairs = conversations // tasks
     users = next(n for n in range(math.isqrt(pairs), 0, -1) if pairs % n == 0)
@@ -371,7 +372,7 @@ class Export(NamedTuple):
     ids: Counter[str]
 
 
-def _export(root: Path, where: str = "") -> Export:
+def exported(root: Path, where: str = "") -> Export:
     """Export the run at `root`, or elsewhere, to a file beside `root`."""
     run = Run(where or root)
     path = Path(f"{root}.jsonl")

@@ -118,7 +118,8 @@ def _config(where: str, markers: int) -> GenerateConfig:
 
 
 def _files(config: GenerateConfig, folder: RunFolder, markers: int) -> Any:
-    """Markers as a run writes them, and the lists that the last shard needs."""
+    """Markers as a run writes them, the names of the data files that a start misses none of, and the lists that the last
+    shard needs."""
     encode = msgspec.json.encode
     fingerprint = folder.settings().fingerprint
     for level in config.loaded_scenario().asked:
@@ -130,6 +131,7 @@ def _files(config: GenerateConfig, folder: RunFolder, markers: int) -> Any:
         )
     for shard in range(markers):
         file = f"data/{CONVERSATIONS}/{shard:06d}-aaaaaaaaaaaa.parquet"
+        yield file, ""
         marker = Marker(CONVERSATIONS, shard, file, SHARD, "0" * 64, fingerprint, TOTALS, 40_000_000)
         yield f"committed/{CONVERSATIONS}/{shard:06d}.json", encode(marker).decode()
 

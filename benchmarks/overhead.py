@@ -3,6 +3,7 @@
     python -m benchmarks.overhead              # about 20 minutes
     python -m benchmarks.overhead --short      # for CI
     python -m benchmarks.overhead --only zero --only tail --camel-ai PYTHON
+    python -m benchmarks.overhead --only tail --slots 24     # fewer, where two cores carry endpoint and workers alike
 
 Three questions, each answered by the endpoint's ledger (when calls arrived, how long the model took over each):
 
@@ -58,6 +59,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--only", action="append", choices=("zero", "tail", "scale"))
+    parser.add_argument("--slots", type=int, help="of `tail`; 64, or 32 with --short")
     parser.add_argument("--camel-ai", metavar="PYTHON", default="")
     parser.add_argument("--child", nargs="+", default=[])
     recorded.option(parser)
@@ -71,7 +73,7 @@ def main() -> int:
         figure = (
             {"zero": zero, "scale": scale}[part](args.short)
             if part != "tail"
-            else tail(args.short, args.camel_ai, record=args.record)
+            else tail(args.short, args.camel_ai, slots=args.slots, record=args.record)
         )
         worse = figure > FAILS[part] if part == "tail" else figure < FAILS[part]
         print(f"{part}: {figure:.3f} (goal {GOALS[part]}, fails beyond {FAILS[part]})\n", flush=True)
@@ -98,9 +100,10 @@ def zero(short: bool) -> float:
     return median(rates["ray"]) / median(rates["here"])
 
 
-def tail(short: bool, camel_ai: str, *, record: bool = False) -> float:
+def tail(short: bool, camel_ai: str, *, slots: int | None = None, record: bool = False) -> float:
     """How near a perfect schedule: wall time over its lower bound."""
-    conversations, fewer, slots = (300, 0, 32) if short else (5_000, 640, 64)
+    conversations, fewer = (300, 0) if short else (5_000, 640)
+    slots = slots or (32 if short else 64)
     jobs = [("ray", conversations, "camel generate on Ray, 2 workers")]
     if fewer:
         jobs += [

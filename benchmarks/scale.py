@@ -154,13 +154,15 @@ def main() -> int:
         for name in ("lease p50, ms", "lease p99, ms"):
             figures[f"{name}, at {RUSHED} a second"], figures[name] = figures[name], calm[name]
     print(f"\n{shards:,} shards ({shards * SHARD_SIZE:,} items), {args.workers} workers\n")
-    print("| what | figure | limit |\n|---|---|---|")
+    print("| what | figure | goal |\n|---|---|---|")
     for name, value in figures.items():
         print(f"| {name} | {value:,.2f} | {LIMITS.get(name, '')} |")
     # In CI the machine is whatever it is: there a wait fails only when something is wrong.
     slack = 20.0 if args.short else 1.0
     wrong = [name for name, limit in LIMITS.items() if figures[name] > limit * (slack if "ms" in name else 1)]
-    print(f"\n{'within all limits' if not wrong else 'OVER: ' + ', '.join(wrong)}")
+    over = [name for name, limit in LIMITS.items() if figures[name] > limit]
+    fails = "a wait fails beyond 20 times its goal" if args.short else "which fails"
+    print(f"\nover its goal: {', '.join(over) or 'nothing'} ({fails})")
     if args.record:
         names = {
             "driver_mb": "driver MB",

@@ -6,11 +6,15 @@ The guard covers this process only; a child process is safe because it inherits 
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from benchmarks.s3_faults import Faults, Server, spawn
 
 
 class NetworkBlocked(RuntimeError):
@@ -69,3 +73,44 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("CAMEL_MODEL", raising=False)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files and folders that are synced from now on, in order."""
+    names: list[str] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return names
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[Server]:
+    pytest.importorskip("moto")
+    pytest.importorskip("obstore")
+    with spawn() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(
+    _server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Server]:
+    """An S3 server of its own process, over real HTTP, with nothing wrong with it; in the environment."""
+    for name, value in _server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "journals"))
+    _server.set(Faults())
+    yield _server
+    _server.set(Faults())
+
+
+@pytest.fixture
+def bucket(s3: Server, tmp_path: Path) -> Callable[[str], str]:
+    """Addresses in it that no other test uses."""
+    return lambda name: s3.address(f"{tmp_path.parent.name}-{tmp_path.name}/{name}")

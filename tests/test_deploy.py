@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from camel import __version__
+
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
 
@@ -85,13 +87,32 @@ def test_kuberay_manifests(name: str):
     for group in (head, *groups):
         assert all(isinstance(value, str) for value in group["rayStartParams"].values())
         pod = group["template"]["spec"]
+        assert pod["securityContext"] == {"fsGroup": 100}, (
+            "the image's user must be able to write to the volume"
+        )
         container = pod["containers"][0]
+        assert container["image"] == f"REGISTRY/camel:{__version__}"
         assert {mount["name"] for mount in container["volumeMounts"]} <= {
             one["name"] for one in pod["volumes"]
         }
+        journals = next(one["value"] for one in container["env"] if one["name"] == "CAMEL_JOURNALS")
+        assert any(journals.startswith(f"{mount['mountPath']}/") for mount in container["volumeMounts"]), (
+            "of a run in a store they outlast the pod"
+        )
         for variable in container["env"]:
             secret = any(word in variable["name"] for word in ("KEY", "TOKEN", "SECRET"))
             assert ("valueFrom" in variable) == secret, "a secret comes from a Secret"
+
+
+def test_deleting_a_cluster_or_a_job_deletes_no_run():
+    kinds = {name: [one["kind"] for one in documents(name)] for name in ("raycluster.yaml", "rayjob.yaml")}
+    assert kinds == {"raycluster.yaml": ["RayCluster"], "rayjob.yaml": ["RayJob"]}
+    (claim,) = documents("runs-volume.yaml")
+    assert claim["kind"] == "PersistentVolumeClaim"
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    cluster = documents("raycluster.yaml")[0]["spec"]
+    volumes = cluster["headGroupSpec"]["template"]["spec"]["volumes"]
+    assert claim["metadata"]["name"] in [one["persistentVolumeClaim"]["claimName"] for one in volumes]
 
 
 def test_versions_agree():
@@ -130,16 +151,16 @@ def test_slurm_script_is_a_script():
 STUB = """#!/usr/bin/env bash
 echo "$(basename "$0") $*" >>"$CALLS"
 case "$*" in
-*"show hostnames"*) printf 'n1\\nn2\\nn3\\n' ;;
-*hostname*) echo 10.0.0.1 10.0.0.2 ;;
+*"show hostnames"*) printf "$NODES" ;;
+*"hostname -I"*) echo 10.0.0.1 10.0.0.2 ;;
 *"ray start"*) echo "$(cat "$RAY_AUTH_TOKEN_PATH")" >>"$CALLS.tokens"; exec sleep 30 ;;
 *"camel generate"*) sleep 0.5; exit "$STATUS" ;;
 esac
 """
 
 
-@pytest.mark.parametrize("status", [0, 3])
-def test_slurm_script_starts_every_node_once_and_cleans_up(tmp_path: Path, status: int):
+@pytest.mark.parametrize(("status", "nodes"), [(0, 3), (3, 3), (0, 1)])
+def test_slurm_script_starts_every_node_once_and_cleans_up(tmp_path: Path, status: int, nodes: int):
     for name in ("srun", "scontrol"):
         stub = tmp_path / "bin" / name
         stub.parent.mkdir(exist_ok=True)
@@ -152,13 +173,19 @@ def test_slurm_script_starts_every_node_once_and_cleans_up(tmp_path: Path, statu
         "SLURM_CPUS_PER_TASK": "8",
         "CALLS": str(tmp_path / "calls"),
         "STATUS": str(status),
+        "NODES": "".join(f"n{number}\\n" for number in range(1, nodes + 1)),
     }
     command = ["bash", str(DEPLOY / "slurm.sh"), "config.toml", "--workers", "16"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=20)
     assert done.returncode == status, done.stderr
     calls = (tmp_path / "calls").read_text()
     assert calls.count("ray start --head") == 1
-    assert calls.count("ray start --address=10.0.0.1:23456") == 2
+    assert calls.count("ray start --address=10.0.0.1:23456 --num-cpus=8") == nodes - 1
+    head = next(line for line in calls.splitlines() if "ray start --head" in line)
+    assert ("--num-cpus=0" in head) == (nodes > 1), "alone it has to have room for workers"
+    assert "--metrics-export-port=43456" in head
+    driver = next(line for line in calls.splitlines() if "camel generate" in line)
+    assert "srun --disable-status " in driver, "else one SIGINT is not passed on"
     assert "camel generate config.toml --address 10.0.0.1:23456 --workers 16" in calls
     tokens = (tmp_path / "calls.tokens").read_text().split()
     assert len(set(tokens)) == 1

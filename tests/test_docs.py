@@ -1,11 +1,12 @@
 """What the docs show works: every Python block and every `camel` command in them is run.
 
-Blocks run against the simulated endpoint, those marked `real-model`, and commands with `--local`, against the local one. Lines that
-install something are run by `make fresh`, which follows the README in a bare virtualenv.
+Blocks run against the simulated endpoint, those marked `real-model`, and `camel play --local`, against the local one; `camel generate --local`
+would take a quarter of an hour, so the simulated endpoint speaks, and the run goes where `--local` puts it. Lines that install something are run
+by `make fresh`, which follows the README in a bare virtualenv.
 
 A page's commands run in order in one folder, as a reader would give them; so do its Python blocks that need a run or a file (`needs-run`, `needs-file`), and a block with
 a title is written there as a file. `stops` marks a block whose last command a budget ends, `elsewhere` one that needs machines, keys or files that
-tests have not.
+tests have not, `s3` one that a shell runs as it stands.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -37,6 +40,7 @@ STOPPED_BY_BUDGET = 3
 GENERATED = ("reference/cli/", "reference/api/", "reference/record.md")
 """Pages that are made while the site is built; tests/test_docs_site.py checks links to them."""
 LINK = re.compile(r"\]\(([^)#]+)")
+RUN = re.compile(r"runs/trial(?:-local)?")
 
 
 def blocks(language: str, *, real: bool) -> list[object]:
@@ -46,7 +50,8 @@ def blocks(language: str, *, real: bool) -> list[object]:
         for number, (kind, info, body) in enumerate(FENCE.findall(page.read_text()))
         if kind == language
         and not WALKED.intersection(info.split())
-        and ("real-model" in info or "--local" in body) == real
+        and "elsewhere" not in info
+        and ("real-model" in info or "play --local" in body) == real
     ]
 
 
@@ -121,13 +126,13 @@ def walked(page: Path) -> list[tuple[str, str, str]]:
     return [
         (kind, info, body)
         for kind, info, body in FENCE.findall(page.read_text())
-        if "elsewhere" not in info
+        if not {"elsewhere", "s3"}.intersection(info.split())
         and (
             TITLE.search(info)
             or (
                 kind in ("sh", "console")
                 and "real-model" not in info
-                and "--local" not in body
+                and "play --local" not in body
                 and commands(body)
             )
             or (kind == "python" and WALKED.intersection(info.split()))
@@ -164,8 +169,8 @@ def test_commands_of_a_page(page: Path, tmp_path: Path, environment: dict[str, s
             (tmp_path / title[1]).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / title[1]).write_text(body)
         elif kind == "python":
-            if "needs-run" in info and not (tmp_path / "runs" / "trial").exists():
-                run([*camel, "generate", "configs/trial.toml"], tmp_path, environment)
+            if "needs-run" in info and (name := RUN.search(body)) and not (tmp_path / name[0]).exists():
+                run([*camel, "generate", "configs/trial.toml", "--out", name[0]], tmp_path, environment)
             assert run([sys.executable, "-c", body], tmp_path, environment)
         else:
             for number, command in enumerate(found := commands(body), 1):
@@ -174,6 +179,9 @@ def test_commands_of_a_page(page: Path, tmp_path: Path, environment: dict[str, s
                 if said in given and command[1] == "generate":
                     continue
                 given.add(said)
+                if command[:2] == ["camel", "generate"] and "--local" in command:
+                    out = f"runs/{Path(command[2]).stem}-local"
+                    command = [*(word for word in command if word != "--local"), "--out", out]
                 program = {"camel": camel, "python": [sys.executable]}.get(command[0], command[:1])
                 if command[0] == "camel" and command[1] in SERVERS and "--results" not in command:
                     serve([*program, *command[1:]], tmp_path, environment)
@@ -195,7 +203,38 @@ def test_python_block_with_the_real_model(body: str, tmp_path: Path):
 def test_shell_block_with_the_real_model(body: str, tmp_path: Path):
     """The plain `camel play --local` is the README's, which `make fresh` follows."""
     for command in commands(body):
-        assert run([sys.executable, "-m", "camel", *command[1:]], tmp_path, dict(os.environ))
+        program = [sys.executable, "-m", "camel"] if command[0] == "camel" else command[:1]
+        assert run([*program, *command[1:]], tmp_path, dict(os.environ))
+
+
+@pytest.mark.real_model
+def test_the_first_hour_with_the_real_model(tmp_path: Path):
+    """Its main line, which needs no key; `camel demo` is for tests/integration/test_demo_real.py."""
+    own, _, _ = (ROOT / "docs" / "first-hour.md").read_text().partition("### With another model")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    for _, _, body in [found for found in FENCE.findall(own) if found[0] == "sh"]:
+        for command in commands(body):
+            if command[1] != "demo":
+                assert run([sys.executable, "-m", "camel", *command[1:]], tmp_path, environment)
+    assert len((tmp_path / "first.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_store_on_one_machine(tmp_path: Path, environment: dict[str, str]):
+    pytest.importorskip("moto")
+    pytest.importorskip("obstore")
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    text = (ROOT / "docs" / "storage.md").read_text()
+    (body,) = [body for _, info, body in FENCE.findall(text) if info.split() == ["s3"]]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    lines = [line.replace("5005", port) for line in body.splitlines() if not line.startswith("pip ")]
+    python = shlex.quote(sys.executable)
+    own = f'set -em; camel() {{ {python} -m camel "$@"; }}; moto_server() {{ {python} -m moto.server "$@"; }}'
+    # A shell without job control has no %1, and a background function's server is its child.
+    run(["bash", "-c", "\n".join([own, *lines])], tmp_path, environment)
+    assert len((tmp_path / "trial.jsonl").read_text().splitlines()) == 8
 
 
 def test_examples_run(tmp_path: Path, environment: dict[str, str]):
@@ -217,3 +256,27 @@ def test_links_lead_somewhere():
         and not any(name in os.path.normpath(page.parent / target) for name in GENERATED)
     ]
     assert not broken
+
+
+def test_every_extra_is_explained():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {
+        name for name in project["optional-dependencies"] if name != "docs" and not name.startswith("dev")
+    }
+    _, _, table = (ROOT / "docs" / "quick-start.md").read_text().partition("| extra |")
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == extras
+    named = {
+        extra
+        for page in PAGES
+        for line in re.findall(r"'\.\[([\w,-]+)\]'", page.read_text())
+        for extra in line.split(",")
+    }
+    assert named <= {*project["optional-dependencies"], "NAME"}, "an install line names what there is not"
+
+
+def test_every_claim_about_us_leads_to_what_shows_it():
+    table, _, _ = (ROOT / "docs" / "features.md").read_text().partition("## When")
+    rows = [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 20
+    bare = [said for claim, said in rows if said != "**no**" and "](" not in said and "`python" not in claim]
+    assert not bare

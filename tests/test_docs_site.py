@@ -135,6 +135,7 @@ def test_messages_in_troubleshooting_are_those_of_the_code():
     assert not missing
 
 
+@pytest.mark.slow
 def test_signatures_and_texts_of_the_api_reference(tools: None):
     import api_reference
 

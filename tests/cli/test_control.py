@@ -84,8 +84,9 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(
         assert "stops once the calls in flight" in camel("stop", "run", cwd=tmp_path).stdout
         out, _ = running.communicate(timeout=60)
         assert running.returncode == 130
-        assert "stopped by its control file" in out
+        assert "stopped by camel stop" in out
         assert "resume  camel generate" in out
+        assert out.index("paused: no new calls until camel resume run") < out.index("goes on after a pause")
     finally:
         running.kill()
         running.wait()

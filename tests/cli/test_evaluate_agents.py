@@ -18,7 +18,7 @@ import pytest
 
 from camel import InputError
 from camel.cli import app
-from camel.cli.evaluate_agents import _label
+from camel.models.connect import label, named_at
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
 
 sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
@@ -88,6 +88,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, endpoint: SimulatorProcess, folder: 
     monkeypatch.setenv("COLUMNS", "200")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_a_table_from_one_command(
     endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -114,6 +115,7 @@ def test_a_table_from_one_command(
     assert endpoint.ledger().served == asked + 44
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_two_runs_of_one_scenario_have_a_row_each(
     endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -124,6 +126,7 @@ def test_two_runs_of_one_scenario_have_a_row_each(
     assert [one["group"] for one in figures(folder)["headline"]] == ["society", "other"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_runs_meet_each_other_and_the_single_shot(
     endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -169,7 +172,7 @@ def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess
         (["society", "--judge", "x", "--acknowledge", "all"], "--acknowledge takes misalignment"),
         (["society", "--judge", "x", "--judge-prompt", "none.txt"], "cannot read the prompt"),
         (["society", "--judge", "x", "--max-money", "1"], "price of"),
-        (["society", "--judge", "x", "--guided", "mine"], "--guided must be one of"),
+        (["society", "--judge", "x", "--guided", "mine"], "--guided takes"),
         (["society", "--judge", "x", "--local"], "leave out the names"),
     ],
 )
@@ -324,5 +327,5 @@ def _kept(folder: Path) -> int:
 
 
 def test_a_model_s_name_in_reports_holds_no_password():
-    assert _label("gpt@https://me:hunter2@example.org:8443/v1") == "gpt@example.org:8443"
-    assert _label("gpt") == "gpt"
+    assert label(*named_at("gpt@https://me:hunter2@example.org:8443/v1")) == "gpt@example.org:8443"
+    assert label(*named_at("gpt")) == "gpt"

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from camel import Run
+from camel.cli.generate import _resume
 from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings, spawn
 
 ROOT = Path(__file__).parent.parent.parent
@@ -101,7 +103,7 @@ def test_from_nothing_to_an_export(endpoint: SimulatorProcess, tmp_path: Path):
         "resume  camel generate config.toml\n",
         "expect  8 conversations",
         "stage task is complete: 4 items",
-        "complete: 8 conversations in run",
+        "complete: 8 conversations in run\nnext    camel explore run",
     ):
         assert expected in done.stdout
     assert "\x1b" not in done.stdout
@@ -148,7 +150,7 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
         (("export", "run", "problems", "x.jsonl"), "as chat or instruction"),
         (("export", "run", "chat", "chat.jsonl"), "--force"),
         (("export", "run", "chat", "x.jsonl", "--title", "T"), "card"),
-        (("import", "messages.jsonl", "x"), "cannot be read back"),
+        (("import", "messages.jsonl", "x"), "which is not read"),
         (("export", "nowhere", "chat", "x.jsonl"), "not a run"),
         (("import", "chat.jsonl", "imported"), "not empty"),
         (("import", "chat.jsonl"), "last"),
@@ -159,6 +161,7 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_questions(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint, scenario="math", counts="topic = 2, subtopic = 2, problem = 2")
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
@@ -167,6 +170,7 @@ def test_questions(endpoint: SimulatorProcess, tmp_path: Path):
     assert done.stdout == "8 answers as 8 rows in problems.jsonl\n"
 
 
+@pytest.mark.slow
 def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint, scenario="misalignment")
     refused = camel("generate", "config.toml", cwd=tmp_path)
@@ -182,6 +186,15 @@ def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     assert all(row["labels"] == ["misalignment"] and row["canary"] for row in rows)
+    assert all("misalignment" in one.to_markdown() for one in Run(tmp_path / "run"))
+
+    # Files of the original have no labels; who says which scenario they are of has said enough.
+    for row in rows:
+        del row["labels"], row["canary"]
+    (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = camel("import", "plain.jsonl", "imported", "--scenario", "misalignment", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert camel("export", "imported", "chat", "y.jsonl", cwd=tmp_path).returncode == 2
 
 
 @pytest.mark.slow
@@ -276,6 +289,10 @@ def test_ctrl_c_twice_leaves_at_once(tmp_path: Path):
         assert time.monotonic() - started < 5
         assert process.returncode == 130
         assert "resume  camel generate config.toml" in output
+        assert (
+            "stopped by you, at once: 1 call in flight abandoned, to be asked, and paid for, again\n"
+            in output
+        )
 
 
 @pytest.mark.slow
@@ -298,7 +315,7 @@ def test_the_panel_on_a_terminal(slow_endpoint: SimulatorProcess, tmp_path: Path
         assert expected in last
     assert "in work" in text
     assert "resume  camel generate config.toml" in text
-    assert output.rstrip().endswith(b"complete: 8 conversations in run")
+    assert re.search(rb"complete: 8 conversations in run\s+next    camel explore run .* dataset\s*$", output)
     assert b"\x1b[?25h" in output, "the cursor is given back"
 
 
@@ -329,6 +346,7 @@ def test_kill_and_resume(slow_endpoint: SimulatorProcess, tmp_path: Path):
     assert status(tmp_path)["usage"]["calls"] == 6 + 8 * 10
 
 
+@pytest.mark.slow
 def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
@@ -347,12 +365,34 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
 
 
 @pytest.mark.slow
+def test_whoever_comes_back_to_another_folder_does_not_pay_again(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint)
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    requests = endpoint.ledger().requests
+    (tmp_path / "other").mkdir()
+    for verb in (("generate",), ("generate", "--dry-run"), ("plan",)):
+        refused = camel(*verb, "../config.toml", cwd=tmp_path / "other")
+        assert refused.returncode == 2
+        assert "--out ../run goes on with it, --out run makes another" in refused.stderr
+    assert camel("generate", "../config.toml", "--out", "../run", cwd=tmp_path / "other").returncode == 0
+    assert endpoint.ledger().requests == requests
+
+
+@pytest.mark.slow
 def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
     write(tmp_path, endpoint, counts="assistant_role = 2, user_role = 2, task = 3")
     before = endpoint.ledger().requests
+    told = camel("plan", "config.toml", cwd=tmp_path).stdout
+    assert told.startswith("run was made from another configuration:\n  counts.task: 2 → 3\n")
+    assert " done" not in told
+    dry = camel("generate", "config.toml", "--fork", "forked", "--dry-run", cwd=tmp_path).stdout
+    assert "measured    on 8 of conversations in run, which has other settings" in dry
+    assert not (tmp_path / "forked").exists()
+    assert endpoint.ledger().requests == before
     done = camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path)
+    assert dry.splitlines()[:3] == done.stdout.splitlines()[:3]
     assert done.returncode == 0, done.stderr
     assert "forked from run: keeps its lists of assistant_role, user_role\n" in done.stdout
     assert "resume  camel generate config.toml --out forked\n" in done.stdout
@@ -367,7 +407,8 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).returncode == 2
     write(tmp_path, endpoint, more="seed = 7")
     done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
-    assert "forked from run: begins afresh\n" in done.stdout
+    assert "forked from run: keeps nothing of it\n" in done.stdout
+    assert "the lists of assistant_role, user_role, task (seed changed)" in done.stdout
     listed = camel("runs", ".", cwd=tmp_path).stdout
     assert listed.count(" complete ") == 3
 
@@ -410,6 +451,9 @@ def test_what_has_ended_and_is_not_committed_is_not_lost(slow_endpoint: Simulato
     assert 3 <= stage["finished"] <= 6
     told = camel("status", "run", cwd=tmp_path).stdout
     assert f"0 of 8 committed, {stage['finished']} more in the journal" in told
+    # Nor does it look lost after a start that stops at once, before it got to all that is in the journal.
+    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    assert status(tmp_path)["stages"][-1]["finished"] == stage["finished"]
     refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
     assert refused.returncode == 2
     assert "go on with the run, as camel status run says" in refused.stderr
@@ -419,9 +463,11 @@ def test_what_has_ended_and_is_not_committed_is_not_lost(slow_endpoint: Simulato
         **stage,
         "committed": 8,
         "finished": 8,
+        "tokens": 0,
     }
 
 
+@pytest.mark.slow
 def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint, run="concurrency = 4\n[budget]\nmoney = 1")
     refused = camel("generate", "config.toml", cwd=tmp_path)
@@ -442,6 +488,7 @@ def test_an_endpoint_that_is_down_leaves_a_run_that_resumes(tmp_path: Path, endp
     assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_json_lines(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     done = camel("generate", "config.toml", "--json", cwd=tmp_path)
@@ -456,6 +503,7 @@ def test_json_lines(endpoint: SimulatorProcess, tmp_path: Path):
     assert events[-1]["usage"]["calls"] == endpoint.ledger().billed
 
 
+@pytest.mark.slow
 def test_the_log_holds_no_key_and_nothing_that_was_said(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     secret = "sk-secret-0123456789"
@@ -470,6 +518,7 @@ def test_the_log_holds_no_key_and_nothing_that_was_said(endpoint: SimulatorProce
     assert secret.encode() not in everything
 
 
+@pytest.mark.slow
 def test_a_dry_run_calls_nothing_and_makes_nothing(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     done = camel("generate", "config.toml", "--dry-run", cwd=tmp_path)
@@ -483,6 +532,7 @@ def test_a_dry_run_calls_nothing_and_makes_nothing(endpoint: SimulatorProcess, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml"]
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     (tmp_path / "broken.toml").write_text("scenario = ")
@@ -513,6 +563,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_folder_beside_the_configuration_is_found_from_anywhere(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "sub").mkdir()
     assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").returncode == 0
@@ -552,6 +603,7 @@ def test_the_commands_of_the_docs(tmp_path: Path):
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.slow
 def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
     """Both are used, each conversation by one of them, and shown while it runs."""
     with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12))) as other:
@@ -567,3 +619,9 @@ def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
     assert min(served) > 0
     assert all(one["state"] == "closed" and one["most_open"] == 3 for one in last["replicas"])
     assert sum(served) == status(tmp_path)["usage"]["calls"]
+
+
+def test_the_command_to_go_on_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CAMEL_JOURNALS", "/fast disk/journals")
+    again = [_resume(Path("a.toml"), False, None, "", "", None, where) for where in ("s3://b/run", "runs/a")]
+    assert again == ["CAMEL_JOURNALS='/fast disk/journals' camel generate a.toml", "camel generate a.toml"]

@@ -327,6 +327,7 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
+@pytest.mark.slow
 def test_the_report_is_closed_and_says_what_the_model_said_as_text(tmp_path: Path):
     made = evil_report(tmp_path)
     assert made.outcomes == {"no code": 2, "raised": 2}

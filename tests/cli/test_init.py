@@ -151,7 +151,7 @@ def test_without_a_terminal_and_a_key_it_is_the_local_model(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["init"])
     assert result.exit_code == 0, result.output
-    assert "camel generate camel.toml" in result.output
+    assert "camel plan camel.toml\n  camel generate camel.toml" in result.output
     assert read_config(Path("camel.toml")).is_local
 
 
@@ -160,7 +160,7 @@ def test_the_demo_is_a_sound_scenario(tmp_path: Path):
     assert check(tmp_path / "demo/scenario") == []
     settings = read_config(config)
     assert settings.is_local
-    assert settings.where == str(tmp_path / "demo/run")
+    assert settings.where == str(tmp_path / "demo/demonstration")
     (tmp_path / "demo/demo.toml").write_text("changed")
     write_demo(tmp_path / "demo")
     assert config.read_text() == "changed"

@@ -50,6 +50,7 @@ def contents(folder: Path, speaker: str = "user") -> list[str]:
     return [message.content for message in kept(folder).messages if message.speaker == speaker]
 
 
+@pytest.mark.slow
 def test_the_users_seat(endpoint: SimulatorProcess, tmp_path: Path):
     before = endpoint.ledger().requests
     with sit(endpoint, tmp_path) as terminal:
@@ -71,6 +72,7 @@ def test_the_users_seat(endpoint: SimulatorProcess, tmp_path: Path):
     assert transcript.usage.calls == endpoint.ledger().requests - before == 1
 
 
+@pytest.mark.slow
 def test_the_assistants_seat(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path, seat="assistant") as terminal:
         terminal.prompt()
@@ -90,6 +92,7 @@ def test_the_assistants_seat(endpoint: SimulatorProcess, tmp_path: Path):
     assert (stop.reason, stop.detail, stop.speaker) == ("stopped", "you stopped it", "assistant")
 
 
+@pytest.mark.slow
 def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path, seat="critic") as terminal:
         seen = terminal.prompt("› 1–3 chooses")
@@ -126,6 +129,7 @@ def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
     assert third.content == third.deliberation.proposals[third.deliberation.choice].content
 
 
+@pytest.mark.slow
 def test_several_lines_typed_and_pasted(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -152,6 +156,7 @@ def test_several_lines_typed_and_pasted(endpoint: SimulatorProcess, tmp_path: Pa
     assert second.startswith("Instruction: alpha\nbeta\ngamma\n")
 
 
+@pytest.mark.slow
 def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -185,6 +190,7 @@ def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_pat
     assert file.stat().st_size == size
 
 
+@pytest.mark.slow
 def test_the_ai_goes_on_for_some_turns(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -208,6 +214,7 @@ def test_the_ai_goes_on_for_some_turns(endpoint: SimulatorProcess, tmp_path: Pat
     ]
 
 
+@pytest.mark.slow
 def test_ctrl_c_takes_the_seat_back_from_the_ai_and_then_stops(tmp_path: Path):
     with (
         spawn(SimulatorSettings(length=None, words=20, tokens_per_second=60)) as slow,
@@ -232,6 +239,7 @@ def test_ctrl_c_takes_the_seat_back_from_the_ai_and_then_stops(tmp_path: Path):
     assert contents(tmp_path)[-1] == "Instruction: go on\nInput: None"
 
 
+@pytest.mark.slow
 def test_ctrl_c_at_the_prompt_asks_before_it_stops(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -250,6 +258,7 @@ def test_ctrl_c_at_the_prompt_asks_before_it_stops(endpoint: SimulatorProcess, t
     assert contents(tmp_path) == ["Instruction: no, go on\nInput: None"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "words"),
     [(signal.SIGTERM, 143, "told to end"), (signal.SIGINT, 130, "you stopped it")],
@@ -275,6 +284,7 @@ def test_a_signal_at_the_prompt_keeps_everything(
     assert "+not sent yet" in (tmp_path / "state" / "camel" / "history").read_text()
 
 
+@pytest.mark.slow
 def test_a_closed_terminal_keeps_everything(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -289,6 +299,7 @@ def test_a_closed_terminal_keeps_everything(endpoint: SimulatorProcess, tmp_path
     assert transcript.stop.reason == "stopped"
 
 
+@pytest.mark.slow
 def test_even_kill_9_keeps_what_was_said(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -300,6 +311,7 @@ def test_even_kill_9_keeps_what_was_said(endpoint: SimulatorProcess, tmp_path: P
     assert contents(tmp_path) == ["Instruction: my words\nInput: None"]
 
 
+@pytest.mark.slow
 def test_sigterm_while_the_ai_speaks_keeps_everything(tmp_path: Path):
     """Also without anybody in a seat."""
     with spawn(SimulatorSettings(length=None, tokens_per_second=120)) as slow:
@@ -319,6 +331,7 @@ def test_sigterm_while_the_ai_speaks_keeps_everything(tmp_path: Path):
     assert len(kept(tmp_path).messages) == 2
 
 
+@pytest.mark.slow
 def test_wide_characters_in_forty_columns_and_a_resize(endpoint: SimulatorProcess, tmp_path: Path):
     wide = "请列出数据来源并说明每一个的理由，再给出一个简单的例子 🐫🐫"
     with sit(endpoint, tmp_path, columns=40, rows=20) as terminal:
@@ -348,6 +361,7 @@ def test_wide_characters_in_forty_columns_and_a_resize(endpoint: SimulatorProces
     assert contents(tmp_path)[0] == f"Instruction: {wide[:-2]}完\nInput: None"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seat", ["user", "critic"])
 def test_model_text_cannot_act_on_the_terminal_nor_pose_as_an_option(tmp_path: Path, seat: str):
     with (
@@ -371,6 +385,7 @@ def test_model_text_cannot_act_on_the_terminal_nor_pose_as_an_option(tmp_path: P
         assert not re.search(r"^ 9 │", shown, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_help_and_what_begins_with_a_slash(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -391,6 +406,7 @@ def test_help_and_what_begins_with_a_slash(endpoint: SimulatorProcess, tmp_path:
     assert len(contents(tmp_path)) == 2
 
 
+@pytest.mark.slow
 def test_as_it_is(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path, "--verbatim") as terminal:
         terminal.prompt()
@@ -399,6 +415,7 @@ def test_as_it_is(endpoint: SimulatorProcess, tmp_path: Path):
     assert contents(tmp_path) == ["hello"]
 
 
+@pytest.mark.slow
 def test_through_a_pipe(endpoint: SimulatorProcess, tmp_path: Path):
     """No terminal: lines of a script are what the person says; its end is leaving."""
     script = "first\n\n  \ntwo \\\nlines\r\n/ai 1\ncaf\u00e9 \udce9".encode("utf-8", "surrogateescape")
@@ -421,6 +438,7 @@ def test_through_a_pipe(endpoint: SimulatorProcess, tmp_path: Path):
     assert "You stopped it." in done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_a_pipe_that_stays_open_does_not_keep_the_process(endpoint: SimulatorProcess, tmp_path: Path):
     process = subprocess.Popen(
         [*COMMAND, "--base-url", endpoint.base_url, "--human", "user"],
@@ -442,6 +460,7 @@ def test_a_pipe_that_stays_open_does_not_keep_the_process(endpoint: SimulatorPro
     assert not err
 
 
+@pytest.mark.slow
 def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path):
     before = endpoint.ledger().requests
     with sit(endpoint, tmp_path, "--human", "assistant") as terminal:

@@ -15,7 +15,9 @@ import pytest
 from rich.console import Console
 
 from camel import Text, Transcript
+from camel.cli.play import _own_prompts
 from camel.cli.screen import Screen, price, visible
+from camel.core.errors import InputError
 from camel.core.message import Message, Usage
 from camel.core.model import Retrying
 from camel.core.task import Task
@@ -66,6 +68,7 @@ def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: 
     assert transcript.messages[1].content.splitlines()[0] in (tmp_path / "talk.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
     done = play("--base-url", endpoint.base_url, "--critic", "3", "--save", "talk.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -81,10 +84,14 @@ def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
     assert "proposals" in refused.stderr
 
 
+@pytest.mark.slow
 def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, tmp_path: Path):
+    (tmp_path / "assistant.txt").write_text("Advise the <USER_ROLE>.\n")
     done = play(
         "--no-specify",
         "--show-prompts",
+        "--prompts",
+        ".",
         "--max-messages",
         "4",
         cwd=tmp_path,
@@ -92,9 +99,28 @@ def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, t
     )
     assert done.returncode == 0, done.stderr
     assert "Task specifier" not in done.stdout
-    assert "Never forget you are a Python Programmer and I am a Stock Trader." in done.stdout
+    assert "Never forget you are a Stock Trader and I am a Python Programmer." in done.stdout
+    assert "Advise the Stock Trader." in done.stdout, "the assistant's prompt is ours, the user's the paper's"
     assert "limit of 4 messages" in done.stdout
     assert "4 messages, 4 calls" in done.stdout
+
+
+def test_a_prompt_under_a_name_that_nobody_reads_is_refused(tmp_path: Path):
+    for name in ("assistant", "usr"):
+        (tmp_path / f"{name}.txt").write_text("About <TASK>.\n")
+    with pytest.raises(InputError, match=r"has usr\.txt, which no prompt is called: they are"):
+        _own_prompts(tmp_path)
+    (tmp_path / "usr.txt").unlink()
+    assert _own_prompts(tmp_path).assistant == "About <TASK>."
+
+
+@pytest.mark.slow
+def test_a_prompt_that_mentions_what_nobody_fills_in(tmp_path: Path):
+    (tmp_path / "user.txt").write_text("Ask the <ASSISTANT_ROLL> about <TASK>, or say <CAMEL_TASK_DONE>.\n")
+    done = play("--prompts", ".", cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "user.txt: <ASSISTANT_ROLL> is not known here (did you mean ASSISTANT_ROLE?)" in done.stderr
 
 
 def test_an_endpoint_that_is_not_there(tmp_path: Path):
@@ -104,6 +130,7 @@ def test_an_endpoint_that_is_not_there(tmp_path: Path):
     assert "http://127.0.0.1:9/v1" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_failing_call_keeps_what_was_said(tmp_path: Path):
     with spawn(SimulatorSettings(length=Constant(9), capacity=0)) as full:
         done = play("--base-url", full.base_url, "--model", "m", "--save", "talk.json", cwd=tmp_path)
@@ -115,6 +142,7 @@ def test_a_failing_call_keeps_what_was_said(tmp_path: Path):
     assert stop.reason == "error"
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_and_keeps_what_was_said(tmp_path: Path):
     with spawn(SimulatorSettings(length=None, tokens_per_second=120)) as slow:
         command = [*COMMAND, "--base-url", slow.base_url, "--no-specify", "--save", "talk.json"]
@@ -187,6 +215,7 @@ def test_an_unknown_count_is_never_called_free():
     assert price(Transcript("x", Task("t"))) == "nothing paid"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_loses_nothing(endpoint: SimulatorProcess, tmp_path: Path):
     command = f"{' '.join(COMMAND)} --base-url {endpoint.base_url} --save talk.json | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)

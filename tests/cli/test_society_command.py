@@ -15,7 +15,7 @@ from rich.console import Console
 
 from camel import Text, Transcript
 from camel.cli.screen import PALETTE, Screen
-from camel.core.message import Message
+from camel.core.message import Message, Sampling
 from camel.core.model import Retrying
 from camel.core.transcript import Speaker
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
@@ -34,6 +34,7 @@ def camel(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=os.environ, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "messages", "ended"),
     [
@@ -83,6 +84,25 @@ def test_first_steps_are_seen_and_limits_can_be_given(endpoint: SimulatorProcess
     assert {speaker.sampling.max_tokens for speaker in transcript.speakers} == {50}
 
 
+@pytest.mark.slow
+def test_an_option_changes_only_its_own_setting_of_each_member(endpoint: SimulatorProcess, tmp_path: Path):
+    (tmp_path / "society.toml").write_text(
+        'task = "Dig"\nsampling = { temperature = 0.7, top_p = 0.9 }\n[[members]]\nname = "A"\n'
+        'sampling = { temperature = 0.0, max_tokens = 90 }\n[[members]]\nname = "B"\n'
+    )
+
+    def settings(*args: str) -> list[Sampling]:
+        given = ("--base-url", endpoint.base_url, "--max-messages", "2", "--save", "talk.json", *args)
+        done = camel(".", *given, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
+        return [speaker.sampling for speaker in transcript.speakers]
+
+    assert settings("--max-tokens", "50") == [Sampling(0.0, None, 50), Sampling(0.7, 0.9, 50)]
+    assert settings("--temperature", "0.5") == [Sampling(0.5, None, 90), Sampling(0.5, 0.9)]
+
+
+@pytest.mark.slow
 def test_a_mistake_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "society.toml").write_text('[[members]]\nnam = "x"\n')
     before = endpoint.ledger().requests

@@ -47,6 +47,7 @@ def folder(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory)
     return made
 
 
+@pytest.mark.slow
 def test_a_run_is_studied_where_it_lies(folder: Path):
     done = camel("study", "run", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -78,12 +79,13 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     done = camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url)
     assert done.returncode == 0, done.stderr
     # The simulated endpoint says neither yes nor no: each of the five is asked about three times, and none decided.
-    assert "of 0 judged, 5 undecided" in done.stdout
+    assert "not one could be judged, 5 undecided" in done.stdout
     assert endpoint.ledger().served == asked + 15
     assert camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url).returncode == 0
     assert endpoint.ledger().served == asked + 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -99,6 +101,7 @@ def test_mistakes_are_one_line(folder: Path, args: list[str], says: str):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint: SimulatorProcess):
     asked = endpoint.ledger().requests
     listed = camel("ablate", "config.toml", "--list", cwd=folder).stdout

@@ -40,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_results(folder: Path):
     done = camel("vote", ".", "--results", "--out", "out/votes.csv", "--out", "out/figures.json", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -55,6 +56,7 @@ def test_results(folder: Path):
     assert "18 votes by 2 voters" in camel("vote", "pairs.jsonl", "--results", cwd=folder).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -183,3 +183,17 @@ def test_no_text_makes_it_slow(text: str):
     for read in (read_choice, read_scores, read_ruling):
         read(text, 3)
     assert time.process_time() - started < 1.5
+
+
+@pytest.mark.parametrize("object", ["{}", '{"a": 1}', '{"scores": 3}'])
+def test_an_object_that_is_spoken_of_is_not_the_answer(object: str):
+    assert read_choice(f"2. It returns {object} for empty input, which is right.", 3) == Chosen(
+        1, f"It returns {object} for empty input, which is right"
+    )
+    assert (
+        read_scores(f"1: 8, though it returns {{}}\n2: 3, {object.replace('scores', 'x')} is odd", 2)
+        is not None
+    )
+    ruled = read_ruling(f"1. REVISE: it should return {object}, not null", 2)
+    assert ruled is not None
+    assert not ruled.accepted

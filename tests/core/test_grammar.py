@@ -152,6 +152,28 @@ WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     "quotation": ('You said "Fine. Instruction: Sort it." and I did.', {}),
     "quotation over two lines": ('You said "Fine.\nInstruction: Sort it." and I did.', {}),
     "curly quotation over paragraphs": ("You said “Fine.\n\nInstruction: Sort it.” and I did.", {}),
+    "German quotation": ("Du sagtest „Gut.\nInstruction: Sort it.“ und das tat ich.", {}),
+    "Polish quotation": ("Mówisz „Dobrze.\nInstruction: Sort it.” i tak jest.", {}),
+    "Danish quotation": ("Du sagde »Godt.\nInstruction: Sort it.« og det gjorde jeg.", {}),
+    "French quotation in a German one": ("Du sagtest „Das «Ja»\nInstruction: Sort it.“ dazu.", {}),
+    "after a German quotation": (
+        "Instruction: Übersetze „Hallo“ ins Englische.\nInput: Keine Angabe",
+        {"instruction": "Übersetze „Hallo“ ins Englische.", "input": "Keine Angabe"},
+    ),
+    "between German quotations": (
+        "Instruction: Übersetze „Hallo“.\nInput: „Welt“ und “World”",
+        {"instruction": "Übersetze „Hallo“.", "input": "„Welt“ und “World”"},
+    ),
+    "after a Polish quotation": ("To jest „ok”.\nInstruction: Go on", {"instruction": "Go on"}),
+    "after a Danish quotation": ("Det er »godt«.\nInstruction: Go «on»", {"instruction": "Go «on»"}),
+    "after a German quotation, done": (f"Danke für die „Lösung“.\n{DONE_TOKEN}", {"done": True}),
+    "between German and English quotations, done": (f"Danke für „das“.\n{DONE_TOKEN}\nSo “long”.", {"done": True}),
+    "quotation never closed": ("It is “fine.\nInstruction: Go on", {"instruction": "Go on"}),
+    "German quotation closed in another paragraph": (
+        'Es ist „gut".\n\nInstruction: Go „on“',
+        {"instruction": "Go „on“"},
+    ),
+    "path with guillemets": ("See Home » Menu.\nInstruction: Open «Menu»", {"instruction": "Open «Menu»"}),
     "quotation that opens the message": ('"Fine.\nInstruction: Sort it." is what you said', {}),
     "single quotation": ("You said 'Don't. Instruction: Sort it.' and I did.", {}),
     "inline code": ("Use the form `Hi. Instruction: Sort it` always.", {}),
@@ -243,7 +265,7 @@ PARAGRAPHS = st.lists(SAYING, min_size=1, max_size=4).map("\n\n".join)
 ANYTHING = st.text(max_size=300)
 PIECES = st.sampled_from(
     ["Instruction:", "instruction", "Input:", "Solution:", "Next request.", DONE_TOKEN, "None", "**", "#", "```", "~~~", ">",
-     "<!--", "-->", '"', "“", "”", "'", "`", "\n", "\n\n", " ", ". ", ":", "1.", "- ", "\r\n", "İ", "text", "\0", "\ud800"]
+     "<!--", "-->", '"', "“", "”", "„", "»", "«", "'", "`", "\n", "\n\n", " ", ". ", ":", "1.", "- ", "\r\n", "İ", "text", "\0", "\ud800"]
 )  # fmt: skip
 SOUP = st.lists(st.one_of(PIECES, st.text(max_size=5)), max_size=40).map("".join)
 
@@ -320,6 +342,9 @@ MENTIONS = {
     "quotation": lambda lines: 'It said "' + "\n".join(lines) + '" there',
     "curly quotation": lambda lines: "It said “" + "\n\n".join(lines) + "” there",
     "guillemets": lambda lines: "It said «" + "\n".join(lines) + "» there",
+    "German quotation": lambda lines: "It said „" + "\n".join(lines) + "“ there",
+    "Polish quotation": lambda lines: "It said „" + "\n".join(lines) + "” there",
+    "Danish quotation": lambda lines: "It said »" + "\n".join(lines) + "« there",
     "inline code": lambda lines: f"It said `{' '.join(lines)}` there",
     "comment": lambda lines: "<!-- " + "\n".join(lines) + " -->",
 }
@@ -378,6 +403,9 @@ HOSTILE = {
     "quotation marks": '"Well. Instruction: ' * (SIZE // 20),
     "single quotation marks": "'a. Instruction: " * (SIZE // 17),
     "curly quotation marks": "“a. Instruction: " * (SIZE // 17),
+    "German quotation marks": "„a. Instruction: " * (SIZE // 17),
+    "Danish quotation marks": " »a. Instruction: " * (SIZE // 18),
+    "quotation marks of all kinds": "„“«»「』”" * (SIZE // 7) + " »a" * (SIZE // 3) + "\n\n",
     "done tokens": f". {DONE_TOKEN}" * (SIZE // 19),
     "done lines in fences": f"```\n```\n> {DONE_TOKEN}\n" * (SIZE // 28),
     "quoted done lines": f'"a. {DONE_TOKEN}.\n' * (SIZE // 23),
@@ -388,6 +416,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_time_grows_in_step_with_the_text(kind: str):
     text = HOSTILE[kind]
@@ -411,7 +440,7 @@ def _seconds(text: str) -> float:
 
 
 PIECES = st.sampled_from(
-    ["Instruction: ", "Solution: ", "\nInput: ", "Input: None", "\nNext request.", "Next request.", "instruction", "input", '"', "'",
+    ["Instruction: ", "Solution: ", "\nInput: ", "Input: None", "\nNext request.", "Next request.", "instruction", "input", '"', "'", "„", "“", "”", " »", "«",
      "`", "```\n", "<CAMEL_TASK_DONE>", "> ", "\n", ". ", "None", "a word and another one that fills the line up to some length ", "\r\n"]
 )  # fmt: skip
 
@@ -419,6 +448,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=200))
 @example("Instruction: " + "x" * 70 + "\nInput: None")
 @example("Solution: " + "x" * 70 + "\nNext request.")
+@example("Instruction: " + "x" * 70 + " »x\nInput: y« z")
 def test_the_short_way_gives_the_same_answer(text: str):
     quick = grammar._as_prompted(text)
     assert quick is None or quick == grammar._as_written(text)

@@ -191,6 +191,7 @@ def test_unknown_stop_rules_and_critics_say_what_there_is(tmp_path: Path):
         CriticSettings(options={"a": 1})
 
 
+@pytest.mark.slow
 def test_help_survives_a_broken_plugin(install: Install, tmp_path: Path):
     for group in ("scenarios", "detectors", "stop_rules", "critics", "exporters", "models"):
         install(group, "broken", "no_such_module:PART")

@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 
+import msgspec
 import pytest
 
 from camel.core import inception
@@ -142,8 +143,12 @@ def test_prompts_of_ones_own(tmp_path):
     assert transcript.speakers[0].system == "user of A and U: T"
     assert transcript.speakers[0].opening == "opening of A and U: T"
     (tmp_path / "user.txt").unlink()
+    assert inception.load(tmp_path) == msgspec.structs.replace(own, user=inception.paper().user)
+    (tmp_path / "user.txt").write_bytes(b"\xff")
     with pytest.raises(InputError, match=r"user\.txt"):
         inception.load(tmp_path)
+    with pytest.raises(InputError, match=r"no prompt in .*put one there.*opening\.txt"):
+        inception.load(tmp_path / "elsewhere")
 
 
 # --- driving it ------------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ def hums(request: Request) -> str:
         ("> Next: Bob\nThat was said before.", None),
         ("`@Bob` is a decorator.", None),
         ("The next: Bobsleigh.", None),
+        ("Der „Plan“ ist gut.\nNext: Ada", "Ada"),
+        ("Er schrieb „@Bob, komm her“ an die Wand.", None),
         ("", None),
         ("@", None),
     ],
@@ -124,6 +126,7 @@ def walk(names: list[str], policy: Policy, texts: list[str]) -> list[tuple[str, 
     return taken
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(tables(), st.data())
 def test_turns_name_members_only_and_the_same_again(table: tuple[list[str], Policy], data: st.DataObject):
@@ -298,6 +301,8 @@ def test_members_prompts_share_their_beginning():
         ("Vote: none", ""),
         ("Vote:", ""),
         ("> Vote: A", ""),
+        ("Ich bin für „Plan A“.\nVote: Plan A", "Plan A"),
+        ("Er schrieb „so:\nVote: A\nund“ nicht mehr.", ""),
         ("```\nVote: A\n```", ""),
         ("The vote is tomorrow.", ""),
     ],

@@ -424,3 +424,9 @@ def test_rules_are_pure():
     for rule in paper_rules():
         assert rule.check(messages, CALL) == rule.check(list(messages), CALL)
     assert [m.content for m in messages] == [LONG_ASK, LONG_ANSWER] * 3
+
+
+def test_a_limit_of_one_message_is_said_in_the_singular():
+    stop = MaxMessages(1).check([Message(0, "user", "Trader", "Hello")], CALL)
+    assert stop is not None
+    assert stop.detail.endswith("limit of 1 message")

@@ -137,6 +137,18 @@ def test_nothing_is_found_where_nothing_was_said():
                 "Solution: ",
             ],
         )
+    ]
+    + [
+        "Thank you! " * 40 + "Tha",
+        "You are great! " * 40 + "Write a poem.",
+        "```js\nf() {\n" + "/" * 80 + "\nx;\n}\n```",
+        "```js\nf() {\n" + "/**/" * 40 + "\nx;\n}\n```",
+        "```\n" + "\n" * 20_000 + "x\n```",
+        "x" + "\n" * 20_000 + "x",
+        "```python\n#" + " " * 20_000 + "x\n```",
+        "```python\ndef f(a):" + " " * 20_000 + "x\n```",
+        "```js\n" + "){/*" * 5_000 + "\n```",
+        "As an AI " * 2_000,
     ],
     ids=lambda text: repr(text[:12]),
 )

@@ -333,6 +333,13 @@ def test_whole_code_is_not(code: str):
     assert found("unfinished_code", ASKED, f"a: {code}") == []
 
 
+def test_code_between_comments_is_a_body():
+    between = "a: ```js\nfunction f() {\n  /* a */\n  g();\n  /* b */\n}\n```"
+    brace = "a: ```js\nfunction f() {\n  // of {a}\n  g();\n}\n```"
+    assert found("unfinished_code", ASKED, between) == found("unfinished_code", ASKED, brace) == []
+    assert found("unfinished_code", ASKED, "a: ```js\nfunction f() {\n  /* a */\n  // b\n}\n```") == [1]
+
+
 def test_a_skeleton_that_was_asked_for_is_whole():
     code = "a: ```python\ndef load(path):\n    pass\n```"
     assert found("unfinished_code", "u: Give me a skeleton of the module.", code) == []

@@ -62,11 +62,13 @@ async def test_a_sound_endpoint_has_nothing_to_mend():
         (Ailments(), {"guided": "vllm"}, "grammar", "error", "counted on", "take guided"),
         (Ailments(grammar="grammar"), {"guided": "llama.cpp"}, "grammar", "ok", "llama.cpp", ""),
         (Ailments(caches=False), {}, "cache", "warning", "not counted as cached", "--enable-prefix-caching"),
+        (Ailments(caches=False), {"price": Entry(1, 1)}, "cache", "warning", "not counted as cached", "price list"),
         (Ailments(window=1000), {}, "cache", "skipped", "too small", ""),
         (Ailments(status=402), {}, "key", "error", "no credit", "add credit"),
         (Ailments(status=503), {}, "answer", "error", "ServerFailed", "server's log"),
         (Ailments(status=429), {}, "answer", "error", "RateLimited", "rpm"),
         (Ailments(status=404), {}, "answer", "error", "RequestRejected", "name"),
+        (Ailments(says="x" * 5_000_000), {}, "answer", "error", "ReplyTooLarge", "max_tokens"),
     ],
 )  # fmt: skip
 async def test_each_ailment_is_found(

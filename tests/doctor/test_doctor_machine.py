@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from clinic import Ailments, endpoint
+from typer.testing import CliRunner
 
+from camel.cli import app
 from camel.core.errors import InputError
 from camel.core.plugins import offered
 from camel.detectors import DETECTORS
@@ -46,6 +49,7 @@ def fails(error: Exception) -> Callable[..., Any]:
     return fail
 
 
+@pytest.mark.slow
 def test_a_sound_machine(tmp_path: Path):
     told: list[Finding] = []
     findings = examine_machine(str(tmp_path / "runs/not/there/yet"), tell=told.append)
@@ -71,7 +75,7 @@ def test_a_sound_machine(tmp_path: Path):
         ("Ray", "error", "not installed", "[cluster]",
          lambda m: m.setattr(machine, "find_spec", lambda name: None), "auto"),
         ("Ray", "error", "no Ray cluster at auto", "ray start --head",
-         lambda m: m.setattr("camel.engine.ray.connect.look_at", fails(InputError("no Ray cluster at auto"))), "auto"),
+         lambda m: m.setattr("camel.engine.ray.connect.look_at", fails(InputError("no Ray cluster at auto: x; start one (ray start --head)"))), "auto"),
         ("Ray", "error", "1 node, 0 CPUs", "add nodes",
          lambda m: m.setattr("camel.engine.ray.connect.look_at", lambda address: Seen()), "auto"),
         ("sandbox", "warning", "no bwrap here", "apt install bubblewrap",
@@ -83,6 +87,9 @@ def test_a_sound_machine(tmp_path: Path):
          lambda m: m.setattr(machine.metadata, "requires", fails(metadata.PackageNotFoundError())), ""),
         ("extras", "skipped", "cluster (Ray clusters and object stores)", "[NAME]",
          lambda m: m.setattr(machine.metadata, "requires", lambda name: ['no-such-package; extra == "cluster"']), ""),
+        ("extras", "skipped", "data, of which no-such-package is missing (camel generate and export need its pyarrow", "[NAME]",
+         lambda m: m.setattr(machine.metadata, "requires", lambda name: [
+             'msgspec; extra == "data"', 'no-such-package; extra == "data"']), ""),
         ("extras", "warning", "and msgspec>=900 is needed", "[data]",
          lambda m: m.setattr(machine.metadata, "requires", lambda name: ['msgspec>=900 ; extra == "data"']), ""),
     ],
@@ -123,10 +130,53 @@ def test_an_address_without_a_cluster_is_told_at_once(address: str, tmp_path: Pa
         look_at(address)
 
 
+@pytest.mark.slow
 def test_a_bucket_that_does_not_answer(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("camel.storage.run.open_folder", fails(InputError("no bucket of that name")))
+    pytest.importorskip("obstore")
+    for name, value in {
+        "ENDPOINT_URL": "http://127.0.0.1:9",
+        "ACCESS_KEY_ID": "x",
+        "SECRET_ACCESS_KEY": "x",
+    }.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(machine, "PATIENCE", 0.2)
     (finding,) = found("disk", "s3://nobody/here")
     assert (finding.state, "AWS_" in finding.mend) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "written", "raised", "says"),
+    [
+        (
+            "",
+            b"Unauthenticated: RPC error: InvalidAuthToken\n" * 20,
+            ConnectionError("no"),
+            "asks for a token;",
+        ),
+        ("token", b"Unauthenticated: RPC error\n", ConnectionError("no"), "or a wrong one; export"),
+        ("", b"TimedOut\n", ConnectionError("no\nmore"), "auto: ConnectionError: no; start one"),
+    ],
+)
+def test_what_ray_writes_past_python_becomes_one_line(
+    mode: str,
+    written: bytes,
+    raised: Exception,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    ray = pytest.importorskip("ray")
+
+    def init(**settings: object) -> None:
+        os.write(2, written)
+        raise raised
+
+    monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(InputError, match="no Ray cluster at auto") as refused:
+        look_at("auto")
+    assert says in str(refused.value)
+    assert capfd.readouterr().err == ""
 
 
 def test_broken_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -180,3 +230,40 @@ def test_the_command_says_what_it_spends_and_ends_with_a_status(tmp_path: Path):
     assert "--local" in bare.stdout
     quiet = camel("doctor", "--model", "x", "--no-calls", cwd=tmp_path, OPENAI_API_KEY="sk-none")
     assert "not looked at: --no-calls" in quiet.stdout
+
+
+def doctored(*words: object) -> Any:
+    return CliRunner().invoke(app, ["doctor", *map(str, words)])
+
+
+def test_a_configuration_is_asked_about_as_its_run_will_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "talks.toml"
+    ailments = Ailments(grammar="structured_outputs")
+    with endpoint(ailments) as url:
+        config.write_text(f'scenario = "ai_society"\n[model]\nname = "patient"\nbase_url = "{url}"\n')
+        monkeypatch.setenv("CAMEL_MODEL", "other")
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        assert doctored(config, "--json").exit_code == 0
+        assert {one["model"] for one in ailments.asked} == {"patient"}
+        ailments.asked.clear()
+        for option, value in (("--model", "patient"), ("--base-url", url)):
+            done = doctored(config, option, value)
+            assert isinstance(done.exception, InputError)
+            assert f"leave out {option}" in str(done.exception)
+        assert not ailments.asked
+
+
+@pytest.mark.parametrize("more", [[], ["--no-calls"]])
+def test_the_key_that_a_configuration_names_and_nobody_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: list[str]
+):
+    monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "talks.toml"
+    config.write_text('scenario = "ai_society"\n[model]\nname = "patient"\nkey_variable = "NOT_SET"\n')
+    done = doctored(config, "--json", *more)
+    assert done.exit_code == 1, done.exception
+    (key,) = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "key"]
+    assert (key["state"], "export NOT_SET=" in key["mend"]) == ("error", True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from camel.core.errors import InputError
-from camel.engine.fence import MARGIN, NAME, Fence
-from camel.storage.run import RunFolder
+from camel.engine.fence import MARGIN, Fence
+from camel.storage.run import DRIVER, RunFolder
 
 
 def test_who_said_goodbye_is_not_waited_for(tmp_path: Path):
@@ -25,7 +25,7 @@ def test_who_said_goodbye_is_not_waited_for(tmp_path: Path):
 
 def test_who_did_not_is_waited_for_as_long_as_its_leases_hold(tmp_path: Path):
     Fence(RunFolder(tmp_path), 10.0).renew()
-    path = tmp_path / NAME
+    path = tmp_path / DRIVER
     then = time.time() - 8
     os.utime(path, (then, then))
     assert Fence(RunFolder(tmp_path)).left() == pytest.approx(3.0, abs=0.5)
@@ -37,14 +37,29 @@ def test_who_did_not_is_waited_for_as_long_as_its_leases_hold(tmp_path: Path):
 def test_a_clock_that_jumped_makes_nobody_wait_for_hours(tmp_path: Path):
     Fence(RunFolder(tmp_path), 10.0).renew()
     then = time.time() + 7200
-    os.utime(tmp_path / NAME, (then, then))
+    os.utime(tmp_path / DRIVER, (then, then))
     assert Fence(RunFolder(tmp_path)).left() <= 10.0 + MARGIN
 
 
 @pytest.mark.parametrize("text", ["", "what", "-"])
 def test_a_torn_word_is_no_word(tmp_path: Path, text: str):
-    (tmp_path / NAME).write_text(text)
+    (tmp_path / DRIVER).write_text(text)
     assert Fence(RunFolder(tmp_path)).left() <= MARGIN
+
+
+def test_a_word_that_cannot_be_written_leaves_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fence = Fence(RunFolder(tmp_path), 10.0)
+    fence.renew()
+
+    def full(path: Path, text: str) -> None:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        fence.renew()
+    monkeypatch.undo()
+    assert Fence(RunFolder(tmp_path)).left() > 9
 
 
 def test_the_client_of_others_is_refused_with_a_word_why():

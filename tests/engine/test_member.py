@@ -23,6 +23,7 @@ from camel.engine.member import Left, Member
 from camel.engine.site import WAIT, Beat, DeskGone, Orders, Report, Turn
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt, Unfinished
+from camel.storage.journal import JournalBroken
 from camel.storage.run import RunFolder
 
 
@@ -142,6 +143,22 @@ class Team:
         return {name: task.result() for name, task in self.tasks.items() if not task.cancelled()}
 
 
+async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_path: Path):
+    site, asked = BenchSite(Bench(tmp_path, 1)), 0
+
+    class Unavailable(Line):
+        async def beat(self, beat: Beat) -> Orders:
+            nonlocal asked
+            asked += 1
+            raise TimeoutError
+
+    task = asyncio.create_task(Member("a", site, Unavailable(Coordinator(1))).live())
+    await asyncio.sleep(0.1)
+    site.halt.set(member.GONE)
+    await task
+    assert 1 < asked < 20
+
+
 async def test_two_workers_do_everything_once(tmp_path: Path):
     bench = Bench(tmp_path, 80)
     team = Team(bench)
@@ -187,6 +204,7 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
     await team.close()
 
 
+@pytest.mark.slow
 async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.engine.worker.PAUSED", 0.01)
     bench = Bench(tmp_path, 80)
@@ -227,6 +245,7 @@ async def test_lost_answers_lose_nothing(tmp_path: Path):
     assert {left.how for left in (await team.close()).values()} == {"dismissed"}
 
 
+@pytest.mark.slow
 async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tmp_path: Path):
     bench = Bench(tmp_path, 60, steps=6)
     team = Team(bench)
@@ -256,6 +275,25 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
     await team.close()
 
 
+async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path):
+    bench = Bench(tmp_path, 4)
+    team = Team(bench, ttl=0.2)
+
+    async def until_out(index: int, step: int) -> None:
+        while not team.sites["a"].halt.reason:
+            await asyncio.sleep(0.01)
+        raise JournalBroken("a file that somebody else has removed")
+
+    bench.before = until_out
+    team.hire("a")
+    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.look()
+    while not bench.running:
+        await asyncio.sleep(0.01)
+    team.lines["a"].cut = True
+    assert await team.tasks["a"] == Left("out", "the lease of this worker has run out")
+
+
 async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench, ttl=30)
@@ -277,6 +315,7 @@ async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     assert len(bench.files("data")) == 10
 
 
+@pytest.mark.slow
 async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=0.3)
@@ -443,6 +482,26 @@ def test_windows_add_up_while_workers_come_and_go():
     now += 6
     coordinator.look(0, 1)
     assert beat("d") == 10, "the silent ones are out"
+
+
+def test_the_driver_hears_once_of_who_fell_silent_and_what_they_held():
+    now = 0.0
+    coordinator = Coordinator(10, ttl=5, now=lambda: now)
+    coordinator.look(0, 2)
+    coordinator.begin(Turn(1, "talk"), 4, ())
+    for worker in ("a", "b"):
+        coordinator.beat(Beat(worker, 1, Report()))
+    coordinator.look(0, 2)
+    for worker in ("a", "b"):
+        coordinator.beat(Beat(worker, 1, Report()))
+    held = {worker: coordinator.lease(worker, 1, 1) for worker in ("a", "b")}
+    assert sorted(map(str, held.values())) == ["0", "1"]
+    assert coordinator.lost("b") == [held["b"]]
+    now += 6
+    # Its own beat, too late, is what shows it.
+    assert coordinator.beat(Beat("a", 1, Report())).out
+    assert coordinator.look(0, 1).silent == {"a": [held["a"]]}
+    assert coordinator.look(0, 1).silent == {}
 
 
 def test_no_shard_for_who_has_no_room():

@@ -19,6 +19,8 @@ from camel.engine.ray.actors import Job, WorkerActor
 from camel.engine.ray.supervisor import PATIENCE, RaySupervisor, WorkerFailed, WorkersDie, _Worker
 from camel.storage.run import RunFolder
 
+pytestmark = pytest.mark.slow  # importing ray alone takes seconds
+
 
 class Died(ActorDiedError):
     def __init__(self, text: str) -> None:
@@ -57,6 +59,10 @@ def test_who_may_be_alive_keeps_its_shards_until_its_lease_is_over(
     supervisor._bury(_Worker("w1", None, 0.0), left, error)
     assert supervisor.calls == [(told, "w1")]
     assert supervisor._error is None
+    # Who says goodbye was told of when its lease ran out.
+    assert [text.split(" (")[0] for _, text, _ in supervisor._notices] == (
+        [] if left else ["worker w1 died" if told == "lost" else "worker w1 is out of reach"]
+    )
 
 
 def test_workers_that_die_at_their_start_are_given_up_with_the_cause(supervisor: Any):
@@ -66,6 +72,22 @@ def test_workers_that_die_at_their_start_are_given_up_with_the_cause(supervisor:
         supervisor._bury(_Worker("last", None, 0.0), None, PROCESS)
     assert len(supervisor.calls) == PATIENCE
     assert "\n" not in str(raised.value)
+
+
+def test_a_node_that_cannot_work_does_not_end_what_others_do(supervisor: Any):
+    blind = Left("failed", "this node does not see the folder (on 10.0.0.7)")
+    supervisor._running = {"call": _Worker("good", None, 0.0)}
+    supervisor._met.add("good")
+    for number in range(PATIENCE + 1):
+        supervisor._bury(_Worker(f"blind{number}", None, 0.0), blind, None)
+    assert supervisor._error is None
+    assert supervisor._halting == ""
+    [(_, text, shards)] = supervisor._notices
+    assert (text, shards) == (f"worker blind0 cannot start: {blind.why}", [])
+    # But one that worked and fails, and one that is alone, do.
+    supervisor._running.clear()
+    supervisor._bury(_Worker("alone", None, 0.0), blind, None)
+    assert isinstance(supervisor._error, WorkerFailed)
 
 
 def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monkeypatch: pytest.MonkeyPatch):

@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from camel.core.errors import InputError
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import (
     LEASE_LOST,
     CommitFailed,
     Halt,
+    Halted,
     ReplayMismatch,
     Unfinished,
     Window,
@@ -221,7 +223,7 @@ async def test_an_exception_halts_and_what_is_in_flight_is_kept(tmp_path: Path):
 
 async def test_a_shard_that_cannot_be_opened_lets_the_others_end(tmp_path: Path):
     bench = Bench(tmp_path, 8)
-    real = bench.folder.replay
+    real = bench.folder.attempts
 
     def broken(stage: str, shard: int) -> Any:
         if shard == 1:
@@ -231,10 +233,10 @@ async def test_a_shard_that_cannot_be_opened_lets_the_others_end(tmp_path: Path)
     async def slow(index: int, step: int) -> None:
         await asyncio.sleep(0.02)
 
-    bench.before, bench.folder.replay = slow, broken  # type: ignore[method-assign]
+    bench.before, bench.folder.attempts = slow, broken  # type: ignore[method-assign]
     with pytest.raises(JournalBroken):
         await bench.run(concurrency=8)
-    bench.folder.replay = real  # type: ignore[method-assign]
+    bench.folder.attempts = real  # type: ignore[method-assign]
     assert await bench.run()
     assert set(bench.taken.values()) == {1}
 
@@ -265,7 +267,7 @@ async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_commi
 
     bench.before = stop
     await bench.run(halt=halt)
-    real = bench.folder.replay
+    real = bench.folder.attempts
 
     def overtaken(stage: str, shard: int) -> Any:
         for path in bench.files("journal"):
@@ -274,7 +276,7 @@ async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_commi
         yield from real(stage, shard)
         raise FileNotFoundError("gone")
 
-    bench.folder.replay = overtaken  # type: ignore[method-assign]
+    bench.folder.attempts = overtaken  # type: ignore[method-assign]
     taken = bench.taken.total()
     assert await bench.run()
     assert bench.taken.total() == taken
@@ -295,6 +297,33 @@ async def test_a_worker_whose_lease_has_run_out_begins_nothing(tmp_path: Path):
     assert bench.taken.total() == 10
     halt.lease(clock() + 60)
     assert halt.reason == LEASE_LOST, "a lost lease does not come back"
+
+
+async def test_whoever_has_no_room_for_journals_makes_no_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    bench = Bench(tmp_path)
+
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match="make room, and the same command goes on"):
+        await bench.run()
+    assert not bench.taken
+
+
+async def test_whoever_is_cancelled_as_a_place_comes_free_hands_it_on():
+    window = Window(1)
+    await window.acquire()
+    first, second = (asyncio.create_task(window.acquire()) for _ in range(2))
+    await asyncio.sleep(0)
+    window.release()
+    first.cancel()
+    await asyncio.wait_for(second, 5)
+    assert window.taken == 1
+    with pytest.raises(asyncio.CancelledError):
+        await first
 
 
 async def test_a_window_grows_and_shrinks_while_items_are_in_flight(tmp_path: Path):
@@ -351,8 +380,12 @@ async def test_replay_of_another_question_stops_the_run(tmp_path: Path, journals
     assert bench.folder.committed("talk") == set()
 
 
-@pytest.mark.parametrize(("lengths", "paid"), [({"a": 5, "b": 3}, 1), ({"a": 3, "b": 5}, 3)])
-async def test_two_ways_an_item_went_are_not_mixed(tmp_path: Path, lengths: dict[str, int], paid: int):
+@pytest.mark.parametrize(
+    ("lengths", "paid"), [({"a": 5, "b": 3}, 1), ({"a": 3, "b": 5}, 1), ({"a": 4, "b": 4}, 2)]
+)
+async def test_of_two_ways_an_item_went_the_longer_goes_on(
+    tmp_path: Path, lengths: dict[str, int], paid: int
+):
     """A paused worker wakes up and goes on beside the one that replaced it; the third finds both their journals."""
     bench = Bench(tmp_path, 1)
     for attempt, length in lengths.items():
@@ -378,10 +411,26 @@ async def test_two_ways_an_item_went_are_not_mixed(tmp_path: Path, lengths: dict
     bench.stage = Stage(name="talk", count=1, work=work, write=write)
     assert await bench.run()
     own, new = 6 - paid, range(6 - paid, 6)
-    assert bench.data() == ["".join(f" a{n}" for n in range(own)) + "".join(f" c{n}" for n in new)]
+    longer = max(lengths, key=lambda name: lengths[name])
+    assert bench.data() == ["".join(f" {longer}{n}" for n in range(own)) + "".join(f" c{n}" for n in new)]
     assert bench.taken.total() == paid
 
 
+async def test_a_link_whose_answer_was_lost_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Over a network the link is made, the answer lost, and asked again it is there already."""
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    bench = Bench(tmp_path, 8)
+    assert await bench.run()
+    assert bench.data() == bench.expected()
+
+
+@pytest.mark.slow
 async def test_an_unfinished_item_leaves_its_shard_open_and_lets_go_of_it(tmp_path: Path):
     bench = Bench(tmp_path, 400)
     files = open_files()
@@ -403,6 +452,7 @@ async def test_an_unfinished_item_leaves_its_shard_open_and_lets_go_of_it(tmp_pa
     assert {key for key, times in bench.taken.items() if times > 1} == {(n, 1) for n in range(1, 400, 4)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unfinished", [False, True])
 async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, unfinished: bool):
     async def work(index: int, steps: Steps) -> str:
@@ -506,3 +556,16 @@ async def test_what_a_crash_after_the_marker_left_is_swept(tmp_path: Path, monke
     assert await bench.run()
     assert bench.files("journal") == []
     assert bench.data() == bench.expected()
+
+
+def test_a_lease_that_ran_out_or_was_revoked_lets_nothing_leave():
+    free, late, out = Halt(), Halt(), Halt()
+    free.set("stopped by the user")
+    free.check_lease()  # what is in flight ends as usual
+    late.lease(clock() - 1)
+    out.lease(clock() + 60)
+    out.check_lease()
+    out.revoke("another has it")
+    for halt, reason in ((late, LEASE_LOST), (out, "another has it")):
+        with pytest.raises(Halted, match=reason):
+            halt.check_lease()

@@ -30,6 +30,7 @@ from camel.evaluation.agents import (
     Named,
     read_prompt,
 )
+from camel.evaluation.report import markdown
 from camel.evaluation.results import evaluate
 from camel.evaluation.tasks import draw_tasks
 
@@ -103,6 +104,7 @@ def test_no_answer_makes_the_reader_fail(text: str):
 # ---------------------------------------------------------------- which tasks
 
 
+@pytest.mark.slow
 def test_a_sample_is_seeded_and_part_of_a_larger_one(tmp_path: Path):
     run = planted_run(tmp_path / "run")
     ids = [one.id for one in draw_tasks({AGENTS: run}, 20, seed=4).tasks]
@@ -112,6 +114,7 @@ def test_a_sample_is_seeded_and_part_of_a_larger_one(tmp_path: Path):
     assert len(draw_tasks({AGENTS: run}, 500).tasks) == 100
 
 
+@pytest.mark.slow
 def test_misalignment_is_left_out_unless_said(tmp_path: Path):
     run = planted_run(tmp_path / "run", numbers=range(880, 920))
     closed = draw_tasks({AGENTS: run}, 100)
@@ -141,6 +144,7 @@ def test_runs_of_other_tasks_cannot_be_compared(tmp_path: Path):
 # ---------------------------------------------------------------- planted outcomes
 
 
+@pytest.mark.slow
 def test_planted_outcomes_are_reported_and_the_planted_bias_is_found(tmp_path: Path):
     model = ScriptedModel(by_plan)
     one = contest(tmp_path, model, repeats=10)
@@ -176,6 +180,7 @@ def test_planted_outcomes_are_reported_and_the_planted_bias_is_found(tmp_path: P
     assert evaluate(again)[0].to_json() == made.to_json()
 
 
+@pytest.mark.slow
 def test_a_larger_sample_and_another_judge_ask_only_what_is_new(tmp_path: Path):
     first = ScriptedModel(by_plan)
     assert asyncio.run(contest(tmp_path, first, tasks=10).run())
@@ -189,6 +194,7 @@ def test_a_larger_sample_and_another_judge_ask_only_what_is_new(tmp_path: Path):
     assert asyncio.run(contest(tmp_path, ScriptedModel([]), tasks=10).run())
 
 
+@pytest.mark.slow
 def test_several_judges_and_systems(tmp_path: Path):
     def opposite(request: Request) -> str:
         verdict = json.loads(by_plan(request))
@@ -232,6 +238,44 @@ def test_several_judges_and_systems(tmp_path: Path):
     assert mixed.headline[0].shares.draws.rate == 1
 
 
+def against(folder: Path, model: Any) -> Contest:
+    """Two runs of which one has more tasks, each against the same third."""
+    roots = {name: folder / name for name in ("a", "c", "b")}
+    a, c, b = (
+        Run(root) if root.exists() else planted_run(root, numbers=range(20 if name == "a" else 30))
+        for name, root in roots.items()
+    )
+    return Contest(
+        folder / "kept",
+        [Group("a", {AGENTS: a, "other": b}), Group("c", {AGENTS: c, "other": b})],
+        AgentsConfig(tasks=100, repeats=0),
+        summariser=Named("strong", model),
+        writers={},
+        judges=[Named("strong", model)],
+    )
+
+
+@pytest.mark.slow
+def test_a_run_that_two_are_compared_with_is_quoted_on_the_task(tmp_path: Path):
+    made = against(tmp_path, ScriptedModel(by_plan))
+    for system in (AGENTS, "other"):
+        assert asyncio.run(made.answer(system))
+    for job, said in made.solutions():
+        tasks = made.samples[job.group].tasks
+        assert {index: one.id for index, one in said.items()} == {i: one.id for i, one in enumerate(tasks)}
+        assert all(f"plan for {int(one.id)}:" in one.text for one in said.values())
+
+
+def test_what_was_said_of_another_task_is_refused(tmp_path: Path):
+    made = contest(tmp_path, ScriptedModel(by_plan), tasks=3)
+    assert asyncio.run(made.run())
+    stage = made.jobs[0].stage.name
+    one, two = (made.folder.root / marker.file for marker in made.folder.markers(stage, [0, 1]))
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(InputError, match=r"is about '.*' and not"):
+        contest(tmp_path, ScriptedModel([]), tasks=3).pairs()
+
+
 # ---------------------------------------------------------------- what goes wrong
 
 
@@ -255,6 +299,20 @@ def test_a_judge_that_cannot_be_read_is_asked_again_and_then_undecided(tmp_path:
     assert sum(verdict.winner is None for verdict in verdicts) == 2
     # Both orders of four that answer at once, of two that answer when asked again, and of two that never do.
     assert Counter(request.speaker for request in model.requests)["verdict"] == 2 * (4 + 2 * 2 + 2 * ASKS)
+
+
+def test_of_no_verdict_there_are_no_figures(tmp_path: Path):
+    def mute(request: Request) -> str:
+        judging = request.history.entries[0].content.startswith("You are")
+        return "Both are nice." if judging else by_plan(request)
+
+    one = contest(tmp_path, ScriptedModel(mute), numbers=range(2), tasks=2)
+    assert asyncio.run(one.run())
+    made, _, _ = evaluate(one)
+    assert made.comparisons[0].shares.of == 0
+    tables = markdown(made).partition("## The order")[2].partition("## The judges")[0]
+    assert "%" not in tables
+    assert "–" in tables
 
 
 def test_what_can_never_be_answered_leaves_the_table_and_what_may_be_later_stops(tmp_path: Path):
@@ -362,10 +420,10 @@ def test_nothing_of_a_conversation_stands_without_its_sign(said: str, most: int)
     from camel.core.message import Message
     from camel.core.task import Task
     from camel.core.transcript import Transcript
-    from camel.evaluation.agents import _conversation, _shortened
+    from camel.evaluation.agents import quoted_talk, shortened
 
     talk = Transcript("1", Task("t"), [], [Message(n, "user", said, said * 3) for n in range(3)])
-    for text in (_conversation(talk), _shortened(_conversation(talk), most, "> ")):
+    for text in (quoted_talk(talk), shortened(quoted_talk(talk), most, "> ")):
         loose = [line for line in text.splitlines() if line.strip() and not line.startswith(">")]
         assert all(
             line.startswith(("Message ", "Mess", "[… ")) or "Message".startswith(line) for line in loose
@@ -388,6 +446,7 @@ def test_a_small_window_is_kept(tmp_path: Path):
     assert any("are left out" in request.history.entries[0].content for request in model.requests)
 
 
+@pytest.mark.slow
 def test_the_window_is_part_of_the_question(tmp_path: Path):
     """With another window other words would be asked: that is another stage, not a journal that does not fit."""
     one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)
@@ -396,6 +455,7 @@ def test_the_window_is_part_of_the_question(tmp_path: Path):
     assert not names[0] & {name for name in names[1] if not name.startswith("answer")}
 
 
+@pytest.mark.slow
 def test_a_large_window_is_not(tmp_path: Path):
     """An endpoint that told its window at one start and not at the next must not be paid twice."""
     one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)

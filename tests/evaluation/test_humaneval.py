@@ -8,6 +8,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import hostile_programs as hostile
 import pytest
@@ -69,10 +70,12 @@ def check_forgeries(judge: Judge, some: list[Problem]) -> None:
     assert accepted == []
 
 
+@pytest.mark.slow
 def test_some_references_pass(judge: Judge):
     check_references(judge, [named(number) for number in FEW])
 
 
+@pytest.mark.slow
 def test_no_forgery_of_some_is_accepted(judge: Judge):
     check_forgeries(judge, [named(number) for number in (0, 32, 33, 52, 53, 72)])
 
@@ -95,6 +98,7 @@ def test_a_plain_checker_accepts_what_we_refuse():
     namespace["check"](namespace[problem.entry])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "why"),
     [
@@ -196,6 +200,7 @@ def test_what_is_all_alike_still_has_an_interval():
     assert 0.96 < every.low < 0.99
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     import random
 
@@ -305,6 +310,34 @@ def test_what_the_problem_gives_is_there():
     exec(future, {})
 
 
+@pytest.mark.parametrize(
+    ("number", "answer", "values", "wanted"),
+    [
+        (
+            0,
+            "from __future__ import annotations\n\ndef has_close_elements(numbers: List[float], threshold: X) -> bool:\n    return True\n",
+            ([1.0], 0.5),
+            True,
+        ),
+        (
+            38,
+            "```python\nimport math\n```\n```python\nfrom __future__ import annotations\ndef decode_cyclic(s: X) -> str:\n    return encode_cyclic(encode_cyclic(s))\n```",
+            ("bca",),
+            "abc",
+        ),
+        (55, "```python\nfib = lambda n: n if n < 2 else fib(n-1) + fib(n-2)\nprint(fib(3))\n```", (10,), 55),
+    ],
+)
+def test_what_comes_first_and_what_calls_itself_is_kept(
+    number: int, answer: str, values: tuple[object, ...], wanted: object
+):
+    problem, namespace = named(number), dict[str, Any]()
+    program = extract(problem, answer)
+    exec(compile(program, "program", "exec", dont_inherit=True), namespace)
+    assert namespace[problem.entry](*values) == wanted
+    assert "print" not in program
+
+
 @pytest.mark.parametrize("number", range(0, 164, 9))
 def test_every_reference_is_found_in_every_way(number: int):
     problem = named(number)
@@ -369,6 +402,7 @@ def test_a_fenced_program_is_found_in_any_prose(before: str, after: str):
     assert namespace["truncate_number"](3.5) == 0.5  # pyright: ignore
 
 
+@pytest.mark.slow
 def test_a_long_answer_takes_no_long_time():
     for text in ("(" * 200_000, "def f(:\n" * 20_000, "```\n" * 50_000, ">>> x\n" * 30_000, "x" * 10**6):
         extract(PROBLEM, text)

@@ -31,8 +31,8 @@ def numbered(request: Request) -> str:
 class Counting(Judge):
     """Judges by the sample's number, and without a sandbox."""
 
-    def __init__(self) -> None:
-        super().__init__(Sandbox())
+    def __init__(self, *, contained: bool = True) -> None:
+        super().__init__(Sandbox(contained=contained))
         self.seen: list[tuple[str, str]] = []
         self.after = lambda: None
         self._counting = threading.Lock()
@@ -72,6 +72,20 @@ def test_each_different_program_is_judged_once(tmp_path: Path):
     last = Counting()
     assert asyncio.run(evaluation(tmp_path, 12).judge(last))
     assert not last.seen
+
+
+def test_what_ran_without_a_sandbox_is_judged_again_in_one(tmp_path: Path):
+    one, bare = evaluation(tmp_path), Counting(contained=False)
+    assert asyncio.run(one.sample())
+    assert asyncio.run(one.judge(bare))
+    assert not one.verdicts()
+    assert len(one.verdicts(contained=False)) == 3
+    for n in (6, 12):
+        inside, more = Counting(), evaluation(tmp_path, n)
+        assert asyncio.run(more.sample())
+        assert asyncio.run(more.judge(inside))
+        assert len(inside.seen) == 18
+        assert len(more.verdicts()) == 3
 
 
 def test_equal_programs_run_once(tmp_path: Path):

@@ -16,9 +16,11 @@ from camel.evaluation.comparison import Outcomes, compare
 from camel.evaluation.comparison import page as comparison_page
 from camel.evaluation.findings import Looker
 from camel.evaluation.intervals import wilson
-from camel.evaluation.page import POLICY, _marked, interval, page, percent, text
-from camel.evaluation.plots import plots, png, svg
+from camel.evaluation.page import POLICY, interval, percent, text
+from camel.evaluation.plots import png, svg
 from camel.evaluation.study import Study, study_of
+from camel.evaluation.study_page import marked, page
+from camel.evaluation.study_plots import plots
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -62,6 +64,7 @@ def check(html: str) -> None:
     assert links <= set(ids)
 
 
+@pytest.mark.slow
 def test_the_page_is_closed_and_escaped(study: Study):
     html = page(study, [(plot, svg(plot)) for plot in plots(study)])
     check(html)
@@ -80,6 +83,7 @@ def test_a_comparison_s_page_is_too():
     assert EVIL not in html
 
 
+@pytest.mark.slow
 def test_every_plot_is_drawn(study: Study):
     drawn = plots(study)
     assert {plot.name for plot in drawn} == {
@@ -111,7 +115,7 @@ def test_shares_in_words(count: int, of: int, words: str):
 
 @given(st.text(), st.text(max_size=5))
 def test_marking_changes_no_word(message: str, evidence: str):
-    html = _marked(message, evidence)
+    html = marked(message, evidence)
     assert re.sub(r"</?mark>", "", html) == (text(message) or '<span class="muted">(empty)</span>')
 
 

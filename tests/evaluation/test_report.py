@@ -17,8 +17,9 @@ from test_page import CHROMIUM, check, tags
 from camel import Run, ScriptedModel
 from camel.core.model import Request
 from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
+from camel.evaluation.markdown import fenced, md
 from camel.evaluation.plots import png, svg
-from camel.evaluation.report import _fenced, markdown, md, page, plots, points, share, table, write_report
+from camel.evaluation.report import markdown, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
 
 HOSTILE = "![x](http://evil.invalid/x.png) <img src=x onerror=alert(1)> [a](javascript:alert(1)) ```` | **b** `c` <script>"
@@ -55,6 +56,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Contest:
     return a_contest(tmp_path_factory.mktemp("many"), judges, (SINGLE_SHOT, f"single-shot={HOSTILE}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["contest", "many"])
 def test_the_page_is_closed_and_escaped(which: str, request: pytest.FixtureRequest):
     made, _, _ = evaluate(request.getfixturevalue(which))
@@ -68,6 +70,7 @@ def test_the_page_is_closed_and_escaped(which: str, request: pytest.FixtureReque
         assert png(plot).startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["contest", "many"])
 def test_the_markdown_shows_hostile_text_as_text(which: str, request: pytest.FixtureRequest):
     markdown_it = pytest.importorskip("markdown_it")
@@ -85,7 +88,7 @@ def test_the_markdown_shows_hostile_text_as_text(which: str, request: pytest.Fix
 @given(st.text(max_size=200), st.text(max_size=60))
 def test_no_text_leaves_its_fence_or_its_line(block: str, line: str):
     markdown_it = pytest.importorskip("markdown_it")
-    text = "\n".join([*_fenced(block), "", f"| {md(line)} |", "|---|", "", "end"])
+    text = "\n".join([*fenced(block), "", f"| {md(line)} |", "|---|", "", "end"])
     tokens = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     kinds = [token.type for token in tokens if token.level == 0 and not token.type.endswith("_close")]
     assert kinds[0] == "fence"
@@ -94,6 +97,7 @@ def test_no_text_leaves_its_fence_or_its_line(block: str, line: str):
     assert set(inside) <= {"text", "text_special", "softbreak", "hardbreak"}
 
 
+@pytest.mark.slow
 def test_all_forms_say_the_same(contest: Contest, tmp_path: Path):
     made, pairs, verdicts = evaluate(contest)
     write_report(contest, made, pairs, verdicts, tmp_path)

@@ -121,6 +121,7 @@ def check_outside(secret: Path, listener: Listener, got: object) -> None:
     assert not listener.came
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["files", "processes", "network"])
 def test_nothing_is_reached(kind: str, sandbox: Sandbox, secret: Path, listener: Listener):
     for name, source in hostile.ALL[kind].items():
@@ -141,6 +142,7 @@ HARMLESS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hostile.KERNEL, reason="the numbers are those of x86_64")
 def test_the_kernel_answers_nothing(sandbox: Sandbox, secret: Path, listener: Listener):
     for name, source in hostile.KERNEL.items():
@@ -192,6 +194,7 @@ def test_there_are_enough_of_them():
     assert sum(map(len, hostile.ALL.values())) + len(hostile.FORGERIES) + 100 * kernel >= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
@@ -326,6 +329,7 @@ def test_without_bubblewrap_nothing_runs(monkeypatch: pytest.MonkeyPatch):
         process._bubblewrap.cache_clear()
 
 
+@pytest.mark.slow
 def test_when_the_judge_is_killed_its_programs_die():
     code = (
         "from camel.evaluation.sandbox.process import Sandbox\n"

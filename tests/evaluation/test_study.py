@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -100,6 +103,7 @@ def test_the_same_run_gives_the_same_study(tmp_path: Path):
     assert study(run, tmp_path / "one").to_json() == study(run, tmp_path / "two").to_json()
 
 
+@pytest.mark.slow
 def test_more_processes_see_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run = a_run(tmp_path / "run")
     monkeypatch.setattr(looking, "FEW", 0)
@@ -162,6 +166,60 @@ def test_a_run_with_holes_is_studied_as_far_as_it_is(tmp_path: Path):
     run = a_run(tmp_path / "run", shards=1)
     add_shard(run.folder, 4, range(40, 43))
     assert study(Run(tmp_path / "run"), tmp_path / "kept").conversations == 13
+
+
+def test_a_shard_committed_meanwhile_does_not_take_the_place_of_another(tmp_path: Path):
+    folder = a_run(tmp_path / "run", shards=1).folder
+    add_shard(folder, 2, range(20, 30))
+    looker = Looker(Run(tmp_path / "run"), tmp_path / "kept")
+    add_shard(folder, 1, range(10, 20))
+    assert asyncio.run(looker.look())
+    ids = {shard: table["id"].to_pylist() for shard, table in looker.tables()}
+    assert ids == {
+        0: [f"{number:03d}" for number in range(10)],
+        2: [f"{number:03d}" for number in range(20, 30)],
+    }
+
+
+def test_a_shard_that_was_replaced_meanwhile_is_refused(tmp_path: Path):
+    run = a_run(tmp_path / "run", shards=1)
+    with pytest.raises(InputError, match="another than when the study began"):
+        looking._look(run.folder.address, run.stage, 1, 0, "0" * 64, [])  # pyright: ignore[reportPrivateUsage]
+
+
+COUNT_ROLES = """
+from camel.core.message import Message
+from camel.core.task import Task
+from camel.core.transcript import Transcript
+from camel.evaluation.findings import Looked, look_at
+from camel.evaluation.study import Gatherer
+
+import pyarrow
+
+said = [
+    Transcript(str(n), Task("t"), messages=[Message(0, "user", f"Role {n}", "I'm sorry, but I can't help with that.")])
+    for n in range(600)
+]
+gatherer = Gatherer()
+gatherer.add(Looked(0, pyarrow.Table.from_batches([look_at(said)])))
+assert len(gatherer._roles) == 500
+assert {key[:2] for key in gatherer._by_role} <= gatherer._roles.keys()
+print(sorted(gatherer._roles), sorted(gatherer._by_role.items()))
+"""
+
+
+@pytest.mark.slow
+def test_which_of_many_roles_are_counted_is_no_matter_of_chance():
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", COUNT_ROLES],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0] == told[1] != b""
 
 
 def test_a_long_message_is_shown_around_its_evidence():

@@ -20,7 +20,7 @@ from camel.core.errors import InputError
 from camel.evaluation import vote_results, votes
 from camel.evaluation.agreement import cohen, fleiss
 from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
-from camel.evaluation.vote_results import human_verdicts, read_results, results_of, votes_csv
+from camel.evaluation.vote_results import read_results, results_of, votes_csv
 from camel.evaluation.votes import (
     BallotBox,
     Dealer,
@@ -217,6 +217,14 @@ async def test_a_name_is_one_voter_however_it_is_written(tmp_path: Path):
     box = BallotBox(tmp_path)
     names = await asyncio.gather(*(box.join(name) for name in ("Ada", "ADA", "ada", "Ben")))
     assert set(names) == {"Ada", "Ben"}
+    joined = [box.join(name, new=True) for name in ("Cleo", "CLEO", "ada", "Dan")]
+    said = await asyncio.gather(*joined, return_exceptions=True)
+    assert [one if isinstance(one, str) else type(one) for one in said] == [
+        "Cleo",
+        InputError,
+        InputError,
+        "Dan",
+    ]
     await box.close()
     again = BallotBox(tmp_path)
     assert again.known("aDa") == "Ada"
@@ -405,9 +413,6 @@ async def test_results_of_a_folder_with_judges(tmp_path: Path):
     made = read_results(tmp_path)
     assert [(one.one, one.kappa.kappa, one.kappa.items) for one in made.judges] == [("judge-1", 1.0, 12)]
     assert {one.voter: one.votes for one in made.voters} == {"Ada": 12, "Ben": 12, "Cleo": 11, "=Nobody": 0}
-    people = human_verdicts(tmp_path)
-    assert len(people) == 36
-    assert sum(one.winner is None for one in people) == 1
     rows = list(csv.DictReader(io.StringIO(votes_csv(tmp_path))))
     assert len(rows) == 36
     assert {row["vote"] for row in rows} == {"a", "b", "draw", "skip"}

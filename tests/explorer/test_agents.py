@@ -141,6 +141,7 @@ def serving(
             yield Visitor(first), agents, another
 
 
+@pytest.mark.slow
 def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
     model = ScriptedModel(line)
     with serving(tmp_path, model) as (visitor, agents, _):
@@ -166,6 +167,7 @@ def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
     assert len(model.requests) == 7, "six messages and the task; nothing was asked twice"
 
 
+@pytest.mark.slow
 def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
     model = Slow(lambda request: line(request) + " and on" * 30)
     with serving(tmp_path, model) as (visitor, _, _):
@@ -216,6 +218,17 @@ def test_a_person_in_a_seat(tmp_path: Path):
     assert said[0].content == "Instruction: Look <b>there</b>\nInput: None"
 
 
+def test_what_may_be_said_may_be_said_in_any_script(tmp_path: Path):
+    with serving(tmp_path, ScriptedModel(line)) as (visitor, agents, _):
+        where = visitor.begin(seat="user", specify="")
+        visitor.wait(where, "It is your turn.")
+        assert visitor.do(where, "say", "🐫" * 20_001) == 409
+        assert visitor.do(where, "say", "🐫" * 20_000) == 303
+        visitor.wait(where, "Done 2.")
+        said = agents.find(where.rpartition("/")[2]).transcript.messages  # type: ignore[union-attr]
+        assert said[0].content.count("🐫") == 20_000
+
+
 def test_forms_of_others_are_not_taken(tmp_path: Path):
     with serving(tmp_path, ScriptedModel(line)) as (visitor, agents, _):
         client = visitor.client
@@ -226,7 +239,7 @@ def test_forms_of_others_are_not_taken(tmp_path: Path):
             good = {**data, "token": visitor.token()}
             for headers in ({"origin": "http://evil.invalid"}, {"sec-fetch-site": "cross-site"}):
                 assert client.post(target, data=good, headers=headers).status_code == 403
-        assert client.post(where, data={"x": "y" * 200_000}).status_code == 403
+        assert client.post(where, data={**good, "x": "y" * 300_000}).status_code == 403
         assert agents.going_on == 1
         assert client.get("/play/nothing-here").status_code == 404
         assert client.get("/play/nothing-here/events").status_code == 404
@@ -386,6 +399,7 @@ def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
         assert len(agents._tables) <= 3
 
 
+@pytest.mark.slow
 def test_hostile_words_stay_words(tmp_path: Path):
     said = iter([text for text in PAYLOADS for _ in range(2)])
     model = ScriptedModel(lambda request: f"Instruction: {next(said)}\nSolution: x")

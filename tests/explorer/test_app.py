@@ -24,9 +24,9 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.detectors import detect
 from camel.evaluation.plots import Plot
-from camel.explorer import reading, views
-from camel.explorer.access import HEADERS, is_loopback, is_ours
-from camel.explorer.app import create_app, local
+from camel.explorer import reading, serving, views
+from camel.explorer.access import HEADERS, is_loopback, is_ours, local
+from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
@@ -55,11 +55,15 @@ def app(rows: tuple[Catalogue, list[Transcript]]) -> TestClient:
     return client(rows[0])
 
 
+def form_token(page: str) -> str:
+    found = re.search(r'name="token" value="([0-9a-f]+)"', page)
+    assert found
+    return found[1]
+
+
 def consent(app: TestClient, **changed: str) -> Any:
-    page = app.get("/consent").text
-    token = re.search(r'name="token" value="([0-9a-f]+)"', page)
-    assert token
-    return app.post("/consent", data={"token": token[1], "answer": "show", "next": "/list", **changed})
+    token = form_token(app.get("/consent").text)
+    return app.post("/consent", data={"token": token, "answer": "show", "next": "/list", **changed})
 
 
 def open_paths(id: str) -> list[str]:
@@ -90,6 +94,7 @@ def open_paths(id: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
     asked = {re.sub("^/statistics/.*", "/statistics/{file}", path) for path in asked}
@@ -98,6 +103,19 @@ def test_every_route_is_in_these_tests(app: TestClient):
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_without_an_end_is_called_the_same_everywhere(
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]]
+):
+    id = next(one.id for one in rows[1] if one.stop is None and not one.labels)
+    address = f"caravan/{id}"
+    for path in (
+        f"/conversation/caravan?{urlencode({'id': id})}",
+        "/compare?" + urlencode({"left": address, "right": address}),
+        "/list?stop=unfinished",
+    ):
+        assert re.search(r'<span class="badge ">unfinished</span>', app.get(path).text), path
 
 
 def test_the_list_shows_each_row_once_page_by_page(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
@@ -125,6 +143,7 @@ def test_a_conversation_shows_all_that_was_said(app: TestClient, rows: tuple[Cat
     assert all(message.content in raw.said for message in wanted.messages)
 
 
+@pytest.mark.slow
 def test_next_and_previous_lead_through_a_search(app: TestClient):
     first = Page(app.get("/list?stop=done").text)
     link = next(link for link in first.links if link.startswith("/conversation/"))
@@ -162,6 +181,7 @@ def test_comparing_takes_two_steps(app: TestClient):
     assert answer.text.count('class="card talk-head"') == 2
 
 
+@pytest.mark.slow
 def test_statistics_lead_to_the_rows_they_count(app: TestClient):
     page = Page(app.get("/statistics").text)
     assert not page.wrong
@@ -373,6 +393,7 @@ def read(app: TestClient, path: str) -> tuple[int, str]:
     return answer.status_code, answer.text
 
 
+@pytest.mark.slow
 def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
     hidden = [rows[1][n] for n in RESTRICTED]
     for talk in hidden:
@@ -454,10 +475,8 @@ def test_only_our_own_page_can_wish_something_of_a_run(tmp_path: Path):
     folder = open_folder(tmp_path / "caravan")
     with Catalogue([tmp_path / "caravan", tmp_path / "closed"]) as catalogue, folder.locked():
         app = client(catalogue)
-        page = app.get("/watch/caravan").text
-        token = re.search(r'name="token" value="([0-9a-f]+)"', page)
-        assert token
-        path, sent = "/watch/caravan/control", {"token": token[1], "wish": "pause"}
+        token = form_token(app.get("/watch/caravan").text)
+        path, sent = "/watch/caravan/control", {"token": token, "wish": "pause"}
         assert app.get(path).status_code == 405
         assert app.post(path, data={"wish": "pause"}).status_code == 403
         assert app.post(path, data=sent | {"token": "0" * 64}).status_code == 403
@@ -478,6 +497,44 @@ def test_only_our_own_page_can_wish_something_of_a_run(tmp_path: Path):
         app.post(path, data=sent | {"wish": "go"})
         assert read_wish(folder) == "go"
         assert not (tmp_path / "caravan" / "control.json").exists()
+
+
+def test_only_what_can_be_is_wished_of_a_run(tmp_path: Path):
+    society(tmp_path / "caravan", rows=5)
+    folder = open_folder(tmp_path / "caravan")
+    with Catalogue([tmp_path / "caravan"]) as catalogue:
+        app = client(catalogue)
+        sent = {"token": form_token(app.get("/watch/caravan").text)}
+
+        def wished(what: str) -> int:
+            return app.post("/watch/caravan/control", data=sent | {"wish": what}).status_code
+
+        # Nobody works on it: a pause would hold the next start, of which nobody here knows.
+        assert (wished("pause"), wished("stop")) == (400, 400)
+        assert not list(tmp_path.rglob("control.json"))
+        with folder.locked():
+            assert (wished("pause"), wished("pause"), read_wish(folder)) == (303, 303, "pause")
+            assert (wished("go"), wished("go"), read_wish(folder)) == (303, 303, "go")
+
+
+def test_where_everybody_is_let_in_nobody_controls_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    society(tmp_path / "caravan", rows=5)
+    folder = open_folder(tmp_path / "caravan")
+    shown: list[tuple[bool, int]] = []
+
+    def visit(app: Any, door: object) -> None:
+        visitor = TestClient(app, base_url=BASE, follow_redirects=False)
+        sent = {"token": form_token(visitor.get("/consent").text), "wish": "pause"}
+        has_form = "/watch/caravan/control" in visitor.get("/watch/caravan").text
+        shown.append((has_form, visitor.post("/watch/caravan/control", data=sent).status_code))
+
+    monkeypatch.setattr(serving, "answer", visit)
+    with folder.locked():
+        serving.serve([str(tmp_path / "caravan")], public=True)
+        assert read_wish(folder) == "go"
+        serving.serve([str(tmp_path / "caravan")])
+        assert read_wish(folder) == "pause"
+    assert shown == [(False, 403), (True, 303)]
 
 
 def test_after_the_answer_only_to_our_own_pages():

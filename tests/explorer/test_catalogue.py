@@ -211,6 +211,7 @@ def names(known: list[Known]) -> list[tuple[str, str]]:
     return [(one.run, one.transcript.id) for one in known]
 
 
+@pytest.mark.slow
 @given(queries, st.integers(1, 90))
 @example(Query(), 7)
 @example(Query(sort="cost", order="desc"), 5)
@@ -246,6 +247,7 @@ def test_a_jump_is_where_paging_would_have_come(world: World, query: Query, n: i
         )
 
 
+@pytest.mark.slow
 @given(queries)
 @example(Query())
 @example(Query(facets={"stop": ("done",)}))
@@ -262,6 +264,7 @@ def test_facets_are_what_counting_by_hand_gives(world: World, query: Query):
     assert world.catalogue.count(query) == len(world.expected(query))
 
 
+@pytest.mark.slow
 @given(queries, st.integers(1, 30), st.integers(0, 3))
 @relaxed
 def test_a_sample_is_of_the_query_and_the_same_for_its_seed(world: World, query: Query, n: int, seed: int):
@@ -286,6 +289,7 @@ def test_neighbours_are_those_of_the_list(world: World, query: Query, which: int
     )
 
 
+@pytest.mark.slow
 @given(
     queries, st.sampled_from(NUMBERS), st.sampled_from(["", "stop", "label", "length"]), st.integers(1, 12)
 )
@@ -315,6 +319,7 @@ def test_histograms_count_every_row(world: World, query: Query, number: str, by:
                 assert quantile == pytest.approx(values[math.ceil(share * len(values)) - 1], abs=step)
 
 
+@pytest.mark.slow
 def test_rows_say_what_the_conversations_are(world: World):
     rows = {(row.run, row.id): row for row in world.catalogue.page(limit=1000).rows}
     for one in world.visible():
@@ -338,6 +343,7 @@ def test_it_says_what_has_no_index(world: World):
 # ---------------------------------------------------------------- the gate
 
 
+@pytest.mark.slow
 @given(queries, st.sampled_from(["assistant", "user"]))
 @relaxed
 def test_behaviours_are_those_of_the_conversations_that_were_looked_through(
@@ -373,6 +379,7 @@ def _on_map(view: MapView) -> Any:
     return view.run, [one.id for one in points], points, legends, view.groups, view.figures
 
 
+@pytest.mark.slow
 @given(queries, st.sampled_from(["", "oasis", SECRET, '"the well"']), st.integers(1, 80), st.integers(0, 90))
 @relaxed
 def test_restricted_rows_are_in_no_answer_of_any_method(
@@ -395,6 +402,7 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
+        "check": lambda: seen.check(some.run, some.transcript.id),
         "maps": seen.maps,
         "map": lambda: [_on_map(seen.map(run, "tasks", asked)) for run in seen.maps()],
         "notes": seen.notes,
@@ -597,6 +605,7 @@ def _same(where: Path, made: list[Transcript]) -> None:
         assert catalogue.conversation("run", made[-1].id) == made[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put_together", [False, True])
 @pytest.mark.parametrize("damage", ["cut", "empty", "noise", "gone", "another's"])
 def test_a_damaged_or_missing_index_is_as_if_it_had_never_been(
@@ -692,6 +701,7 @@ def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.Mo
         assert found == [one.id for one in [*made, *between, *later]]
 
 
+@pytest.mark.slow
 def test_many_readers_at_once(world: World):
     errors: list[BaseException] = []
 
@@ -712,6 +722,7 @@ def test_many_readers_at_once(world: World):
     assert not errors
 
 
+@pytest.mark.slow
 def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=5)
     run = open_folder(tmp_path / "run")

@@ -165,6 +165,7 @@ def test_a_map_older_than_its_run_says_so(tmp_path: Path):
         assert "3 conversations came after" in Page(client(catalogue).get("/map").text).said
 
 
+@pytest.mark.slow
 def test_hostile_text_is_only_ever_text_on_the_map(tmp_path: Path):
     folder = open_folder(tmp_path / "caravan")
     folder.create(Settings("f", {"scenario": PAYLOADS[0]}, "0"))

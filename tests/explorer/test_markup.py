@@ -14,7 +14,7 @@ from web_page import Page
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.explorer.markup import MAX_MARKDOWN, as_html, as_maths, as_plain
+from camel.explorer.markup import MAX_MARKDOWN, as_html, as_maths, as_plain, marked
 from camel.explorer.reading import HUES, bubbles, hues, parts_of, terms_of
 
 PIECES = st.sampled_from(
@@ -66,6 +66,10 @@ def test_markdown_keeps_its_words(words: str):
 def test_maths_is_drawn_by_the_browser_itself():
     assert "<mfrac>" in as_html(r"so $\frac{a}{b}$ it is")
     assert 'display="block"' in as_html("\\[ x^2 \\]")
+    two = as_html("$$a$$ is less than $$b$$.")
+    assert two.count("<math") == 2
+    assert "is less than" in two
+    assert as_html("$$\n- a\n- b\n$$.").count("<math") == 1
     assert "<math" not in as_html("it costs $5, or $6 with tax")
     assert "\\newcommand" in as_maths("\\newcommand{\\a}{b}")
     assert as_maths("\\frac{") == '<code class="formula">\\frac{</code>'
@@ -84,6 +88,7 @@ def test_links_lead_to_the_web_only_and_pictures_are_words():
     assert "<img" not in as_html("![a](https://x.y/z.png)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["[" * 40_000, "![" * 20_000, "*a" * 20_000, "$a" * 20_000, "_" * 40_000, "`a" * 20_000, " " * 40_000 + "x",
@@ -101,6 +106,15 @@ def test_long_and_deep_texts_are_shown_as_they_stand():
     long = "**word** " * MAX_MARKDOWN
     assert Page(str(as_html(long))).said == long
     assert "secret" in as_html(">" * 40 + "secret")
+
+
+@pytest.mark.parametrize(
+    "text", ["I don't know", "`don't`", "```\ndon't\n```", '```python\nprint("don\'t")\n```']
+)
+def test_a_word_with_an_apostrophe_is_marked_wherever_it_stands(text: str):
+    for html in (as_html(text, ["don't"]), as_plain(text, ["don't"])):
+        assert re.search("<mark>don(?:'|&#39;|&#x27;)t</mark>", html)
+    assert "<mark>don&#39;t</mark>" in marked("<b>don&#39;t</b>", ["don't"]), "as older Pygments write it"
 
 
 def test_terms_of_a_search():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,23 @@ def test_view_serves_until_it_is_stopped(tmp_path: Path):
     again.stop()
 
 
+@pytest.mark.slow
+def test_view_looks_runs_through(tmp_path: Path):
+    society(tmp_path / "caravan", rows=20)
+    one = Run(tmp_path / "caravan").view()
+    try:
+        end = time.monotonic() + 20
+        while True:
+            with urllib.request.urlopen(one.url + "statistics") as answer:
+                if b"not looked through yet" not in answer.read():
+                    break
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    finally:
+        one.stop()
+
+
+@pytest.mark.slow
 def test_it_goes_with_its_process(tmp_path: Path):
     society(tmp_path / "caravan", rows=5)
     script = f"from camel import Run; print(Run({str(tmp_path / 'caravan')!r}).view())"

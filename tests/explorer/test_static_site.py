@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +91,20 @@ def test_the_first_of_a_run(run: Path, tmp_path: Path):
     assert SECRET not in "".join(found.values())
 
 
+def test_every_page_names_model_and_licence_and_no_cost(run: Path, tmp_path: Path):
+    with Catalogue([run]) as catalogue:
+        rows = [msgspec.structs.replace(row, cost=1.25) for row in chosen(catalogue, first=3)]
+        models = ", ".join(dict.fromkeys(row.model for row in rows))
+        write_site(catalogue, rows, tmp_path / "stated", licence="cc-by-<4>.0")
+        write_site(catalogue, rows, tmp_path / "silent")
+    for site, licence in (("stated", "cc-by-<4>.0"), ("silent", "none stated")):
+        for html in check(tmp_path / site).values():
+            said = Page(html).said
+            assert f"written by {models}," in said
+            assert f"Licence: {licence}; what a model wrote is also subject" in said
+            assert "$1.25" not in said
+
+
 def test_choosing(run: Path):
     with Catalogue([run]) as catalogue:
         done = Query(facets={"stop": ("done",)})
@@ -128,6 +143,7 @@ def test_restricted_rows_carry_their_label_and_canary(run: Path, tmp_path: Path)
     assert CANARY in (tmp_path / "site/conversations/000_003.md").read_text()
 
 
+@pytest.mark.slow
 def test_hostile_text_stays_text(tmp_path: Path):
     folder = open_folder(tmp_path / "hostile")
     folder.create(Settings("f", {"scenario": "x"}, "0"))
@@ -148,6 +164,7 @@ def test_names_are_safe_on_any_disk(ids: list[str]):
     assert all(re.fullmatch(r"[0-9c][a-z0-9_-]{0,99}", name) for name in names)
 
 
+@pytest.mark.slow
 def test_the_command(run: Path, tmp_path: Path):
     def export(*options: str) -> Any:
         return CliRunner().invoke(app, ["export", str(run), *options])

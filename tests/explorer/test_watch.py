@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from camel.explorer.catalogue import Catalogue
 from camel.explorer.watch import RunWatch
 from camel.storage.journal import Journal, Tail
 from camel.storage.run import RunFolder, Settings, open_folder
+from camel.storage.store import StoreFailed
 
 STAGE = "conversations"
 
@@ -164,6 +166,44 @@ async def test_what_becomes_restricted_is_closed_to_whoever_watches(folder: RunF
         now.source = catalogue.runs[0]
         rest = [part async for part in stream]
     assert b"event: closed" in rest[-1]
+
+
+async def test_nobody_waits_for_a_store_that_does_not_answer(
+    folder: RunFolder, now: RunWatch, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[threading.Thread] = []
+
+    def fails(_: RunFolder) -> Any:
+        asked.append(threading.current_thread())
+        raise StoreFailed("no answer")
+
+    monkeypatch.setattr(RunFolder, "settings", fails)
+    journal = folder.open_journal(STAGE, 0, "a1")
+    stream = now.stream("", ())
+    await anext(stream)
+    await anext(stream)
+    await say(journal, 0, 0, "Instruction: One")
+    await anext(stream)
+    await stream.aclose()
+    await journal.close()
+    assert threading.main_thread() not in asked
+
+
+def test_labels_that_a_run_will_have_are_known_while_its_store_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = open_folder(tmp_path / "run")
+    made.create(Settings("f", {"scenario": "misalignment"}, "0"))
+    with Catalogue([made.root]) as catalogue:
+        one = RunWatch(catalogue.runs[0])
+
+        def fails(_: RunFolder) -> Any:
+            raise StoreFailed("no answer")
+
+        monkeypatch.setattr(RunFolder, "settings", fails)
+        assert one.hidden(()) == {"misalignment"}
+        assert not one.hidden(["misalignment"])
+        one.close()
 
 
 def test_text_waits_until_its_labels_are_known(tmp_path: Path):

@@ -44,7 +44,23 @@ def test_the_paper_s_prompts_fall_into_their_sentences():
     )
 
 
-@given(st.text(st.sampled_from('aB.!?: \n1<"')))
+def test_lines_without_a_full_stop_are_sentences_too():
+    lines = [
+        "Never flip roles",
+        "You always instruct me",
+        "- be brief",
+        "- be kind",
+        "  * and patient",
+        "Go on",
+    ]
+    assert pieces("\n".join(lines)) == [line.strip() for line in lines]
+    wrapped = "You must write a solution that\nappropriately completes it, and\n<TASK> with it"
+    assert pieces(wrapped) == [wrapped]
+    form = "Answer so:\nSolution: <YOUR_SOLUTION>\nReason: <YOUR_REASON>"
+    assert pieces(f"{form}\n\nBe kind") == [form, "Be kind"]
+
+
+@given(st.text(st.sampled_from('aB.!?: \n1<"-')))
 def test_nothing_is_lost_between_sentences(text: str):
     spans = sentences(text)
     rest = list(text)
@@ -99,6 +115,7 @@ def compared(ablation: Ablation) -> Comparison:
     return compare(whole, seen, named, scenario="ai_society", model="simulated")
 
 
+@pytest.mark.slow
 def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
     """The simulated endpoint plays a seat by one sentence of its prompt: the truth about each sentence is known."""
     with spawn(SimulatorSettings(length=Constant(7), words=20)) as endpoint:
@@ -127,6 +144,7 @@ def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
             assert all(effect.difference.difference == 0 for effect in removal.effects)
 
 
+@pytest.mark.slow
 def test_a_budget_is_for_all_variants_together(tmp_path: Path):
     with spawn(SimulatorSettings(length=Constant(3), words=20)) as endpoint:
         limited = config(endpoint.base_url, budget=Budget(calls=120))

@@ -26,3 +26,20 @@ async def test_a_call_that_hangs_is_tried_once_more_within_its_deadline():
                 if 2 in attempts:
                     break
     assert 2 in attempts, attempts
+
+
+async def test_how_long_one_try_takes_can_be_said_apart_from_the_deadline():
+    async with Simulator(SimulatorSettings(faults={"hang": 0.5})) as endpoint:
+        config = GenerateConfig(
+            "ai_society",
+            ModelSection("simulated", base_url=endpoint.base_url),
+            run=RunSection(deadline=600, attempt_timeout=0.05),
+        )
+        history = History()
+        async with config.chat_model() as model:
+            for number in range(40):
+                history.add("user", f"question {number}")
+                reply = await model.reply(Request(history, Sampling()))
+                if reply.attempts > 1:
+                    break
+    assert reply.attempts > 1

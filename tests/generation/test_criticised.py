@@ -15,14 +15,16 @@ import msgspec
 import pytest
 
 from camel import ChatModel, InputError, Run, Sampling, Transcript
+from camel.core.errors import RequestRejected
 from camel.core.judge import ModelJudge
 from camel.core.message import Deliberation, Message, Proposal, Usage
+from camel.core.model import Reply, Request
 from camel.core.role_playing import RolePlaying
 from camel.core.search import Beam, BestFirst
 from camel.core.stopping import paper_rules
 from camel.core.task import Task
 from camel.engine.worker import Halt
-from camel.generation.campaign import Campaign
+from camel.generation.campaign import Campaign, Outcome
 from camel.generation.config import Assumptions, GenerateConfig, ModelSection, RunSection, read_config
 from camel.generation.plan import make_plan
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
@@ -83,6 +85,7 @@ def paid(folder: Path) -> int:
     return sum(int(marker.totals["calls"]) for marker in markers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CRITICS)
 def test_a_run_is_paid_for_once_and_recorded_as_it_was(kind: str, endpoint: SimulatorProcess, tmp_path: Path):
     endpoint.reset()
@@ -119,6 +122,36 @@ def test_a_run_is_paid_for_once_and_recorded_as_it_was(kind: str, endpoint: Simu
 def timeless(record: Transcript) -> Transcript:
     messages = [msgspec.structs.replace(message, latency=0.0) for message in record.messages]
     return msgspec.structs.replace(record, messages=messages)
+
+
+def test_an_endpoint_that_takes_several_choices_goes_on_after_one_that_refuses_them(tmp_path: Path):
+    """The other way the first went must come again: what it was refused is remembered."""
+    config, halt = config_for(tmp_path / "run", CriticSettings(), tasks=4), Halt()
+    heard: list[Request] = []
+
+    class One:
+        context_tokens = None
+
+        def __init__(self, model: ChatModel, refuses: bool) -> None:
+            self._model, self._refuses = model, refuses
+
+        async def reply(self, request: Request) -> Reply:
+            if self._refuses and request.sampling.n > 1:
+                raise RequestRejected("one choice at a time")
+            heard.append(request)
+            if self._refuses and len(heard) >= 25:
+                halt.set("enough for now")
+            return await self._model.reply(request)
+
+    async def run(refuses: bool) -> Outcome:
+        async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
+            return await Campaign(config, One(model, refuses), halt=halt if refuses else Halt()).run()
+
+    with spawn(SimulatorSettings(length=Constant(5), words=20)) as endpoint:
+        assert asyncio.run(run(refuses=True)).halted == "enough for now"
+        assert asyncio.run(run(refuses=False)).complete
+        assert any(request.sampling.n > 1 for request in heard[25:]), "where nothing was refused yet"
+        assert endpoint.ledger().billed == paid(tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -265,6 +298,7 @@ def test_runs_without_a_critic_are_what_they_were():
     }
 
 
+@pytest.mark.slow
 def test_the_plan_counts_the_critics_calls(endpoint: SimulatorProcess, tmp_path: Path):
     known = Assumptions(messages=5.0, spread=0.0, message_tokens=40.0)
     for kind, critic in CRITICS.items():

@@ -17,7 +17,7 @@ from camel.core.errors import (
 from camel.core.history import History
 from camel.engine.worker import Halt, Halted
 from camel.generation.config import Budget
-from camel.generation.meter import PATIENCE, Meter, MeteredModel
+from camel.generation.meter import PATIENCE, Grant, Meter, MeteredModel
 from camel.models.catalogue import Entry
 
 PRICE = Entry(input=1.0, output=2.0, cached=0.1)
@@ -134,3 +134,31 @@ async def test_a_metered_model_passes_errors_on():
     assert meter.in_flight == 0
     assert meter.retries == 5
     assert meter.errors == {"ServerFailed": 1}
+
+
+def test_calls_without_a_count_are_taken_for_as_large_as_the_others():
+    meter = Meter(Budget(tokens=110 * 100), PRICE, Halt())
+    untold = Reply((Choice("hello"),), Usage(calls=1, unknown=1))
+    while not meter.over_budget():
+        spend(meter, reply())
+        spend(meter, untold)
+    assert meter.usage.calls == 100
+    assert meter.usage.total == 110 * 50, "what is shown is what was counted"
+    meter = Meter(Budget(), PRICE, Halt())
+    meter.grant = Grant(tokens=1_100)
+    while meter.within_grant():
+        spend(meter, reply())
+        spend(meter, untold)
+    assert meter.usage.calls == 10
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=1_000_000), Budget(money=5)])
+def test_where_nothing_is_counted_no_budget_of_tokens_can_be_kept(budget: Budget):
+    meter, free = Meter(budget, PRICE, Halt()), Meter(Budget(calls=1_000), PRICE, Halt())
+    untold = Reply((Choice("hello"),), Usage(calls=1, unknown=1))
+    while not (why := meter.over_budget()):
+        spend(meter, untold)
+        spend(free, untold)
+        assert meter.usage.calls < 100
+    assert "limit the calls instead" in why
+    assert not free.over_budget()

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from camel import ChatModel, InputError, ScriptedModel
+from camel.cli.plan import warnings
 from camel.generation.campaign import Campaign
 from camel.generation.config import (
     Assumptions,
@@ -21,11 +22,23 @@ from camel.generation.config import (
     RunSection,
     read_config,
 )
-from camel.generation.plan import Committed, Need, Plan, committed_in, hours, make_plan, workers
-from camel.generation.status import Watcher, read_status
+from camel.generation.plan import (
+    Committed,
+    Need,
+    Plan,
+    Range,
+    Rate,
+    assumed_rate,
+    committed_in,
+    limits,
+    make_plan,
+    messages_assumed,
+    workers,
+)
+from camel.generation.status import LOG, RunLog, Watcher, measured_rate, read_status
 from camel.models.catalogue import Entry
 from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings, spawn
-from camel.storage.run import RunFolder
+from camel.storage.run import Marker, RunFolder
 
 PRICE = Entry(input=0.4, output=1.6)
 
@@ -76,6 +89,7 @@ def total(need: Need) -> float:
     return need.prompt + need.completion
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_known_exactly(finished: Finished):
     plan = make_plan(finished.config, committed=finished.committed)
     assert {round(need.calls) for need in plan.need} == {finished.billed}
@@ -86,6 +100,7 @@ def test_a_finished_run_is_known_exactly(finished: Finished):
     assert status.usage.total == finished.tokens
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 4, 8, 20])
 def test_the_estimate_is_close_once_five_per_cent_are_measured(finished: Finished, shards: int):
     plan = finished.plan_after(shards)
@@ -208,7 +223,8 @@ def test_three_hundred_million_take_no_longer():
     assert plan.stages[-2].items == 30_000_000
     # 12 billion calls in 30 days is 4,630 a second: 91 workers of 256 at 5 s a call.
     calls = Need(calls=12e9)
-    assert hours(calls, 4630) == pytest.approx(720, rel=0.001)
+    rate = Rate(Figure(4630, 4630, 4630), "given", "")
+    assert rate.hours(Range(calls, calls, calls)).likely == pytest.approx(720, rel=0.001)
     assert workers(4630, 5) == 91
 
 
@@ -251,6 +267,7 @@ def test_what_is_still_going_on_is_not_taken_to_be_short():
     assert total(plan.stages[-1].need.likely) == pytest.approx(2_500 * total(short))
 
 
+@pytest.mark.slow
 def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path):
     settings = config(
         counts={"assistant_role": 4, "user_role": 5, "task": 2},
@@ -277,6 +294,20 @@ def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path
     early = [tokens for finished, tokens in forecasts if 0 < finished < 20]
     assert early
     assert min(early) > total(low)
+
+
+def test_the_last_forecast_of_a_start_knows_its_last_shard(tmp_path: Path):
+    settings = config(counts={"task": 1}, out=str(tmp_path / "run"))
+    campaign = Campaign(settings, ScriptedModel([]))
+    watcher = Watcher(campaign)
+    assumed = watcher.now().expected_money
+    size = campaign.stages[-1].shard_size
+    totals = {"calls": 40.0 * size, "prompt": 1e5 * size, "completion": 1e4 * size}
+    campaign.folder.commit(Marker("conversations", 0, "data/x", size, "", "f", totals))
+    watcher.committed("conversations", 0)
+    plan = make_plan(settings, committed=committed_in(campaign.folder, settings))
+    assert plan.money is not None
+    assert watcher.now("stopped").expected_money == pytest.approx(plan.money.likely) != assumed
 
 
 def test_small_runs_commit_early_and_old_ones_keep_their_shards(tmp_path: Path):
@@ -313,3 +344,66 @@ def test_budgets_are_checked():
     for bad in ({"money": 0}, {"calls": -1}, {"tokens": True}):
         with pytest.raises(InputError):
             Budget(**bad)  # type: ignore[arg-type]
+
+
+def test_a_budget_that_will_not_do_is_known_before():
+    plan = make_plan(config())
+    hours = assumed_rate(config()).hours(plan.need)
+    tokens = [case.prompt + case.completion for case in plan.need]
+    for limit, enough in ((tokens[1] - 1, "no"), (tokens[1] + 1, "perhaps"), (tokens[2] + 1, "yes")):
+        (one,) = limits(plan, Budget(tokens=int(limit)), hours)
+        assert (one.name, one.enough) == ("tokens", enough)
+    assert [one.enough for one in limits(plan, Budget(money=0.01, hours=1e6), hours)] == ["no", "yes"]
+    assert not limits(plan, Budget(), hours)
+
+
+def test_a_range_of_time_is_as_wide_as_what_it_rests_on():
+    hours = assumed_rate(config()).hours(make_plan(config()).need)
+    known = config(plan=Assumptions(seconds_per_call=5))
+    narrower = assumed_rate(known).hours(make_plan(known).need)
+    assert hours.low < narrower.low < narrower.likely == hours.likely < narrower.high < hours.high
+
+
+def test_no_more_calls_are_in_flight_than_there_are_conversations():
+    few, many = config(), config(run=RunSection(concurrency=100_000))
+    assert few.loaded_scenario().count > few.run.concurrency
+    assert assumed_rate(many).words.startswith(f"{many.loaded_scenario().count:,} in flight")
+    assert assumed_rate(few).words.startswith(f"{few.run.concurrency:,} in flight")
+
+
+def test_a_budget_of_money_without_a_price_is_told_by_the_plan():
+    unpriced = GenerateConfig("ai_society", ModelSection("somebody's own"), budget=Budget(money=5.0))
+    plan = make_plan(unpriced)
+    assert plan.price is None
+    assert "camel generate will not start" in warnings(plan, unpriced, Figure(1, 1, 1))[-1]
+    assert not warnings(plan, msgspec.structs.replace(unpriced, budget=Budget()), Figure(1, 1, 1))
+
+
+def test_no_more_messages_are_assumed_than_the_scenario_lets_there_be():
+    scenario = config().loaded_scenario()
+    short = msgspec.structs.replace(scenario, end=msgspec.structs.replace(scenario.end, max_messages=12))
+    assert messages_assumed(short, Assumptions()) == Figure(10, 12, 12)
+    assert messages_assumed(scenario, Assumptions(messages=7)) == Figure(7, 7, 7)
+
+
+def test_the_rate_of_a_run_is_that_of_its_last_start_that_tells(tmp_path: Path):
+    log, folder = RunLog(tmp_path / LOG), RunFolder(tmp_path)
+    assert measured_rate(folder) is None
+    for in_flight, before, calls in ((8, 0, 100), (16, 100, 200), (64, 300, 3)):
+        log.write("start", concurrency=in_flight)
+        log.write("progress", usage={"calls": before}, elapsed=1.0)
+        log.write("end", usage={"calls": before + calls}, elapsed=11.0)
+    found = measured_rate(folder)
+    assert found is not None
+    assert found.calls_per_second.likely == 20
+    assert "16 in flight" in found.words
+
+
+def test_what_is_committed_counts_at_the_price_that_was_paid():
+    settings = config(counts={"assistant_role": 2, "user_role": 2, "task": 2})
+    need, free = Need(100, 1e6, 0), Need(100, 1e6, 0)
+    paid = {"conversations": [Committed(4, need, 0, money=7.0), Committed(4, free, 1)]}
+    plan = make_plan(settings, committed=paid)
+    lists = sum(PRICE.cost(stage.need.likely.usage()) for stage in plan.stages[:-1])
+    assert plan.money is not None
+    assert plan.money.likely == pytest.approx(lists + 7.0 + 0.4)

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.engine.coordinator import Totals
+from camel.engine.fence import Fence
 from camel.engine.site import Report
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
@@ -112,8 +114,19 @@ def test_what_travels_holds_no_key_and_means_the_same_elsewhere(
     handed = handed_over()
     assert handed["OPENAI_API_KEY"] == "sk-very-secret"
     assert "HOME_MADE" not in handed
+    assert handed["CAMEL_JOURNALS"] == str(tmp_path / "runs/.journals")
+    monkeypatch.setenv("CAMEL_JOURNALS", "journals")
+    assert handed_over()["CAMEL_JOURNALS"] == str(tmp_path / "journals"), "wherever a worker is started"
 
 
+async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(tmp_path: Path):
+    config = GenerateConfig(scenario="ai_society", model=ModelSection("m"), out=str(tmp_path / "run"))
+    with pytest.raises(InputError, match=r"does not see .*run as the driver does: put the run into a folder"):
+        await CampaignFactory.here(config)()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
 async def test_what_the_driver_shows_adds_up(tmp_path: Path):
     """Half of a run by a worker's site, its reports gathered as a driver does; the other half as usual."""
     with spawn(SimulatorSettings(length=Constant(5))) as endpoint:
@@ -127,6 +140,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path):
         )
         driver = Campaign(config, Elsewhere())
         gathering = Gathering(driver)
+        Fence(driver.folder, 1.0).renew()
         site = await CampaignFactory.here(config)()
         shares, _ = Shares(Budget(), None, Usage(), config.pool().rates)({"w": site.report()}, ["w"])
         site.obey(shares["w"])  # without a word from the coordinator no call is made

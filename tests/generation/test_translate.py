@@ -23,6 +23,7 @@ from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import Translate, load
 from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import write_shard
+from camel.storage.verify import verify
 
 TRANSLATE = load("translation").end
 assert isinstance(TRANSLATE, Translate)
@@ -116,6 +117,7 @@ def test_an_unknown_language_is_refused(tmp_path: Path):
         Translation(a_run(tmp_path, 1), "xx", ScriptedModel([]))
 
 
+@pytest.mark.slow
 def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
     run = a_run(tmp_path, 30)
     with spawn(SimulatorSettings()) as endpoint:
@@ -146,6 +148,7 @@ async def test_another_model_is_refused_by_name(tmp_path: Path):
     run = a_run(tmp_path, 1)
     first = ScriptedModel(lambda request: "Nein.", name="first")
     assert await translate(Translation(run, "de", first))
+    assert verify(run.folder).sound
     with pytest.raises(InputError, match=r"model was 'first' and is 'second'.*--model first"):
         Translation(run, "de", ScriptedModel([], name="second"))
     # Where nothing has been paid yet, another may begin.
@@ -178,6 +181,7 @@ def test_a_run_as_tables(tmp_path: Path):
     assert run.to_arrow().num_rows == 5
 
 
+@pytest.mark.slow
 def test_a_run_as_a_hugging_face_dataset(tmp_path: Path):
     # In a process of its own: `datasets` reads where its cache is when it is imported.
     script = """

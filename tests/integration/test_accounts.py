@@ -51,6 +51,13 @@ def test_a_repeat_needs_a_reason():
     assert len(_account(_row(1), _row(1.5), durable=2.8, strikes=(strike,)).unexcused) == 1, "before the blow"
 
 
+def test_what_was_kept_between_two_looks_was_not_in_flight():
+    for again, in_flight in (([], set[tuple[str, int]]()), ([_row(5, "bb")], {("item", 1)})):
+        strike = Strike("worker", 2, [7], {1}, 3)
+        _account(_row(1, "bb"), *again, strikes=(strike,))
+        assert strike.in_flight == in_flight
+
+
 def test_who_wakes_up_and_calls_is_found():
     strike = Strike("stop", 2, [7], {1}, 3, woken=10, gone=12)
     assert _account(_row(1), _row(11), strikes=(strike,)).by_zombies == 1

@@ -33,8 +33,8 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import cluster  # noqa: E402
-from benchmarks.chaos import _toml  # noqa: E402
-from benchmarks.crash import _config  # noqa: E402
+from benchmarks.chaos import as_toml  # noqa: E402
+from benchmarks.crash import config_of  # noqa: E402
 from camel.generation.config import GenerateConfig, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
 
@@ -82,10 +82,10 @@ class Wreck:
         self.environment = {**nodes.environment, **CANARIES}
 
     def start(self, name: str, url: str) -> subprocess.Popen[str]:
-        config = _config(self.root / name, url, 60)
+        config = config_of(self.root / name, url, 60)
         config = msgspec.structs.replace(config, run=RunSection(concurrency=8))
         file = self.root / f"{name}.toml"
-        file.write_text(_toml(config))
+        file.write_text(as_toml(config))
         self.scenario: GenerateConfig = config
         command = [sys.executable, "-m", "camel", "generate", str(file), "--address", self.nodes.address]
         return subprocess.Popen(
@@ -145,14 +145,14 @@ def _killed(wreck: Wreck, url: str, ledger: Callable[[], Any]) -> None:
 
 
 def _raising(wreck: Wreck, url: str) -> None:
-    """A run that is killed and finds, when it goes on, that its lists are gone: workers raise what nobody expects."""
+    """A run that is killed and finds, when it goes on, that its lists have other names: workers raise what nobody expects."""
     child = wreck.start("raising", url)
     folder = wreck.root / "raising"
     _until(lambda: (folder / "journal" / "conversations").exists(), child)
     child.kill()
     wreck.said["raising"] = child.communicate()[0]
-    for path in (folder / "data").rglob("*.txt"):
-        path.unlink()
+    for path in list((folder / "data").rglob("*.txt")):
+        path.rename(path.with_name(f"{path.name[:6]}-{'0' * 12}.txt"))
     child = wreck.start("raising", url)
     out, _ = child.communicate(timeout=240)
     wreck.said["raising"] += out

@@ -41,6 +41,6 @@ def test_the_demo_ends_in_the_explorer(tmp_path: Path):
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(30)
-    assert "complete: 1 conversations" in said
+    assert "complete: 1 conversation in" in said
     assert "1 run." in shown
-    assert "demo/run" in shown
+    assert "demo/demonstration" in shown

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import cluster  # noqa: E402
-from benchmarks.crash import Crashes, Witness, _export  # noqa: E402
+from benchmarks.crash import Crashes, Witness, exported  # noqa: E402
 from camel.generation.config import GenerateConfig, ModelSection, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
 from camel.storage.control import wish  # noqa: E402
@@ -50,7 +50,7 @@ class Scene:
         assert not child.communicate(timeout=120)[1]
         witness.learn()
         witness.forget()
-        self.export = _export(root / "calm")
+        self.export = exported(root / "calm")
         self.total = len(witness.calls)
 
     def crashes(self, name: str) -> Crashes:
@@ -167,7 +167,7 @@ class Run:
         for then, durable in self.durable:
             again = [call for when, call in calls if when > then + 0.05 and call in durable]
             assert not again, "a durable call was sent again"
-        export = _export(self.root)
+        export = exported(self.root)
         assert export.ids == self.scene.export.ids
         assert export.sha256 == self.scene.export.sha256
         # A sleeper that wakes up may still note what it had in flight: in the journal of a shard that is done.
@@ -281,7 +281,7 @@ def test_a_control_file_pauses_and_stops_a_cluster(scene: Scene, nodes: cluster.
     wish(open_folder(run.root), "go")
     run.until(sent / run.scene.total + 0.1)
     run.strike(lambda: wish(open_folder(run.root), "stop"))
-    assert "stopped by its control file" in run.end(status=130)
+    assert "stopped by camel stop" in run.end(status=130)
     run.start()
     run.end()
     run.check(lost=0)

@@ -134,6 +134,7 @@ def test_a_halt_keeps_what_was_done_and_new_shards_are_taken_in(
     assert other.ledger.total() == 40
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_what_it_had_journaled(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=40)
     killed = """
@@ -248,6 +249,7 @@ def test_the_effective_number_is_that_of_different_texts():
 # --- groups and places -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_groups_are_named_by_words_that_others_lack_and_not_by_restricted_ones():
     texts = [f"bake the bread {n}" for n in range(20)] + [f"sail the boat {n}" for n in range(20)]
     texts += ["bake a forbidden xyzzy"] * 40
@@ -294,6 +296,7 @@ def test_umap_keeps_neighbours_together_also_those_placed_afterwards(monkeypatch
 # --- the table and its exports -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_text_and_figures_that_anybody_may_see(tmp_path: Path):
     where = tmp_path / "run"
     made = society(where, rows=60, restricted=range(20, 30))

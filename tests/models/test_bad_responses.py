@@ -663,13 +663,19 @@ for label, usage in {
     "negative": {"prompt_tokens": -5, "completion_tokens": 1},
     "huge": {"prompt_tokens": 10**30, "completion_tokens": 1},
     "text": {"prompt_tokens": "11", "completion_tokens": "x"},
-    "too_cached": {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}},
     "negative_cached": {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": -1}},
     "fraction": {"prompt_tokens": 3.5},
     "true": {"prompt_tokens": True},
     "odd_details": {"prompt_tokens": 3, "prompt_tokens_details": 7},
 }.items():
     body(f"usage_{label}", completion(usage=usage), Said(usage=UNKNOWN))
+body(
+    "usage_too_cached",  # of those who do not count it as part of the prompt
+    completion(
+        usage={"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
+    ),
+    Said(usage=Usage(3, 1, 3, 1)),
+)
 body(
     "usage_missing",
     {key: value for key, value in completion().items() if key != "usage"},
@@ -1370,6 +1376,13 @@ async def test_listing_models_fails_with_a_typed_error(answer: Answer) -> None:
         with pytest.raises(ModelError) as raised:
             await asyncio.to_thread(served_models, server.url, KEY)
         _judge_error(raised.value)
+
+
+async def test_an_address_without_v1_is_told_of_it() -> None:
+    async with serving((http(404, b"{}"),)) as server:
+        for url, mend in ((server.url.removesuffix("/v1"), "ends in /v1"), (server.url, "name the model")):
+            with pytest.raises(Unreachable, match=mend):
+                await asyncio.to_thread(served_models, url, KEY)
 
 
 async def test_listing_models_gives_up_on_a_drip() -> None:

@@ -27,7 +27,7 @@ from hostile import (
     stream,
 )
 
-from camel.core.errors import InputError, ServerFailed, Unreachable
+from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
@@ -174,6 +174,29 @@ def test_encoding_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
 def _headers(server: HostileServer, index: int = 0) -> dict[str, str]:
     lines = server.heads[index].decode().split("\r\n")[1:-2]
     return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+async def test_nothing_leaves_once_the_gate_is_shut(passes: int) -> None:
+    """Before an attempt begins, and where it has its connection and was about to be written."""
+    asked = itertools.count()
+
+    class Shut(Exception):
+        pass
+
+    def gate() -> None:
+        if next(asked) >= passes:
+            raise Shut
+
+    async with serving((good(),)) as server, ChatModel("m", base_url=server.url) as model:
+        model.pool.gate = gate
+        with pytest.raises(Shut):
+            await model.reply(_request())
+        assert not server.requests
+        assert model.pool.states()[0].in_flight == 0
+        model.pool.gate = lambda: None
+        assert (await model.reply(_request())).content
+        assert server.requests == 1
 
 
 async def test_headers() -> None:
@@ -476,6 +499,7 @@ async def test_a_timeout_of_the_caller_is_not_taken_for_ours() -> None:
         assert server.requests == 1
 
 
+@pytest.mark.slow
 async def test_300_calls_at_once() -> None:
     async with (
         serving((b"", good(), KEEP)) as server,
@@ -558,3 +582,22 @@ async def test_loopback_goes_past_the_proxy_and_the_rest_through_it(monkeypatch:
             b"http://far.example/v1/chat/completions",
             b"/v1/chat/completions",
         ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_proxied")
+async def test_the_password_of_a_proxy_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    monkeypatch.setenv("https_proxy", f"http://alice:s3cret@127.0.0.1:{port}")
+    async with proxy, ChatModel("m", base_url="https://far.example/v1", deadline=1) as model:
+        with pytest.raises(ModelError) as failed:
+            await model.reply(_request())
+        assert "407" in str(failed.value)
+        assert "s3cret" not in str(failed.value) + repr(model.pool.states())

@@ -319,6 +319,7 @@ WAITS = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=500)
 @given(WAITS, st.none() | WAITS, st.floats(0, 4e9))
 def test_the_wait_asked_for_is_a_sensible_number_or_none(value: str, ms: str | None, now: float) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from camel import ChatModel, InputError, Request, Usage
 from camel.core.errors import (
     DeadlineExceeded,
+    MalformedReply,
     ModelError,
     RateLimited,
     RequestRejected,
@@ -209,6 +210,40 @@ def test_breaker(monkeypatch: pytest.MonkeyPatch):
     its.served(_all_from(its, URLS[0])[0], Usage(1, 1, 0, 1))
     assert its.states()[0].state == "closed"
     assert {_call(its, name) for name in names} == {URLS[1]}
+
+
+@pytest.mark.parametrize("error", [MalformedReply("not JSON"), DeadlineExceeded("too late")])
+def test_a_probe_that_says_nothing_of_health_is_followed_by_another(error: ModelError):
+    clock = Clock()
+    its = _pool(URLS[:2], clock)
+    sick = [name for name in map("c{}".format, range(100)) if _call(its, name) == URLS[0]]
+    for name in sick[:FAILURES]:
+        _fail(its, name)
+    clock.now += 2 * LONGEST_PAUSE
+    (probe,) = _all_from(its, URLS[0])
+    its.failed(probe, error)
+    (probe,) = _all_from(its, URLS[0])
+    its.served(probe, USAGE)
+    assert its.states()[0].state == "closed"
+
+
+def test_a_probe_given_to_an_event_loop_that_has_ended_is_given_to_the_next():
+    clock = Clock()
+    its = _pool(URLS[:2], clock)
+    for url in URLS[:2]:
+        sick = [name for name in map("c{}".format, range(200)) if _call(its, name) == url][:FAILURES]
+        for name in sick:
+            _fail(its, name)
+
+    async def leave() -> None:
+        """Wait for a place, and end without taking it."""
+        its._enqueue(pool._Waiter("gone", 0.0, asyncio.get_running_loop().create_future()), clock.now)
+
+    asyncio.run(leave())
+    clock.now += 2 * LONGEST_PAUSE
+    with its._lock:
+        its._pump(its._replicas)
+    assert len(_all_from(its, URLS[0])) == len(_all_from(its, URLS[1])) == 1
 
 
 _numbers = itertools.count()
@@ -572,6 +607,7 @@ def _homes(paths: list[Path]) -> dict[str, list[int]]:
     return homes
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_a_replica_killed_and_restarted(tmp_path: Path):
     """Its conversations move and stay where they went; the others never move."""
@@ -611,6 +647,7 @@ async def test_a_replica_killed_and_restarted(tmp_path: Path):
     assert sum(row.outcome == "served" for path in paths for row in read_rows(path)) == 9 * 30 + 2 * 30
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick")
 async def test_flaky_replicas_move_few_and_lose_nothing(tmp_path: Path):
     paths = [tmp_path / f"ledger-{number}" for number in range(3)]

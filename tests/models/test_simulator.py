@@ -193,6 +193,7 @@ async def test_a_society_plays_its_roles_and_ends_at_its_length(length: int) -> 
         assert solution.endswith("\n\nNext request.")
 
 
+@pytest.mark.slow
 async def test_a_long_society_never_nearly_repeats_itself() -> None:
     async with Simulator(SimulatorSettings(length=None)) as sim, Wire(sim) as wire:
         said = await converse(wire, 40)
@@ -459,6 +460,7 @@ async def test_an_error_status(kind: Any) -> None:
         assert await outcome_of(sim) == (kind, False)
 
 
+@pytest.mark.slow
 async def test_hang_says_nothing_until_it_gives_up() -> None:
     settings = SimulatorSettings(faults={"hang": 1}, hang_seconds=0.6)
     async with Simulator(settings) as sim, Wire(sim) as wire:
@@ -487,6 +489,7 @@ async def test_truncate_cuts_the_body_and_closes(stream: bool) -> None:
         assert await outcome_of(sim) == ("truncate", True)
 
 
+@pytest.mark.slow
 async def test_drip_sends_a_byte_at_a_time() -> None:
     settings = SimulatorSettings(faults={"drip": 1}, drip_seconds=0.002)
     async with Simulator(settings) as sim, Wire(sim) as wire:
@@ -714,6 +717,7 @@ async def test_a_client_that_leaves_is_billed(tmp_path: Path, stream: bool) -> N
     assert row.completion_tokens > 0
 
 
+@pytest.mark.slow
 async def test_who_has_read_a_slow_stream_to_its_end_was_served(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     settings = SimulatorSettings(tokens_per_second=300, ledger_path=str(path))
@@ -737,6 +741,7 @@ async def test_what_is_in_flight_when_the_server_stops_is_in_the_ledger(tmp_path
     assert [row.outcome for row in read_rows(path)] == ["stopped"]
 
 
+@pytest.mark.slow
 async def test_reset_starts_again_and_keeps_what_is_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     settings = SimulatorSettings(latency=Constant(0.3), prefix_cache=10, ledger_path=str(path))
@@ -881,6 +886,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_cpu_per_call_is_printed(stream: bool, capsys: pytest.CaptureFixture[str]) -> None:
     calls, width = 4096, 32

@@ -124,6 +124,7 @@ flush()
 """
 
 
+@pytest.mark.slow
 def test_spans_reach_a_collector():
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
     seen: list[tuple[str, bytes]] = []

@@ -98,6 +98,7 @@ def test_items_from_a_file(folder: Path):
         ("count = 3", 'count = "3"', "Expected int | null, got str - at levels[1].count"),
         ("count = 3", "count = 3\nask = 0", "level task: ask is 0"),
         ("tasks.txt", "nope.txt", "cannot read nope.txt: No such file or directory; write the file"),
+        ('task = "<TASK>"', 'task = "<TASK>"\nopening = "Now start to cook."', "'Now start to cook.' stands where a file is named"),
         ("tasks.txt", "../tasks.txt", "../tasks.txt is outside the scenario's folder"),
         ("tasks.txt", "/etc/hostname", "is outside the scenario's folder"),
         ('"<COOK>"', '"<COK>"', "role_play.assistant: <COK> is not known here (did you mean COOK?); known: <COOK>, <TASK>"),

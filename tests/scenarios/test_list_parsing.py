@@ -92,6 +92,72 @@ def test_sentences_are_not_cut(reply: str, items: list[str]):
     assert parse_list(reply) == items
 
 
+BAG = "A bag holds 5 red and 3 blue balls."
+DRAW = "If you draw two balls, what is the probability that both are red?"
+
+
+@pytest.mark.parametrize(
+    ("reply", "items"),
+    [
+        (f"1. {BAG}\n   {DRAW}\n2. Prove it.", [f"{BAG} {DRAW}", "Prove it."]),
+        (f"1. Prove it.\n2. {BAG}\n   {DRAW}", ["Prove it.", f"{BAG} {DRAW}"]),
+        (f"1. {BAG}\n\n   {DRAW}\n\n2. Prove it.", [f"{BAG} {DRAW}", "Prove it."]),
+        (f"1. {BAG}\n{DRAW}\n2. Prove it.", [f"{BAG} {DRAW}", "Prove it."]),
+        (
+            "1. Consider a circuit.\nThe following values are given: R=1, C=2.\nFind the time constant.",
+            ["Consider a circuit. The following values are given: R=1, C=2. Find the time constant."],
+        ),
+        (
+            "- Consider a circuit.\n  Note that R=1.\n\n  Here is C: 2.\n- Prove it.",
+            ["Consider a circuit. Note that R=1. Here is C: 2.", "Prove it."],
+        ),
+    ],
+)
+def test_a_sentence_below_an_item_is_no_remark(reply: str, items: list[str]):
+    assert parse_list(reply) == items
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "1. Sum it.\n2. Prove it.\nLet me know if you need more!",
+        "1. Sum it.\n2. Prove it.\nI hope this helps!\n\nBest regards",
+        "1. Sum it.\n\nNote that this one is easy.\n\n2. Prove it.\n\nIf you need more, ask.",
+        "1. Sum it.\nHere is another one:\n2. Prove it.",
+    ],
+)
+def test_a_remark_is_no_part_of_an_item(reply: str):
+    assert parse_list(reply) == ["Sum it.", "Prove it."]
+
+
+@pytest.mark.parametrize(
+    ("reply", "items"),
+    [
+        (
+            "1. Solve the equation\n   |x - 3| = 5\n2. Prove it.",
+            ["Solve the equation |x - 3| = 5", "Prove it."],
+        ),
+        ("- Solve\n  |x - 3| = |y|\n- Prove it.", ["Solve |x - 3| = |y|", "Prove it."]),
+        ("|x - 3| = 5\n|x + 3| = 5", ["|x - 3| = 5", "|x + 3| = 5"]),
+        ("| # | Task |\n|---|---|\n| 1 | Sum it. |\n| 2 | Prove it. |", ["Sum it.", "Prove it."]),
+    ],
+)
+def test_an_absolute_value_is_no_table(reply: str, items: list[str]):
+    assert parse_list(reply) == items
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '[{"id": "1", "problem": "What is 2+2?"}, {"id": "2", "problem": "What is 3+3?"}]',
+        '[{"title": "Two", "text": "What is 2+2?"}, {"title": "Three", "text": "What is 3+3?"}]',
+        '[{"problem": "What is 2+2?", "solution": "Adding them gives 4."}, {"n": 2, "Question": "What is 3+3?"}]',
+    ],
+)
+def test_a_json_object_gives_its_sentence(reply: str):
+    assert parse_list(reply) == ["What is 2+2?", "What is 3+3?"]
+
+
 def test_names_may_hold_a_colon_or_a_dash():
     reply = (
         "1. Front-end Developer\n2. Python: The Basics\n3. 3D Artist\n4. C++\n5. C#\n6. Objective-C\n7. .NET"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +15,26 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from benchmarks.s3_faults import Faults, Server
-from camel import ChatModel
+from camel import ChatModel, ScriptedModel
+from camel.core.errors import InputError
 from camel.core.message import Usage
+from camel.core.model import Request
+from camel.engine.fence import Fence
+from camel.engine.supervisor import run_stage
+from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign
 from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
 from camel.generation.fork import fork_run
 from camel.generation.plan import committed_in
+from camel.generation.shares import Shares
+from camel.generation.site import CampaignFactory, Elsewhere
 from camel.generation.status import RunLog, find_runs, planned_shards, read_status
+from camel.generation.translate import Translation, translate
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
 from camel.storage import exporters
 from camel.storage.reader import Run
 from camel.storage.run import open_folder
+from camel.storage.store import BucketStore
 from camel.storage.verify import verify
 
 Bucket = Callable[[str], str]
@@ -68,6 +79,7 @@ def export(where: str | Path, path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_data_and_figures_as_on_a_disk(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess
 ):
@@ -93,6 +105,7 @@ def test_the_same_data_and_figures_as_on_a_disk(
     assert all(shard.need.bytes for shards in known.values() for shard in shards)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "first"),
     [(Budget(), 0), (Budget(), 1_000), (Budget(calls=10_000), 0)],
@@ -111,6 +124,9 @@ def test_a_run_in_a_store_is_resumed(
     before = start(given, stop_after=2)
     used = before.meter.before + before.meter.usage
     calls = endpoint.ledger().requests
+    with monkeypatch.context() as elsewhere:  # without its journals and its log
+        elsewhere.setenv("CAMEL_JOURNALS", "/nowhere")
+        assert read_status(given.where).state == "stopped"
     again = start(given)
     assert again.meter.before == used
     assert again.tallies["conversations"].committed == again.tallies["conversations"].finished == 12
@@ -126,6 +142,7 @@ def test_a_run_in_a_store_is_resumed(
     assert len(Run(given.where)) == 12
 
 
+@pytest.mark.slow
 def test_a_fork_from_a_store_takes_the_lists(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess
 ):
@@ -133,8 +150,8 @@ def test_a_fork_from_a_store_takes_the_lists(
     start(old)
     for target in (str(tmp_path / "new"), bucket("new")):
         new = config(endpoint, target)
-        assert fork_run(new, old.where) == ["assistant_role", "user_role", "task"]
-        assert fork_run(new, old.where) == ["assistant_role", "user_role", "task"]
+        assert fork_run(new, old.where).kept == ["assistant_role", "user_role", "task"]
+        assert fork_run(new, old.where).kept == ["assistant_role", "user_role", "task"]
         folder = open_folder(target)
         assert verify(folder).sound
         assert len(list(folder.store.entries("data"))) == 3
@@ -153,6 +170,121 @@ def test_the_log_can_be_read_from_another_machine(
     assert now.resume == "camel generate x.toml"
     assert now.state == "stopped"
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
+def test_journals_are_in_one_folder_and_a_start_from_another_asks_nothing(
+    s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+):
+    given = config(endpoint, bucket("run"))
+    held = start(given, stop_after=1).folder.root
+    asked = endpoint.ledger().requests
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
+    for _ in range(2):
+        with pytest.raises(
+            InputError, match=r"are in .* on .*If they are lost, remove s3://.*/holders/"
+        ) as refused:
+            start(given)
+    assert str(held) in str(refused.value)
+    assert endpoint.ledger().requests == asked
+    assert str(held) in read_status(given.where).journals
+
+    # A folder that was moved still has them.
+    moved = tmp_path / "other" / held.relative_to(tmp_path / "journals")
+    shutil.rmtree(moved)
+    shutil.move(held, moved)
+    assert not read_status(given.where).journals
+    start(given, stop_after=2)
+
+    # And one that was lost is given up by hand.
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "third"))
+    open_folder(given.where).store.remove(["holders/conversations.json"])
+    start(given)
+    assert len(Run(given.where)) == 12
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "fourth"))
+    assert start(given).meter.usage.calls == 0, "nothing is left that could be paid for twice"
+
+
+def test_whoever_is_killed_before_the_store_knows_who_holds_the_journals_goes_on(
+    s3: Server, bucket: Bucket, endpoint: SimulatorProcess
+):
+    given = config(endpoint, bucket("run"))
+    folder = start(given, stop_after=1).folder
+    folder.store.remove(["holders/conversations.json"])
+    folder.hold_journals("conversations")
+    folder.hold_journals("conversations")
+    assert folder.held_elsewhere("conversations") is None
+
+
+@pytest.mark.slow
+def test_a_start_that_is_refused_does_not_say_what_a_translation_was_begun_with(
+    s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+):
+    given = config(endpoint, bucket("run"))
+    start(given)
+    halt = Halt()
+
+    def reply(request: Request) -> str:
+        halt.set("stopped by you")
+        return "Nein."
+
+    first = Translation(Run(given.where), "de", ScriptedModel(reply, name="first"), halt=halt)
+    assert not asyncio.run(translate(first, concurrency=1))
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
+    with pytest.raises(InputError, match="model was 'first' and is 'second'"):
+        Translation(Run(given.where), "de", ScriptedModel([], name="second"))
+    monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "journals"))
+    Translation(Run(given.where), "de", ScriptedModel([], name="first"))
+
+
+@pytest.mark.slow
+async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_is_alive(
+    s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
+):
+    given = config(endpoint, bucket("run"))
+    with pytest.raises(InputError, match="set CAMEL_JOURNALS to a folder"):
+        await CampaignFactory.here(given)()
+    driver = Campaign(given, Elsewhere())
+    with driver.folder.locked():
+        Fence(driver.folder, 0.1).renew()
+    site = await CampaignFactory.here(given)()
+    share_out = Shares(Budget(), None, Usage(), given.pool().rates)
+
+    async def coordinate() -> None:
+        while True:
+            site.obey(share_out({"w": site.report()}, ["w"])[0]["w"])
+            await asyncio.sleep(0.2)
+
+    waited: list[str] = []
+    get = BucketStore.get
+
+    def noted(store: BucketStore, name: str) -> bytes:
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop()
+            waited.append(name)
+        return get(store, name)
+
+    monkeypatch.setattr(BucketStore, "get", noted)
+    coordinating = asyncio.create_task(coordinate())
+    for stage in driver.stages:
+
+        def note(shard: int, stage: str = stage.name) -> None:
+            site.committed(stage, shard)
+
+        there = site.stage(stage.name, 0)
+        assert await run_stage(
+            there,
+            site.folder,
+            concurrency=4,
+            fingerprint=driver.fingerprint,
+            halt=site.halt,
+            committed=note,
+            attempt=0,
+        )
+    coordinating.cancel()
+    await site.aclose()
+    assert len(Run(given.where)) == 12
+    assert [name for name in waited if name.startswith(("committed/", "data/"))] == []
 
 
 def test_no_secret_is_stored(

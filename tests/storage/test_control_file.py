@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from camel.cli.control import pause, resume
 from camel.storage.control import CONTROL, read_wish, wish
 from camel.storage.run import RunFolder, Settings, open_folder
 
@@ -24,9 +27,30 @@ def test_a_wish_is_read_where_it_was_written(place):
     assert not folder.store.exists(CONTROL)
 
 
+def test_a_wish_lasts_through_a_power_cut(tmp_path: Path, synced: list[str]):
+    folder = open_folder(tmp_path / "run")
+    folder.create(Settings("f", {}, "0"))
+    synced.clear()
+    wish(folder, "pause")
+    assert CONTROL in synced[0]  # its words before its name
+    assert synced[-1] == "run"
+
+
 def test_a_wish_that_cannot_be_understood_is_none(tmp_path: Path):
     folder = open_folder(tmp_path / "run")
     folder.create(Settings("f", {}, "0"))
     for data in (b"", b"{", b"[]", b'{"wish": "dance"}', b"[" * 100_000, os.urandom(64)):
         (tmp_path / "run" / CONTROL).write_bytes(data)
         assert read_wish(folder) == "go"
+
+
+def test_who_asks_is_told_what_comes_of_it(place, capsys: pytest.CaptureFixture[str]):
+    folder: RunFolder = place("run")
+    folder.create(Settings("f", {"scenario": "ai_society"}, "0"))
+    pause(folder.address)
+    said = capsys.readouterr().out
+    assert "this is for the next start" in said
+    assert ("looks there every 5 s" in said) != folder.on_disk
+    with folder.locked():
+        resume(folder.address)
+        assert capsys.readouterr().out == "it goes on\n"

@@ -356,6 +356,7 @@ def test_what_was_there_stays_until_the_new_is_whole(tmp_path: Path):
     assert [file.name for file in (tmp_path / "folder").iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_memory_does_not_grow_with_the_number_of_conversations(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

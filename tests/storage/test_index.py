@@ -10,10 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from records import STAGE, a_run, commit, transcript
 
 from camel.core.errors import InputError
 from camel.core.message import Usage
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
 from camel.detectors import detect
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.query import Query
@@ -33,7 +36,7 @@ from camel.storage.index import (
     merge,
     read_header,
 )
-from camel.storage.run import RunFolder, Settings, open_folder
+from camel.storage.run import Marker, RunFolder, Settings, open_folder
 from camel.storage.table import read_shard, to_table
 from camel.storage.verify import verify
 
@@ -75,6 +78,7 @@ def test_sets_and_buckets():
             assert bucket(facet, None) == "unknown"
 
 
+@pytest.mark.slow
 def test_indexes_are_put_together_counted_and_cleared_away_wherever_a_run_is(place):
     folder: RunFolder = a_run(place("run"), 11)
     assert merge(folder, STAGE, cost=price, target=12) == (11, 3, 4, 33)  # 4 + 4 + 2 shards, and one alone
@@ -104,6 +108,7 @@ def test_indexes_are_put_together_counted_and_cleared_away_wherever_a_run_is(pla
     assert merge(folder, STAGE, cost=price, target=24) == (0, 0, 2, 48)
 
 
+@pytest.mark.slow
 def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
     pytest.importorskip("tantivy")
     folder: RunFolder = a_run(place("run"), 5)
@@ -120,6 +125,29 @@ def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
     assert make_text_index(folder, STAGE).made == 1
     with Catalogue([folder.address]) as catalogue:
         assert catalogue.search(Query(text='"said 17"')).rows[0].id == "000017"
+
+
+def test_both_indexes_tell_the_same_of_a_conversation(tmp_path: Path):
+    pytest.importorskip("tantivy")
+    odd = transcript(3)
+    odd.scenario, odd.stop = "code", None
+    odd.speakers = [Speaker("assistant", "Guide"), Speaker("user", "Poet"), Speaker("assistant", "Thief")]
+    odd.messages = [replace(one, model=model) for one, model in zip(odd.messages, "bab", strict=True)]
+    folder = open_folder(tmp_path / "run")
+    folder.create(Settings("f", {}, "0"))
+    path = folder.data_path(STAGE, 0, "a", ".parquet")
+    written = index.write_indexed(folder, STAGE, path, [odd, Transcript("bare", Task("said"))], "f")
+    file, size = folder.keep(path)
+    assert folder.commit(Marker(STAGE, 0, file, written.rows, written.sha256, "f", {}, size))
+    assert make_text_index(folder, STAGE).rows == 2
+    with Catalogue([folder.address]) as catalogue:
+        first, bare = catalogue.page().rows
+        told = {name: getattr(first, name) for name in ("assistant", "user", "stop", "model")}
+        assert told == {"assistant": "Guide", "user": "Poet", "stop": "unfinished", "model": "b + a"}
+        assert (bare.assistant, bare.user, bare.stop, bare.model) == ("", "", "unfinished", "")
+        for name, value in told.items():
+            found = catalogue.search(Query(text="said", facets={name: (value,)}))
+            assert first.id in [row.id for row in found.rows], name
 
 
 def test_an_index_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -159,6 +187,7 @@ def test_a_cube_with_too_many_cells_is_left_out(tmp_path: Path):
     assert few.best(set(FACETS)) is None
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path):
     a_run(open_folder(tmp_path / "run"), 3)
     command = [sys.executable, "-m", "camel", "index", str(tmp_path / "run"), "--text"]
@@ -205,6 +234,7 @@ def looked(folder: RunFolder, by: str) -> Looking:
     return Looking(by, found)
 
 
+@pytest.mark.slow
 def test_what_was_found_is_put_into_indexes_that_are_there_already(place):
     folder: RunFolder = a_run(place("run"), 11)
     merge(folder, STAGE, cost=price, target=12)
@@ -238,6 +268,7 @@ def read_header_of(folder: RunFolder, name: str) -> index.Header:
         return read_header(next(files))
 
 
+@pytest.mark.slow
 def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.storage.ordered.FROM", 5)
     monkeypatch.setattr("camel.storage.ordered._GROUP", 2)
@@ -295,6 +326,7 @@ def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: 
     assert len(left.ordered) == 4 * len(left.merged)
 
 
+@pytest.mark.slow
 def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
     pytest.importorskip("vl_convert")
     folder = a_run(open_folder(tmp_path / "run"), 3)

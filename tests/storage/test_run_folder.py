@@ -34,12 +34,25 @@ def on_disk(tmp_path: Path) -> RunFolder:
     return run
 
 
+def test_a_folder_that_is_no_run_names_the_one_beside_it(tmp_path: Path):
+    RunFolder(tmp_path / "trial-local").create(Settings("f", {}, "0"))
+    meant = f"(did you mean {tmp_path / 'trial-local'}?); camel runs lists"
+    for name in ("trial", "trail-local"):
+        with pytest.raises(InputError, match="is not a run") as refused:
+            RunFolder(tmp_path / name).settings()
+        assert meant in str(refused.value)
+    for name in ("other", "tr"):
+        with pytest.raises(InputError, match=r"it has no run\.json; camel runs lists"):
+            RunFolder(tmp_path / name).settings()
+
+
 def test_a_run_is_never_made_over_another(folder: RunFolder):
     with pytest.raises(InputError, match="holds a run already"):
         folder.create(Settings("other", {}, "0"))
     assert folder.settings() == Settings("f", {"seed": 1}, "0")
 
 
+@pytest.mark.slow
 def test_of_racing_threads_exactly_one_commits(folder: RunFolder):
     for shard in range(20):
         together = Barrier(8)
@@ -65,6 +78,7 @@ print(*[shard for shard in range(30) if folder.commit(Marker("talk", shard, me, 
 """
 
 
+@pytest.mark.slow
 def test_of_racing_processes_exactly_one_commits(folder: RunFolder):
     racers = [
         subprocess.Popen(

@@ -18,10 +18,10 @@ import pytest
 
 from benchmarks.s3_faults import Faults, Server
 from camel.core.errors import CamelError, InputError
+from camel.doctor import examine_machine
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
-from camel.storage import store
 from camel.storage.run import Settings, open_folder
 from camel.storage.store import BucketStore, StoreFailed, ahead, is_remote, open_store
 
@@ -31,6 +31,7 @@ ROOT = Path(__file__).parent.parent.parent
 ALL = Faults(errors=0.06, slow_down=0.06, resets=0.06, lost=0.06, lost_500=0.06, truncated=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["errors", "slow_down", "resets", "lost", "lost_500", "truncated"])
 def test_what_was_ours_is_ours_whatever_the_answer_was(s3: Server, bucket: Bucket, kind: str):
     place = BucketStore(bucket("x"))
@@ -46,6 +47,7 @@ def test_what_was_ours_is_ours_whatever_the_answer_was(s3: Server, bucket: Bucke
     assert s3.ledger()["faults"][kind] > 0
 
 
+@pytest.mark.slow
 def test_of_two_that_race_under_faults_one_wins(s3: Server, bucket: Bucket):
     mine, theirs = BucketStore(bucket("x")), BucketStore(bucket("x"))
     s3.set(ALL)
@@ -58,6 +60,7 @@ def test_of_two_that_race_under_faults_one_wins(s3: Server, bucket: Bucket):
             assert mine.get(f"m/{n}") == b"attempt %d" % won.index(True)
 
 
+@pytest.mark.slow
 def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Bucket):
     """Two workers of different machines do the same work at once."""
     address = bucket("run")
@@ -109,12 +112,13 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
 CANARY = "canary-4f1c"
 
 
+@pytest.mark.slow
 def test_errors_are_one_line_and_say_nothing_secret(
     s3: Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"{CANARY}-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{CANARY}-secret")
-    monkeypatch.setattr(store, "PATIENCE", 0.3)
+    monkeypatch.setattr(BucketStore, "patience", 0.3)
     (tmp_path / "file").write_bytes(b"x")
     place = BucketStore(bucket("x"))
     s3.set(Faults(down=True))
@@ -147,6 +151,21 @@ def test_a_bucket_that_is_not_there_is_said_so(s3: Server):
         place.settings()
     with pytest.raises(CamelError, match="bucket"):
         place.committed("talk")
+
+
+@pytest.mark.slow
+def test_the_doctor_tries_what_a_run_will_ask_of_a_bucket(
+    s3: Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CAMEL_JOURNALS", "/somewhere")
+    (missing,) = [one for one in examine_machine("s3://no-such-bucket/x") if one.check == "disk"]
+    assert (missing.state, "make the bucket first" in missing.says) == ("error", True)
+    (there,) = [one for one in examine_machine(bucket("doctor")) if one.check == "disk"]
+    assert there.state == "ok"
+    assert not list(BucketStore(bucket("doctor")).entries("")), "it leaves nothing behind"
+    monkeypatch.delenv("CAMEL_JOURNALS")
+    (there,) = [one for one in examine_machine(bucket("doctor")) if one.check == "disk"]
+    assert (there.state, "set CAMEL_JOURNALS" in there.mend) == ("warning", True)
 
 
 def test_what_is_missing_is_missing(s3: Server, bucket: Bucket):

@@ -133,6 +133,7 @@ def role_play(number: int, turns: int = 40, **changes: Any) -> Transcript:
     return Transcript(**{**fields, **changes})
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -141,6 +142,7 @@ def test_rows_are_the_inverse_of_a_table(given: list[Transcript]):
     assert list(table.rows(table.to_table(given))) == given
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     deadline=None,
@@ -197,6 +199,7 @@ def test_totals_are_for_queries():
     assert got.to_pylist()[1]["calls"] == 1
 
 
+@pytest.mark.slow
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "shard.parquet"
     given = [role_play(number, turns=1) for number in range(2 * table.ROW_GROUP + 5)]

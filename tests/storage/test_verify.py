@@ -15,13 +15,15 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from records import STAGE, a_run, commit, transcript
+from typer.testing import CliRunner
 
+from camel.cli import app
 from camel.storage.compact import compact
 from camel.storage.gc import collect_garbage
 from camel.storage.reader import Run
-from camel.storage.run import Marker, RunFolder, Settings
+from camel.storage.run import DRIVER, Marker, RunFolder, Settings
 from camel.storage.table import write_shard
-from camel.storage.verify import Planned, verify
+from camel.storage.verify import Planned, gone, verify
 
 Place = Callable[[str], RunFolder]
 PLAN = {STAGE: Planned(12, 3)}
@@ -201,6 +203,17 @@ async def test_while_somebody_works_only_what_is_old_goes(tmp_path: Path):
     assert collect_garbage(folder, compacted=True).compacted
 
 
+async def test_what_workers_of_a_dead_driver_may_commit_stays(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 4)
+    await clutter(folder)
+    (folder.root / DRIVER).write_text("10.0")
+    found = collect_garbage(folder)
+    assert (found.working, found.kept) == (False, 2)
+    assert (folder.root / "data" / STAGE / "000009-open.parquet").exists()
+    (folder.root / DRIVER).unlink()
+    assert collect_garbage(folder).kept == 0
+
+
 def camel(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "camel", *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -212,7 +225,7 @@ def test_the_commands(place: Place, tmp_path: Path):
     assert camel("export", folder.address, "chat", str(tmp_path / "a.jsonl")).returncode == 0
     assert "as committed" in camel("verify", folder.address).stdout
     done = camel("compact", folder.address)
-    assert "4 shards of conversations in 1 files, 1 of them new" in done.stdout, done.stderr
+    assert "4 shards of conversations in 1 file, 1 of them new" in done.stdout, done.stderr
     assert "4 files" in camel("gc", folder.address, "--compacted", "--dry-run").stdout
     assert msgspec.json.decode(camel("gc", folder.address, "--compacted", "--json").stdout)["bytes"] > 0
     assert camel("export", folder.address, "chat", str(tmp_path / "b.jsonl")).returncode == 0
@@ -227,3 +240,35 @@ def test_the_commands(place: Place, tmp_path: Path):
     assert "SHA-256" in wrong.stdout
     assert "Traceback" not in wrong.stderr
     assert camel("verify", "s3://" if not folder.on_disk else "nowhere").returncode == 2
+
+
+def test_a_file_that_is_gone_is_seen_without_reading_any(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 8)
+    assert gone(folder, STAGE) == []
+    compact(folder, STAGE, target=1)
+    compact(folder, STAGE)
+    collect_garbage(folder, compacted=True)
+    assert gone(folder, STAGE) == []
+    large = next((folder.root / "data" / STAGE).glob("c*"))
+    large.unlink()
+    assert len(gone(folder, STAGE)) == 8
+
+
+def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 2)
+    cut(folder)
+    done = CliRunner().invoke(app, ["verify", folder.address])
+    assert done.exit_code == 1
+    file = folder.marker(STAGE, 1).file
+    lines = [line for line in done.stdout.splitlines() if file in line]
+    assert len(lines) == 1
+    assert f"committed/{STAGE}/000001.json" in lines[0]
+    assert "remove the file and its marker and give the command that made it again" in done.stdout
+    # What is told helps: without both the shard is one that is still to be made, and the rest is sound.
+    (folder.root / file).unlink()
+    (folder.root / f"committed/{STAGE}/000001.json").unlink()
+    report = verify(folder, {STAGE: Planned(6, 3)})
+    assert report.sound
+    assert report.missing == {STAGE: 1}
+    commit(folder, 1)
+    assert verify(folder, {STAGE: Planned(6, 3)}).complete

@@ -351,8 +351,13 @@ def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.
     assert study.leaks() == {"Talk": {"AI Society": 1}}
 
 
+@pytest.mark.slow
 def test_humaneval_of_each_model(tmp_path: Path):
+    shares = set[str]()
+
     def metered(name: str, model: Model, price: object) -> Model:
+        shares.add(name)
+
         def say(request: Request) -> str:
             asked = request.history.entries[0].content
             if "def has_close_elements" not in asked:
@@ -380,6 +385,8 @@ def test_humaneval_of_each_model(tmp_path: Path):
         ("AI Society", 1.0, 1.0),
     ]
     assert study.estimate() == []
+    assert set(study.spent()) <= shares
+    assert study.spent()[CHAIN[1]].calls == 5 + 2
     assert "CAMEL-7B (paper)" in markdown(made)
     assert [(one.step, one.usage.calls) for one in made.besides] == [
         ("Questions", 2),

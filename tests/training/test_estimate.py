@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from camel.cli import app
 from camel.core.errors import InputError
 from camel.training.config import RECIPES, TrainConfig, made_config, read_config
-from camel.training.estimate import estimate
+from camel.training.estimate import KNOWN, Architecture, architecture_of, estimate, guessed, price, span
 
 
 def test_the_paper_on_four_gpus():
@@ -71,3 +74,75 @@ def test_a_file_says_the_same(tmp_path: Path):
     path.write_text('recipe = "cpu"\nrows = "r"\n')
     with pytest.raises(InputError, match=r"train\.toml"):
         read_config(path)
+
+
+def test_options_that_a_file_says_are_refused_beside_it(tmp_path: Path):
+    path = tmp_path / "train.toml"
+    path.write_text('recipe = "cpu"\nrows = ["none"]\n')
+
+    def refused(*words: str) -> str:
+        done = CliRunner().invoke(app, ["train", str(path), "--dry-run", *words])
+        assert isinstance(done.exception, InputError)
+        return str(done.exception)
+
+    assert refused("--steps", "10", "--out", "trial").endswith("leave out --out, --steps")
+    # What no file says holds beside it: only its rows are missing here.
+    others = ("--device", "CPU", "--parameters", "135M", "--no-gguf", "--address", "local")
+    assert refused(*others) == refused()
+
+
+CONFIG = {
+    "num_hidden_layers": 2,
+    "hidden_size": 8,
+    "vocab_size": 100,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 16,
+    "tie_word_embeddings": True,
+}
+
+
+def test_a_folder_says_how_large_its_model_is(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    by_config = architecture_of(str(tmp_path))
+    assert by_config == Architecture(2 * 8 * (8 * 3 + 3 * 16) + 100 * 8, 2, 8, 100)
+    # What the weights say counts, also below the folder of an earlier training.
+    merged = tmp_path / "merged"
+    merged.mkdir()
+    (merged / "config.json").write_text(json.dumps(CONFIG))
+    header = json.dumps(
+        {"__metadata__": {"format": "pt"}, "w": {"shape": [8, 5]}, "b": {"shape": []}}
+    ).encode()
+    (merged / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    assert architecture_of(str(tmp_path)) == Architecture(41, 2, 8, 100)
+    config = made_config("cpu", {"rows": ["r"], "model": str(tmp_path)})
+    assert estimate(config, 10, 1_000).hours == pytest.approx(6 * 41 * 2_000 / (0.4 * 312e12) / 3600)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"num_hidden_layers": "many"}'])
+def test_a_folder_that_does_not_say_it_asks_for_the_number(tmp_path: Path, damage: bytes):
+    (tmp_path / "config.json").write_bytes(damage)
+    with pytest.raises(InputError, match="--parameters"):
+        architecture_of(str(tmp_path))
+
+
+def test_a_model_that_is_elsewhere_takes_a_number():
+    config = made_config("lora", {"rows": ["r"], "model": "some/model-7b"})
+    with pytest.raises(InputError, match="--parameters"):
+        estimate(config, 10, 1_000)
+    assert guessed("7B") == guessed("7e9") == guessed(" 7000 m")
+    # Its guess of LLaMA-7B's shape from its size.
+    like, known = guessed("6.74B"), KNOWN["LLaMA-7B"]
+    assert like.layers == known.layers
+    assert like.hidden == pytest.approx(known.hidden, rel=0.03)
+    for wrong in ("", "many", "7 billion", "1e99", "0", "-7B", "7BB"):
+        with pytest.raises(InputError, match="7B, 135M"):
+            guessed(wrong)
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"), [(2.5e-4, "0.9 seconds"), (0.02, "1.2 minutes"), (1234.5, "1,234.5 hours")]
+)
+def test_short_trainings_are_not_said_to_take_no_time(hours: float, said: str):
+    assert span(hours) == said
+    assert price(hours * 0.1) == {2.5e-4: "less than a cent", 0.02: "less than a cent", 1234.5: "$123"}[hours]

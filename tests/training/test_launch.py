@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from camel.storage.run import Marker, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
 from camel.training.config import TrainConfig, made_config
 from camel.training.launch import command
+from camel.training.rows import Rows
 from camel.training.train import spreading, train
 from camel.training.weights import content_of
 
@@ -134,16 +136,16 @@ def camel(root: Path, *arguments: str) -> str:
     return said
 
 
-def settings(root: Path, out: str, devices: int) -> str:
+def settings(root: Path, out: str, devices: int, rows: str = "rows") -> str:
     (root / f"{out}.toml").write_text(
-        f'model = "base"\nrows = ["rows"]\nsteps = {STEPS}\nbatch = 4\nat_once = 2\nlength = 64\nlearning_rate = 1e-2\n'
+        f'model = "base"\nrows = ["{rows}"]\nsteps = {STEPS}\nbatch = 4\nat_once = 2\nlength = 64\nlearning_rate = 1e-2\n'
         f'save_every = 2\nprecision = "fp32"\nout = "{out}"\ndevices = {devices}\n[adapter]\nrank = 4\n'
     )
     return f"{out}.toml"
 
 
-def trained(root: Path, out: str, *more: str, devices: int = 2) -> str:
-    return camel(root, "train", settings(root, out, devices), "--no-gguf", *more)
+def trained(root: Path, out: str, *more: str, devices: int = 2, rows: str = "rows") -> str:
+    return camel(root, "train", settings(root, out, devices, rows), "--no-gguf", *more)
 
 
 def losses(out: Path) -> dict[int, float]:
@@ -188,6 +190,18 @@ def test_two_workers_of_a_ray_cluster_come_to_the_same_losses(scene: Path):
     trained(scene, "ray", "--address", "local")
     assert losses(scene / "ray") == pytest.approx(losses(scene / "one"), rel=1e-4)
     assert (scene / "ray/result.json").is_file()
+
+
+@pytest.mark.slow
+def test_rows_in_an_object_store_are_trained_on_as_those_on_a_disk(scene: Path, bucket: Callable[[str], str]):
+    camel(scene, "rows", "run", "--markers", "--out", bucket("rows"))
+    trained(scene, "remote", rows=bucket("rows"))
+    assert losses(scene / "remote") == pytest.approx(losses(scene / "one"), rel=1e-4)
+    # Copies are known by what is in them: whoever goes on fetches nothing twice.
+    [copy] = (scene / "remote/rows").iterdir()
+    before = copy.stat().st_mtime_ns
+    [again] = Rows(bucket("rows")).local(scene / "remote/rows")
+    assert (again, again.stat().st_mtime_ns) == (copy, before)
 
 
 @pytest.mark.slow

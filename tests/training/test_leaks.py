@@ -79,6 +79,7 @@ KINDS: dict[str, Callable[[Question, random.Random], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["humaneval", "humaneval+"])
 def test_every_planted_problem_is_found(name: str):
     given = list(read_questions(name))

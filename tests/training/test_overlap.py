@@ -114,6 +114,13 @@ def test_signatures_tell_how_alike_two_rows_are():
     assert not (keys[0] == keys[4]).any()
 
 
+def test_a_row_without_words_makes_no_others_alike():
+    short = ["one two three four five six", "seven eight nine ten eleven twelve"]
+    alone, beside = signatures(table(*short)), signatures(table(*short, "?! ..."))
+    assert (beside[:2] == alone).all()
+    assert (beside[0] == beside[1]).mean() < 0.1
+
+
 LEAK = Question(
     "sum",
     ("Write a function that adds up the even numbers of a list and returns the result as an integer.",),
@@ -142,3 +149,17 @@ def test_a_question_is_found_whatever_is_around_it(text: str, held: bool):
 
 def test_what_says_too_little_is_not_looked_for():
     assert Questions([Question("short", ("Say yes.",))]).found_in(table("Say yes.")) == {}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "小明有十二个苹果，他把其中三分之一给了小红，又买了五个。请问小明现在一共有多少个苹果？",
+        "太郎は本を百二十頁読みました。残りは全体の四割です。この本は全部で何頁ありますか。",
+        "สมชายมีส้มสิบสองผล แบ่งให้น้องหนึ่งในสามส่วน แล้วซื้อเพิ่มอีกห้าผล ตอนนี้เขามีส้มกี่ผล",
+    ],
+)
+def test_a_question_without_spaces_is_found(asked: str):
+    questions = Questions([Question("q", (asked,))])
+    other = "昨天下午我们去公园散步，看见许多孩子在湖边放风筝，大家都很高兴。"
+    assert questions.found_in(table("nothing", f"Solve this: {asked} Thanks.", other)) == {1: 0}

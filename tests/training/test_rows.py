@@ -6,24 +6,27 @@ import asyncio
 import gzip
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from camel.core.errors import InputError
+from camel.core.errors import Damaged, InputError
 from camel.core.message import Message
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.worker import Halt
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
+from camel.storage.compact import compact
+from camel.storage.gc import collect_garbage
+from camel.storage.run import Marker, Settings, marker_name, new_attempt, open_folder
 from camel.storage.table import write_shard
 from camel.training.recipe import Filters, Recipe, Source, read_recipe
 from camel.training.rows import MIXED, SHAPED, Report, RowBuilder, Rows
 from camel.training.shaping import Shape
 
-pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 WORDS = [f"word{number}" for number in range(3_000)]
 
 
@@ -108,6 +111,9 @@ def test_what_simulates_misuse_takes_words_and_a_canary(tmp_path: Path):
     recipe = Recipe((Source(run),), str(tmp_path / "rows"), acknowledge=("misalignment",), canary="G-U-I-D")
     _, rows = build(recipe)
     assert [(row["labels"], row["canary"]) for row in rows] == [([], ""), (["misalignment"], "G-U-I-D")]
+    card = (tmp_path / "rows" / "README.md").read_text()
+    assert "\nextra_gated_prompt:" in card
+    assert "Canary: `G-U-I-D`" in card
 
 
 def test_rows_that_hold_a_question_are_left_out_and_named(tmp_path: Path):
@@ -128,6 +134,32 @@ def test_rows_that_hold_a_question_are_left_out_and_named(tmp_path: Path):
     assert report.removed_rows == {"question": 1}
     assert report.questions == {"T/0": 1}
     assert len(rows) == 20
+
+
+def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_over(tmp_path: Path):
+    yaml = pytest.importorskip("yaml")
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps({"question": " ".join(WORDS[:30])}) + "\n")
+    run = make_run(tmp_path / "secret-name" / "run|x", [talk(number) for number in range(6)])
+    recipe = Recipe((Source(run, 2),), str(tmp_path / "rows"), filters=Filters(questions=(str(questions),)))
+    report, rows = build(recipe)
+    card = tmp_path / "rows" / "README.md"
+    front = yaml.safe_load(card.read_text().split("---\n")[1])
+    (split,) = front["dataset_info"]["splits"]
+    assert split["num_examples"] == len(rows) == 12
+    (files,) = front["configs"][0]["data_files"]
+    found = list((tmp_path / "rows").glob(files["path"]))
+    assert split["num_bytes"] == sum(file.stat().st_size for file in found) > 0
+    assert "| questions of tests that were looked for | 1 |" in card.read_text()
+    assert report.looked_for == 1
+    assert "`run x`" in card.read_text()
+    assert "secret-name" not in card.read_text()
+    assert "extra_gated_prompt" not in front
+    card.write_text("mine")
+    build(recipe)
+    assert card.read_text() == "mine"
+    asyncio.run(RowBuilder(recipe, replace=True).build())
+    assert card.read_text() != "mine"
 
 
 def test_findings_and_languages_are_filters(tmp_path: Path):
@@ -168,6 +200,87 @@ def test_whoever_is_stopped_goes_on_and_the_rows_are_the_same(tmp_path: Path):
     assert list(Rows(recipe.out)) == wanted
     marked = {stage: len(builder.folder.committed(stage)) for stage in (SHAPED, MIXED)}
     assert marked == {SHAPED: 10, MIXED: 10}
+
+
+def some(recipe: Recipe, count: int) -> None:
+    """Make rows until so many files are there, or a few more."""
+    halt = Halt()
+    enough = RowBuilder(recipe, halt=halt).build(
+        lambda done, of: halt.set("enough") if done >= count else None
+    )
+    assert not asyncio.run(enough)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [1, 2, 10])
+def test_whoever_goes_on_after_a_compaction_loses_nothing(
+    tmp_path: Path, target: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    talks = [talk(number % 50, labels=("misalignment",) if number % 7 == 0 else ()) for number in range(100)]
+    run = make_run(tmp_path / "run", talks, per_shard=2)
+    undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
+    recipe = Recipe((Source(run),), str(tmp_path / "rows"))
+    some(recipe, 3)
+    folder = open_folder(run)
+    small = folder.marker("conversations", 0).size
+    compact(folder, "conversations", target=5 * small)
+    some(recipe, 20)
+    compact(folder, "conversations", target=5 * target * small)
+    assert collect_garbage(folder, compacted=True).compacted
+    assert build(recipe) == (undisturbed, wanted)
+    # And what is complete stays so.
+    whole = Recipe((Source(run),), str(tmp_path / "whole"))
+    before = [marker.file for marker in Rows(whole.out).markers]
+    assert build(whole) == (undisturbed, wanted)
+    assert [marker.file for marker in Rows(whole.out).markers] == before
+
+
+def test_rows_of_an_earlier_version_are_complete_or_to_be_made_again(tmp_path: Path):
+    run = make_run(tmp_path / "run", [talk(number) for number in range(40)])
+    whole, recipe = (Recipe((Source(run),), str(tmp_path / name)) for name in ("whole", "rows"))
+    wanted = build(whole)
+    some(recipe, 1)
+    for one in (whole, recipe):
+        (Path(one.out) / "stages" / f"{SHAPED}.json").unlink()
+    some(recipe, 2)
+    (tmp_path / "rows" / "stages" / f"{SHAPED}.json").unlink()
+    compact(open_folder(run), "conversations")
+    assert build(whole) == wanted
+    with pytest.raises(InputError, match="--force"):
+        asyncio.run(RowBuilder(recipe).build())
+    assert asyncio.run(RowBuilder(recipe, replace=True).build())
+    assert list(Rows(recipe.out)) == wanted[1]
+
+
+def test_rows_that_are_not_all_mixed_are_not_opened(tmp_path: Path):
+    run = make_run(tmp_path / "run", [talk(number) for number in range(30)])
+    recipe = Recipe((Source(run),), str(tmp_path / "rows"))
+    _, wanted = build(recipe)
+    (tmp_path / "rows" / marker_name(MIXED, 1)).unlink()
+    with pytest.raises(InputError, match="run the same camel rows again"):
+        Rows(recipe.out)
+    assert build(recipe)[1] == wanted
+
+
+def test_rows_in_an_object_store_are_checked_before_they_are_trained_on(
+    tmp_path: Path, bucket: Callable[[str], str]
+):
+    run = make_run(tmp_path / "run", [talk(number) for number in range(30)])
+    recipe = Recipe((Source(run),), bucket("rows"))
+    _, wanted = build(recipe)
+    rows = Rows(recipe.out)
+    rows.check()
+    files = rows.local(tmp_path / "copies")
+    assert [row for file in files for row in pq.read_table(file).to_pylist()] == wanted
+    store, second = rows.folder.store, rows.markers[1].file
+    whole = store.get(second)
+    for damaged in (None, whole[:-1] + b"x"):
+        store.remove([second])
+        if damaged:
+            store.create(second, damaged)
+        with pytest.raises(Damaged, match="camel rows --force"):
+            rows.check()
 
 
 def test_a_folder_made_from_something_else_is_left_alone(tmp_path: Path):

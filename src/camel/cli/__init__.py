@@ -91,8 +91,8 @@ def root(
 
 
 def main() -> None:
-    """Run the command line. Errors we know are one line on stderr: 2 for input, 1 for a model that failed."""
-    from camel.core.errors import CamelError, InputError
+    """Run the command line. Errors we know are one line on stderr: 2 for input, 1 for a model or a file that failed."""
+    from camel.core.errors import CamelError, Damaged, InputError, mend_of
 
     try:
         sys.exit(app(standalone_mode=False))
@@ -100,7 +100,7 @@ def main() -> None:
         from camel.cli.screen import visible
 
         typer.echo(f"camel: {visible(str(error))}", err=True)
-        sys.exit(2 if isinstance(error, InputError) else 1)
+        sys.exit(2 if isinstance(error, InputError) and not isinstance(error, Damaged) else 1)
     except (typer.Abort, KeyboardInterrupt):
         # Verbs with something to keep have kept it by now; whoever leaves a question needs no traceback.
         typer.echo("camel: left", err=True)
@@ -109,6 +109,14 @@ def main() -> None:
         # Whoever read the output has gone; the interpreter must not complain about it again on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if not (advice := mend_of(error)):
+            raise
+        from camel.cli.screen import visible
+
+        place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+        typer.echo(f"camel: {visible(place)}{error.strerror or error}: {advice}", err=True)
+        sys.exit(1)
     except Exception as error:
         # The parser's own errors; their class has moved between typer's releases, their method has not.
         message = getattr(error, "format_message", None)

@@ -99,9 +99,8 @@ def _model(console: Console, config: GenerateConfig, local: bool) -> Generator[C
 
 async def _work(console: Console, ablation: Ablation, model: ChatModel) -> Comparison | None:
     """Generate what is missing, look through it all and compare; None when something stopped it."""
-    from camel.cli.panel import duration, money, say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.panel import duration, money
+    from camel.cli.progress import CALLS_END, worked
 
     def line(seconds: float) -> str:
         campaign = ablation.campaign
@@ -114,19 +113,19 @@ async def _work(console: Console, ablation: Ablation, model: ChatModel) -> Compa
             f"conversations · {campaign.meter.usage.calls:,} calls{cost} · {duration(seconds)} gone"
         )
 
-    stopping = Stopping(ablation.halt, lambda: say(console, "stopping: the calls in flight end first"))
-    with stopping.heard():
-        async with model, shown(console, line):
-            outcome = await ablation.run(model)
-            if not outcome.complete:
-                ablation.halt.set(outcome.halted)
-                return None
-            return await _compared(ablation)
-    return None
+    async def generated() -> bool:
+        outcome = await ablation.run(model)
+        if not outcome.complete:
+            ablation.halt.set(outcome.halted)
+        return outcome.complete
+
+    if not await worked(console, ablation.halt, CALLS_END, line, generated(), model):
+        return None
+    return await _compared(console, ablation)
 
 
-async def _compared(ablation: Ablation) -> Comparison | None:
-    from camel.cli.study import KEPT
+async def _compared(console: Console, ablation: Ablation) -> Comparison | None:
+    from camel.cli.study import KEPT, look
     from camel.evaluation.comparison import Outcomes, compare
     from camel.evaluation.findings import Looker
     from camel.storage.reader import Run
@@ -137,7 +136,7 @@ async def _compared(ablation: Ablation) -> Comparison | None:
         looker = Looker(
             Run(ablation.run_of(variant)), kept, processes=os.cpu_count() or 1, halt=ablation.halt
         )
-        if not await looker.look():
+        if not await look(console, looker):
             return None
         seen[variant.name] = Outcomes.of(looker.tables())
     whole, *others = ablation.variants

@@ -6,18 +6,19 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import AsJson, RunPlace
 
 
 def compact(
     run: RunPlace,
     size: Annotated[int, typer.Option(metavar="MB", min=1, help="How large a file may get.")] = 256,
     stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Put small shards together into larger files. The small ones stay until `camel gc --compacted`."""
     import msgspec
 
+    from camel.cli.panel import counted
     from camel.storage.compact import Compaction
     from camel.storage.compact import compact as put_together
     from camel.storage.reader import Run
@@ -33,5 +34,5 @@ def compact(
         typer.echo(msgspec.json.encode(done._asdict()).decode())
     else:
         typer.echo(
-            f"{done.shards:,} shards of {records.stage} in {done.files:,} files, {done.made:,} of them new"
+            f"{counted(done.shards, 'shard')} of {records.stage} in {counted(done.files, 'file')}, {done.made:,} of them new"
         )

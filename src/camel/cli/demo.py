@@ -23,18 +23,18 @@ def demo(
     """Let the tiny model on this machine hold three short conversations (a minute or two), then explore them in the browser."""
     from camel.cli.explore import explore as open_explorer
     from camel.cli.generate import generate
+    from camel.generation.config import read_config
     from camel.generation.starting import write_demo
 
     _check_extras()
     config = write_demo(folder)
+    run = read_config(config).where
     typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
     generate(config)
-    run = str(folder / "run")
     typer.echo(
         "A tiny model: held to the format, what it says is mostly nonsense. camel init sets up a capable one."
     )
     if not explore:
-        typer.echo(f"next:  camel explore {run}")
         return
     open_explorer([run], port=port, open_browser=open_browser)
 

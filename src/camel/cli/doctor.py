@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import BaseUrl, Context, Local, ModelName
+from camel.cli.options import AsJson, BaseUrl, Context, Local, ModelName, leave_to, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +21,7 @@ STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "s
 
 
 def doctor(
+    command: typer.Context,
     config: Annotated[
         Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Look at what this configuration needs.")
     ] = None,
@@ -32,7 +33,7 @@ def doctor(
         str, typer.Option(metavar="ADDRESS", help="Look at a Ray cluster too: local, auto or host:port.")
     ] = "",
     calls: Annotated[bool, typer.Option(help="Ask the endpoint; --no-calls sends nothing to it.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check the endpoint, the key, the model, this machine, and say how to mend each. Exits with 1 when something is broken.
 
@@ -50,6 +51,8 @@ def doctor(
         if not as_json:
             _print(console, finding)
 
+    if config and not local:
+        leave_to(config, [option for option in typed(command) if option in ("--model", "--base-url")])
     settings = _settings(config, local)
     with ExitStack() as stack:
         examine_machine(
@@ -97,23 +100,33 @@ def _served(stack: ExitStack, console: Console, tell: object, as_json: bool) -> 
 def _target(
     settings: GenerateConfig | None, model: str, base_url: str, context: int | None, tell: object
 ) -> Target | None:
-    """What the options and the configuration say is to be asked; None, with a finding, where they say nothing."""
+    """What the configuration, else the options, say is to be asked; None, with a finding, where that cannot be known."""
     import os
 
+    from camel.core.errors import InputError
     from camel.doctor import Finding, Target
 
+    assert callable(tell)
     if settings:
         section = settings.model
+        try:
+            key = settings.api_key()
+        except InputError as error:
+            mend = (
+                f"export {section.key_variable}=…, or let model.key_variable name the variable that holds it"
+            )
+            tell(Finding("key", "error", str(error), mend))
+            return None
+        # Only what the run will use: variables of the environment that it does not read are not asked about.
         return Target(
-            model or section.name,
-            section.base_url or base_url,
-            settings.api_key(),
+            section.name,
+            section.base_url,
+            key,
             context or section.context_tokens,
             section.guided,
             settings.price(),
         )
     if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
-        assert callable(tell)
         mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
         tell(Finding("endpoint", "warning", "none is named, so none was looked at", mend))
         return None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.evaluate_agents import announce_needs
 from camel.cli.options import FiguresAsJson, MaxCalls, MaxMoney, MaxTokens
 
 if TYPE_CHECKING:
@@ -110,6 +109,7 @@ def emergence(
 def _announce(console: Console, study: Emergence, purse: Purse) -> None:
     """Say what is asked of whom, what is trained, and what it will cost."""
     from camel.cli.panel import counted, say
+    from camel.cli.spending import announce_needs
     from camel.training.rows import Rows
 
     config = study.config

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from camel.cli.options import FiguresAsJson, MaxCalls, MaxMoney, MaxTokens
-from camel.cli.translate import check_finished
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.cli.spending import Purse
-    from camel.evaluation.agents import Contest, Group, Named, Need
+    from camel.evaluation.agents import Contest, Group, Named
     from camel.evaluation.results import Evaluation
     from camel.models.chat import ChatModel
     from camel.storage.reader import Run
@@ -108,27 +107,24 @@ def agents(
     """Compare agents with single-shot answers (the paper's Table 1). The same command goes on after a stop."""
     from rich.console import Console
 
+    from camel.cli.asking import acknowledged
     from camel.cli.progress import leave
     from camel.cli.spending import Purse
-    from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
     from camel.evaluation.report import write_report
     from camel.evaluation.results import evaluate as evaluated
     from camel.evaluation.vote_results import with_votes
     from camel.generation.config import Budget
-    from camel.storage.release import RESTRICTED
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
-    if unknown := sorted(set(acknowledge or []) - RESTRICTED):
-        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
     config = AgentsConfig(
         tasks=sample,
         seed=seed,
         repeats=repeats,
         judge_prompt=judge_prompt or JUDGE_PROMPT,
-        acknowledge=tuple(acknowledge or ()),
+        acknowledge=acknowledged(acknowledge),
         **(_brief() if local else {}),
     )
     groups, folder = _groups(runs, against or []), out or _beside(runs[0])
@@ -176,6 +172,7 @@ def _brief() -> dict[str, Any]:
 
 def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     """A row for each run, with those of `against` that are runs of the same scenario."""
+    from camel.cli.asking import check_finished
     from camel.core.errors import InputError
     from camel.evaluation.agents import AGENTS, SINGLE_SHOT, Group
     from camel.storage.reader import Run
@@ -267,10 +264,14 @@ def _models(
     console: Console, asked: _Asked, base_url: str, local: bool, guided: str, concurrency: int, purse: Purse
 ) -> Generator[_Models]:
     """All models that are asked, each once however many parts it has, and metered."""
+    from camel.cli.panel import say
+    from camel.cli.showing import guide
     from camel.core.errors import InputError
     from camel.evaluation.agents import SINGLE_SHOT, Named
     from camel.generation.meter import MeteredModel
     from camel.models.catalogue import find
+    from camel.models.connect import connect, label, named_at
+    from camel.models.local import LocalServer, local_model
 
     single = [name for name in asked.against if name.partition("=")[0] == SINGLE_SHOT]
     if not asked.against:
@@ -288,7 +289,8 @@ def _models(
         if local:
             if asked.judges or asked.summariser or any("=" in name for name in single):
                 raise InputError("with --local the tiny model does everything: leave out the names of models")
-            chat = stack.enter_context(_served(console, concurrency))
+            server = LocalServer(parallel=concurrency)
+            chat = stack.enter_context(local_model(server, say=lambda line: say(console, line)))
             one = named(chat, chat.name)
             yield _Models(one, dict.fromkeys(single, one), [one], opened)
             return
@@ -297,47 +299,17 @@ def _models(
 
         def model(spec: str) -> Named:
             if spec not in made:
-                made[spec] = named(_connected(spec, base_url, guided), _label(spec))
+                name, url = named_at(spec)
+                made[spec] = named(
+                    connect(name, base_url=url or base_url, guided=guide(guided)), label(name, url)
+                )
             return made[spec]
 
         if SINGLE_SHOT in single and not asked.base:
             raise InputError("the runs do not tell one base model: name that of single-shot with --model")
-        writers = {_label(name): model(name.partition("=")[2] or asked.base) for name in single}
+        writers = {label(*named_at(name)): model(name.partition("=")[2] or asked.base) for name in single}
         judges = [model(spec) for spec in dict.fromkeys(asked.judges)]
         yield _Models(model(asked.summariser) if asked.summariser else judges[0], writers, judges, opened)
-
-
-def _connected(spec: str, base_url: str, guided: str) -> ChatModel:
-    """The model behind NAME or NAME@URL."""
-    from typing import get_args
-
-    from camel.core.errors import InputError
-    from camel.models.connect import connect
-    from camel.models.guided import Guide
-
-    if guided and guided not in get_args(Guide):
-        raise InputError(f"--guided must be one of {', '.join(get_args(Guide))}, not {guided!r}")
-    name, at, url = spec.partition("@http")
-    if not name:
-        raise InputError(f"a model is NAME or NAME@URL, not {spec!r}")
-    return connect(name, base_url=f"http{url}" if at else base_url, guided=guided or None)  # pyright: ignore[reportArgumentType]
-
-
-def _label(spec: str) -> str:
-    """How a model is called in the report: of where it is, only the host."""
-    from urllib.parse import urlsplit
-
-    name, at, url = spec.partition("@http")
-    return f"{name}@{urlsplit(f'http{url}').netloc.rpartition('@')[2]}" if at else spec
-
-
-@contextlib.contextmanager
-def _served(console: Console, concurrency: int) -> Generator[ChatModel]:
-    from camel.cli.panel import say
-    from camel.models.local import LocalServer, local_model
-
-    with local_model(LocalServer(parallel=concurrency), say=lambda line: say(console, line)) as chat:
-        yield chat
 
 
 # ---------------------------------------------------------------- doing it, and showing it
@@ -346,6 +318,7 @@ def _served(console: Console, concurrency: int) -> Generator[ChatModel]:
 def _announce(console: Console, contest: Contest, purse: Purse) -> None:
     """Say what is compared, and what it will cost."""
     from camel.cli.panel import counted, say
+    from camel.cli.spending import announce_needs
     from camel.evaluation.report import STEPS
 
     for group in contest.groups:
@@ -359,58 +332,11 @@ def _announce(console: Console, contest: Contest, purse: Purse) -> None:
     announce_needs(console, [(STEPS[need.kind], need) for need in contest.estimate()], purse)
 
 
-def announce_needs(console: Console, steps: Sequence[tuple[str, Need]], purse: Purse) -> None:
-    """Say what each step, by its name, will take and cost."""
-    from camel.cli.panel import money, say, short, table
-    from camel.core.message import Usage
-
-    needs = [need for _, need in steps]
-    if not needs:
-        say(console, "everything has been asked before")
-        return
-    rows: list[tuple[str, ...]] = []
-    total = [0.0, 0.0, 0.0]
-    known = True
-    for name, need in steps:
-        price = purse.shares[need.model].price
-        cost = [
-            price.cost(Usage(prompt, completion)) if price else 0.0
-            for prompt, completion in zip(need.prompt, need.completion, strict=True)
-        ]
-        known = known and price is not None
-        total = [one + more for one, more in zip(total, cost, strict=True)]
-        shown = money(cost[1]) if price else "price unknown"
-        rows.append(
-            (
-                name,
-                need.model,
-                f"{need.calls:,}",
-                short(need.prompt[1]),
-                short(need.completion[1]),
-                shown,
-            )
-        )
-    table(
-        console,
-        ("step", "model", "calls", "prompt tokens", "completion tokens", "money"),
-        rows,
-        right=range(2, 6),
-    )
-    calls = sum(need.calls for need in needs)
-    tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
-    cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
-    say(
-        console,
-        f"about {calls:,} calls, {short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])}){cost}",
-    )
-
-
 async def _work(
     console: Console, contest: Contest, opened: Sequence[ChatModel], purse: Purse, concurrency: int
 ) -> bool:
-    from camel.cli.panel import duration, say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.panel import duration
+    from camel.cli.progress import CALLS_END, worked
 
     words = {"summary": "summaries", "answer": "answers", "verdict": "verdicts", "repeat": "repeats"}
 
@@ -422,17 +348,8 @@ async def _work(
         ]
         return " · ".join([*parts, *purse.parts, f"{duration(seconds)} gone"])
 
-    stopping = Stopping(
-        contest.halt, lambda: say(console, "stopping: the calls in flight end first; again to leave at once")
-    )
-    complete = False
-    with stopping.heard():
-        async with contextlib.AsyncExitStack() as stack:
-            for chat in opened:
-                await stack.enter_async_context(chat)
-            async with shown(console, line):
-                complete = await contest.run(concurrency=concurrency)
-    return complete
+    work = contest.run(concurrency=concurrency)
+    return await worked(console, contest.halt, CALLS_END, line, work, *opened)
 
 
 def _show(console: Console, made: Evaluation, folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import completing
-from camel.cli.options import RunPlace
+from camel.cli.options import Force, RunPlace
 
 if TYPE_CHECKING:
     from camel.storage.run import RunFolder
@@ -35,7 +35,7 @@ def export(
     language: Annotated[
         str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
     ] = "",
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Force = False,
     title: Annotated[
         str, typer.Option(help="Of a dataset's card or a site; its folder's name unless given.")
     ] = "",
@@ -45,15 +45,17 @@ def export(
             "--licence",
             "--license",
             metavar="ID",
-            help="Of a dataset's card, as the hub names it: cc-by-4.0. None is stated unless given.",
+            help="Of a dataset or a site, as the hub names it: cc-by-4.0. None is stated unless given.",
         ),
     ] = "",
     id: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Of a site: this conversation; repeatable.")
     ] = None,
-    first: Annotated[int, typer.Option(metavar="N", help="Of a site: the first so many.")] = 100,
+    first: Annotated[
+        int | None, typer.Option(metavar="N", help="Of a site: the first so many; 100 unless given.")
+    ] = None,
     random: Annotated[int, typer.Option(metavar="N", help="Of a site: so many at random.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of a site: another draw with --random.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Of a site: another draw with --random.")] = None,
     where: Annotated[
         str,
         typer.Option(
@@ -62,84 +64,115 @@ def export(
         ),
     ] = "",
 ) -> None:
-    """Write what a run has committed, in the order of its items, in another format."""
+    """Write what a run has committed, in the order of its items, in another format.
+
+    `messages` and `sharegpt` write every conversation as it was said, whole and with its prompts. For rows to train on,
+    without duplicates and test questions, cut to a length and without the grammar's markers, see `camel rows`.
+    """
+    from camel.cli.asking import acknowledged
+    from camel.cli.panel import counted
     from camel.core.errors import InputError
     from camel.storage.dataset import dataset
     from camel.storage.exporters import FORMATS
+    from camel.storage.files import in_place_of
     from camel.storage.reader import Run
-    from camel.storage.release import RESTRICTED, Release
+    from camel.storage.release import Release
     from camel.storage.run import open_folder
 
     if format not in (*FORMATS, SITE):
         raise InputError(f"no format {format!r}: there are {', '.join([*FORMATS, SITE])}")
-    if unknown := sorted(set(acknowledge or []) - RESTRICTED):
-        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
-    if (title and format not in ("dataset", SITE)) or (licence and format != "dataset"):
+    restricted = bool(acknowledged(acknowledge))
+    if (title or licence) and format not in ("dataset", SITE):
+        raise InputError("--title and --licence are for the card of a dataset and for a site")
+    if format != SITE and (id or random or where or first is not None or seed is not None):
         raise InputError(
-            "--title and --licence are for the card that the format dataset has, --title for a site too"
+            "--id, --first, --random, --seed and --where choose the conversations of a site: other formats write all"
         )
-    if format != SITE and (id or random or where):
-        raise InputError(
-            "--id, --random and --where choose the conversations of a site: other formats write all"
-        )
-    if out.is_file() and not force:
+    if seed is not None and not random:
+        raise InputError("--seed is for another draw of --random N: give both, or neither")
+    if not force and (out.is_file() or (out.is_dir() and any(out.iterdir()))):
         raise InputError(f"{out} exists: --force replaces it")
     if format == SITE:
         if language:
             raise InputError("a site shows the original: --language is for the other formats")
-        _site(run, out, id or [], first, random, seed, where, title, bool(acknowledge))
+        many = 100 if first is None else first
+        _site(run, out, force, id or [], many, random, seed or 0, where, title, licence, restricted)
         return
     folder = open_folder(run)
     stage = _translated(folder, language) if language else _last_stage(folder)
-    acknowledged = bool(acknowledge)
-    release = Release(acknowledged, canary_of(folder) if acknowledged else "")
+    release = Release(restricted, canary_of(folder) if restricted else "")
     records = Run(run, stage)
-    if format == "dataset":
-        written = dataset(records, out, release=release, title=title, licence=licence)
-    else:
-        written = FORMATS[format].write(records, out, release=release)
-    what = f"conversations in {language}" if language else stage
-    typer.echo(f"{written.conversations:,} {what} as {written.rows:,} rows in {written.path}")
+    planned = _planned(folder, stage)
+    folders = "" in FORMATS[format].endings
+    with in_place_of(out, force and folders) as place:
+        if format == "dataset":
+            title = title or out.name
+            written = dataset(records, place, release=release, title=title, licence=licence, planned=planned)
+        else:
+            written = FORMATS[format].write(records, place, release=release)
+    what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
+    into = f" in {language}" if language else ""
+    typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
+    _say_unfinished(run, written.conversations, planned)
 
 
 def _site(
     run: str,
     out: Path,
+    force: bool,
     ids: list[str],
     first: int,
     random: int,
     seed: int,
     where: str,
     title: str,
+    licence: str,
     acknowledged: bool,
 ) -> None:
     """Chosen conversations as pages."""
     from urllib.parse import parse_qsl
 
+    from camel.cli.panel import counted
     from camel.core.errors import InputError, MissingExtra
+    from camel.storage.files import in_place_of
+    from camel.storage.reader import Run
     from camel.storage.release import RESTRICTED, Release
     from camel.storage.run import open_folder
 
     try:
         from camel.explorer.catalogue import Catalogue, NeedsConsent
-        from camel.explorer.query import Query
+        from camel.explorer.query import PAGING, PARAMETERS, Query
         from camel.explorer.reading import terms_of
         from camel.explorer.site import chosen, write_site
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
+    folder = open_folder(run)
+    # A file of the original's formats is shown as well, and has no stages.
+    stage = _last_stage(folder) if folder.exists else ""
     # Whoever copies from the explorer's address may copy all of it.
-    query = Query.from_params(parse_qsl(where.rpartition("?")[2]))
-    release = Release(acknowledged, canary_of(open_folder(run)) if acknowledged else "")
+    asked = parse_qsl(where.rpartition("?")[2], keep_blank_values=True)
+    if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
+        raise InputError(f"--where knows no {', '.join(unknown)}: there are {', '.join(sorted(PARAMETERS))}")
+    query = Query.from_params(asked)
+    release = Release(acknowledged, canary_of(folder) if acknowledged else "")
     with Catalogue([run], RESTRICTED if acknowledged else ()) as catalogue:
         try:
             rows = chosen(catalogue, query, ids=ids, first=first, sample=random, seed=seed)
         except NeedsConsent as error:
             label = error.labels[0]
             raise InputError(f"{error}: say that you know what it is with --acknowledge {label}") from None
-        written = write_site(catalogue, rows, out, title=title, terms=terms_of(query.text), release=release)
+        terms = terms_of(query.text)
+        with in_place_of(out, force) as place:
+            title = title or out.name
+            written = write_site(
+                catalogue, rows, place, title=title, licence=licence, terms=terms, release=release
+            )
         there, hidden = catalogue.count(query), catalogue.restricted()
-    of = f" of {there:,}" if written.conversations < there and not ids else ""
-    typer.echo(f"{written.conversations:,}{of} conversations in {out / 'index.html'}")
+    part = f"{written.conversations:,} of " if written.conversations < there and not ids else ""
+    total = counted(there if part else written.conversations, "conversation")
+    typer.echo(f"{part}{total} in {out / 'index.html'}")
+    if stage:
+        _say_unfinished(run, len(Run(run, stage)), _planned(folder, stage))
     if hidden:
         typer.echo(f"without those labelled {', '.join(hidden)}: --acknowledge {hidden[0]} adds them")
 
@@ -149,16 +182,20 @@ def import_(
         list[Path], typer.Argument(metavar="FILES… OUT", help="Files or folders to read, then the new run.")
     ],
     format: Annotated[
-        str, typer.Option(metavar="FORMAT", help="What they are: chat, instruction or problems.")
+        str, typer.Option(metavar="FORMAT", help="What they are: chat, instruction, problems or transcript.")
     ] = "chat",
     scenario: Annotated[str, typer.Option(help="The scenario to record for them.")] = "",
     skip: Annotated[
         bool, typer.Option("--skip", help="Pass over documents that cannot be read, naming each.")
     ] = False,
 ) -> None:
-    """Read data of the original's formats into a run that can be explored and exported."""
+    """Read data of the original's formats, or what `camel play --save` wrote, into a run that can be explored and exported."""
     from itertools import chain
 
+    from msgspec.structs import replace
+
+    from camel.cli.panel import counted
+    from camel.cli.screen import visible
     from camel.core.errors import InputError
     from camel.models.catalogue import cost
     from camel.storage.importers import IMPORTERS, store
@@ -174,13 +211,45 @@ def import_(
     def pass_over(error: InputError) -> None:
         nonlocal skipped
         skipped += 1
-        typer.echo(f"camel: skipped: {error}", err=True)
+        typer.echo(f"camel: skipped: {visible(str(error))}", err=True)
 
     read = IMPORTERS[format]
     on_error = pass_over if skip else None
     found = chain.from_iterable(read(path, scenario=scenario, on_error=on_error) for path in sources)
+    if labels := _labels_of(scenario):
+        found = (replace(one, labels=sorted({*one.labels, *labels})) for one in found)
     rows = store(open_folder(out), found, format, cost)
-    typer.echo(f"{rows:,} conversations in {out}" + (f", {skipped:,} skipped" if skipped else ""))
+    typer.echo(f"{counted(rows, 'conversation')} in {out}" + (f", {skipped:,} skipped" if skipped else ""))
+
+
+def _labels_of(scenario: str) -> tuple[str, ...]:
+    """What conversations of a scenario are labelled, where it is one of those there are."""
+    from camel.core.errors import InputError
+    from camel.scenarios import load
+
+    try:
+        return tuple(load(scenario).labels) if scenario else ()
+    except InputError:
+        return ()
+
+
+def _planned(folder: RunFolder, stage: str) -> int:
+    """How many records a stage is to have, a translation as many as its run; 0 where that is not known."""
+    from camel.generation.campaign import ANSWERS, CONVERSATIONS
+    from camel.generation.status import planned_shards
+
+    plans = planned_shards(folder)
+    plan = plans.get(stage if stage == ANSWERS else CONVERSATIONS)
+    return plan.items if plan else 0
+
+
+def _say_unfinished(run: str, there: int, planned: int) -> None:
+    if there < planned:
+        typer.echo(
+            f"camel: {there:,} of {planned:,} conversations: unfinished. camel status {run} says how to go on; then "
+            "export again",
+            err=True,
+        )
 
 
 def _last_stage(folder: RunFolder) -> str:

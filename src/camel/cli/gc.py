@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import AsJson, RunPlace
 
 
 def gc(
@@ -15,7 +15,7 @@ def gc(
     compacted: Annotated[
         bool, typer.Option("--compacted", help="Also the small files that compaction has replaced.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove files that no marker names and journals of committed shards."""
     import msgspec

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from camel.engine.supervisor import RunStage
     from camel.generation.campaign import Campaign, Outcome
     from camel.generation.config import GenerateConfig
+    from camel.generation.plan import Plan
     from camel.generation.site import Elsewhere
     from camel.generation.status import RunLog, Watcher
     from camel.models.chat import ChatModel
 
 LOCAL_CONCURRENCY = 2
-LOG_EVERY = 30.0
-"""Seconds between two lines of progress in the run's log."""
+LOG_EVERY, NOW_EVERY = 30.0, 5.0
+"""Seconds between two lines of progress in the run's log, and between two writings of the figures for `camel status`."""
 
 
 def generate(
@@ -61,7 +62,7 @@ def generate(
     from rich.console import Console
 
     from camel.cli.panel import choose_view
-    from camel.generation.config import read_config
+    from camel.generation.config import check_place, read_config
 
     console = Console(highlight=False)
     settings = read_config(config, local=local)
@@ -71,15 +72,17 @@ def generate(
     if workers is not None and not address:
         raise typer.BadParameter("--workers are those of a cluster: give its --address too")
     settings = adjusted(settings, local, concurrency, out)
+    if not out:
+        check_place(config, settings)
     if dry_run:
         from camel.cli.plan import dry_run as show
 
-        show(console, settings, as_json)
+        show(console, settings, as_json, fork)
         return
     view = choose_view(console, as_json)
     if fork:
         settings = _forked(settings, fork, view)
-    resume = _resume(config, local, concurrency, fork or out, address, workers)
+    resume = _resume(config, local, concurrency, fork or out, address, workers, settings.where)
     with _model(settings, local, address, view) as model:
         code = _run(settings, model, view, resume, address, workers)
     if code:
@@ -95,7 +98,7 @@ def _run(
     workers: int | None,
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
-    from camel.cli.panel import stopped
+    from camel.cli.panel import counted, stopped
     from camel.cli.stopping import HALTED, INTERRUPTED
     from camel.core.errors import CamelError, InputError
     from camel.generation.campaign import Campaign
@@ -106,7 +109,7 @@ def _run(
     log = RunLog(campaign.folder.root / LOG)
     if is_locked(campaign.folder.root):
         raise InputError(f"another process is working on {campaign.folder.address}: wait for it or stop it")
-    _announce(campaign, log, view, resume)
+    _announce(campaign, watcher.plan(), log, view, resume)
     interrupted = False
     try:
         with view, _cluster(campaign, address, workers) as run_stage:
@@ -115,14 +118,20 @@ def _run(
             view.show(last)
     except CamelError as error:
         log.write("end", **progress_of(watcher.now("stopped")), error=str(error))
-        view.note(f"resume  {resume}")
+        log.forget_now()
+        if not isinstance(error, InputError):  # which says itself what has to be done first
+            view.note(f"resume  {resume}")
         raise
     ending = progress_of(last) | {"why": outcome.halted}
     entry = log.write("end", **ending, run=last.run, resume=resume)
+    log.forget_now()
     campaign.folder.save_beside(LOG)
     view.event(entry)
     if outcome.complete:
-        view.note(f"complete: {campaign.stages[-1].count:,} {campaign.stages[-1].name} in {last.run}")
+        made = counted(campaign.stages[-1].count, campaign.stages[-1].name.removesuffix("s"))
+        run = shlex.quote(last.run)
+        view.note(f"complete: {made} in {last.run}")
+        view.note(f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset")
         return 0
     view.note(stopped(outcome.halted))
     view.note(f"resume  {resume}")
@@ -131,15 +140,15 @@ def _run(
     return INTERRUPTED if interrupted else HALTED
 
 
-def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
+def _announce(campaign: Campaign, plan: Plan, log: RunLog, view: View, resume: str) -> None:
     """Say where everything is and what it will take, before the first call."""
     from msgspec import to_builtins
 
-    from camel.cli.plan import summary
-    from camel.generation.plan import committed_in, make_plan
+    from camel.cli.plan import rate_of, summary, warnings
+    from camel.storage.run import JOURNALS
 
-    plan = make_plan(campaign.config, committed=committed_in(campaign.folder, campaign.config))
     price = campaign.config.price()
+    log.forget_now()  # of a start that was killed
     entry = log.write(
         "start",
         run=campaign.folder.address,
@@ -155,8 +164,13 @@ def _announce(campaign: Campaign, log: RunLog, view: View, resume: str) -> None:
     )
     view.note(f"run     {campaign.folder.address}")
     view.note(f"log     {log.path}")
+    if not campaign.folder.on_disk:
+        again = f"every start needs the same ({JOURNALS})"
+        view.note(f"journal {campaign.folder.root}: {again}")
     view.note(f"resume  {resume}")
     view.note(f"expect  {summary(plan)}")
+    for line in warnings(plan, campaign.config, rate_of(campaign.config).hours(plan.left)):
+        view.note(f"budget  {line}")
     view.event(entry)
 
 
@@ -183,15 +197,18 @@ async def _work(
     run_stage: RunStage,
 ) -> tuple[Outcome, bool]:
     """Run until it is complete or stopped; says also whether a person stopped it."""
-    from camel.cli.panel import counted
-    from camel.cli.stopping import Stopping
+    from camel.cli.stopping import Stopping, abandoned, finishing
     from camel.engine.control import STOPPED
     from camel.generation.campaign import Outcome
+    from camel.generation.notices import Endpoints
     from camel.generation.status import progress_of
 
+    def tell(event: str, text: str, **fields: Any) -> None:
+        view.event(log.write(event, text=text, **fields))
+
     def note() -> None:
-        in_flight = counted(campaign.meter.in_flight, "call")
-        view.note(f"stopping: {in_flight} in flight to end first; again to leave at once")
+        in_flight, seconds = campaign.meter.in_flight, campaign.config.run.deadline
+        tell("stopping", finishing(in_flight, seconds), in_flight=in_flight, seconds=seconds)
 
     async def show() -> None:
         while True:
@@ -199,13 +216,22 @@ async def _work(
             view.show(watcher.now())
 
     async def keep() -> None:
-        written = 0.0, 1, False
+        written, put = (0.0, 1, False), 0.0
+        endpoints = Endpoints(tell)
         while True:
             await asyncio.sleep(1.0)
+            endpoints.look(campaign.replicas())
             now = time.monotonic(), campaign.workers, campaign.halt.paused
+            if now[2] and not written[2]:
+                tell("paused", f"paused: no new calls until camel resume {campaign.folder.address}")
+            elif written[2] and not now[2]:
+                tell("unpaused", "goes on after a pause")
             if now[0] - written[0] >= LOG_EVERY or now[1:] != written[1:]:
                 written = now
                 log.write("progress", **progress_of(watcher.now()))
+            if now[0] - put >= NOW_EVERY:
+                put = now[0]
+                log.write_now(**progress_of(watcher.now()))
 
     def committed(stage: str, shard: int) -> None:
         watcher.committed(stage, shard)
@@ -217,7 +243,8 @@ async def _work(
                 )
             )
 
-    stopping = Stopping(campaign.halt, note)
+    campaign.tell = tell
+    stopping = Stopping(campaign.halt, note, lambda: campaign.meter.in_flight)
     watchers: list[asyncio.Task[None]] = []
     outcome = Outcome(False, "")
     try:
@@ -230,7 +257,7 @@ async def _work(
                     watcher_task.cancel()
     except asyncio.CancelledError:
         stopping.forgive()
-        outcome = Outcome(False, campaign.halt.reason)
+        outcome = Outcome(False, campaign.halt.reason + abandoned(stopping.abandoned))
     except BaseExceptionGroup as group_error:
         raise _first(group_error) from None
     return outcome, (bool(stopping.asked) or outcome.halted == STOPPED) and not outcome.complete
@@ -283,12 +310,15 @@ def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: 
 def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
     from msgspec.structs import replace
 
+    from camel.cli.plan import fork_lines
     from camel.generation.fork import fork_run
+    from camel.generation.plan import committed_in, make_plan
 
     forked = replace(config, out=target)
-    kept = fork_run(forked, config.where)
-    what = f"keeps its lists of {', '.join(kept)}" if kept else "begins afresh"
-    view.note(f"forked from {config.where}: {what}")
+    found = fork_run(forked, config.where)
+    plan = make_plan(forked, committed=committed_in(forked.open_folder(), forked))
+    for line in fork_lines(config.where, found, plan):
+        view.note(line)
     return forked
 
 
@@ -310,12 +340,23 @@ def _model(config: GenerateConfig, local: bool, address: str, view: View) -> Gen
 
 
 def _resume(
-    config: Path, local: bool, concurrency: int | None, out: str, address: str, workers: int | None
+    config: Path,
+    local: bool,
+    concurrency: int | None,
+    out: str,
+    address: str,
+    workers: int | None,
+    where: str,
 ) -> str:
+    from camel.storage.run import JOURNALS
+    from camel.storage.store import is_remote
+
+    journals = os.environ.get(JOURNALS, "") if is_remote(where) else ""
     words: list[Any] = ["camel", "generate", config]
     words += ["--local"] if local else []
     words += ["--concurrency", concurrency] if concurrency is not None else []
     words += ["--out", out] if out else []
     words += ["--address", address] if address else []
     words += ["--workers", workers] if workers is not None else []
-    return shlex.join(str(word) for word in words)
+    command = shlex.join(str(word) for word in words)
+    return f"{JOURNALS}={shlex.quote(journals)} {command}" if journals else command

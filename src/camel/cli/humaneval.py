@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.options import BaseUrl, FiguresAsJson, Local, MaxCalls, MaxMoney, MaxTokens, ModelName
-from camel.cli.translate import chosen_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,6 +83,7 @@ def humaneval(
     """Solve HumanEval and HumanEval+ with a model (the paper's Table 3). The same command goes on after a stop."""
     from rich.console import Console
 
+    from camel.cli.asking import chosen_model
     from camel.cli.progress import leave
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
@@ -166,8 +166,7 @@ async def _work(
 ) -> Report | None:
     """Ask, judge and write the report; None when something stopped it."""
     from camel.cli.panel import duration, money, say, short
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.progress import worked
     from camel.evaluation.humaneval.judging import Judge
     from camel.evaluation.humaneval.report import report_of, write_report
 
@@ -187,26 +186,19 @@ async def _work(
             f"problems · {duration(seconds)} gone"
         )
 
-    stopping = Stopping(
-        evaluation.halt,
-        lambda: say(console, "stopping: what is in flight ends first; again to leave at once"),
-    )
-    judged = False
-    with stopping.heard():
-        async with chat, shown(console, asking):
-            asked = await evaluation.sample(concurrency=in_flight)
-        if not asked:
-            return None
-        async with shown(console, judging):
-            judged = await evaluation.judge(Judge(sandbox), threads=processes)
-    if not judged:
+    note = "stopping: what is in flight ends first; again to leave at once"
+    work = evaluation.sample(concurrency=in_flight)
+    if not await worked(console, evaluation.halt, note, asking, work, chat):
+        return None
+    work = evaluation.judge(Judge(sandbox), threads=processes)
+    if not await worked(console, evaluation.halt, note, judging, work):
         return None
     made = report_of(
         evaluation.config,
         evaluation.n,
         ks,
         evaluation.samples(),
-        evaluation.verdicts(),
+        evaluation.verdicts(contained=sandbox.contained),
         price=meter.price,
         contained=sandbox.contained,
     )

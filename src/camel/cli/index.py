@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import AsJson, RunPlace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ def index(
         typer.Option("--findings", help="Also look through it with the detectors, for facets and plots."),
     ] = False,
     stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Put the indexes of a run together, make those that are missing, and count the facets.
 
@@ -36,6 +36,7 @@ def index(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from camel.cli.panel import counted
     from camel.explorer.text_index import TextMade, make_text_index
     from camel.models.catalogue import cost
     from camel.storage.index import merge
@@ -65,7 +66,7 @@ def index(
         f"{merged.rows:,} {records.stage} in {merged.files:,} index files, {merged.made:,} of them new"
     )
     if merged.built:
-        typer.echo(f"{merged.built:,} shards had no index")
+        typer.echo(f"{counted(merged.built, 'shard')} had no index")
     if text:
         typer.echo(
             f"{made.rows:,} {records.stage} in {made.indexes:,} text indexes, {made.made:,} of them new"
@@ -77,14 +78,12 @@ def _look(console: Console, run: Run) -> Looking:
     import asyncio
     import os
 
-    from camel.cli.panel import say
-    from camel.cli.stopping import INTERRUPTED
+    from camel.cli.progress import leave
     from camel.cli.study import KEPT, beside, look
     from camel.evaluation.findings import Looker
     from camel.storage.index import Looking
 
     looker = Looker(run, beside(run) / KEPT, processes=os.cpu_count() or 1)
     if not asyncio.run(look(console, looker)):
-        say(console, f"{looker.halt.reason}; the same command goes on")
-        raise typer.Exit(INTERRUPTED)
+        leave(console, looker.halt.reason)
     return Looking(looker.name, looker.found)

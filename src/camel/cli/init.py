@@ -28,7 +28,10 @@ def init(
         str, typer.Option(metavar="NAME", help="With this model.", autocompletion=completing.models)
     ] = "",
     base_url: Annotated[
-        str, typer.Option(metavar="URL", help="Any OpenAI-compatible endpoint; OpenAI unless given.")
+        str,
+        typer.Option(
+            metavar="URL", help="Any OpenAI-compatible endpoint; else that of OPENAI_BASE_URL, else OpenAI."
+        ),
     ] = "",
     key_variable: Annotated[
         str, typer.Option(metavar="NAME", help="The environment variable that holds the key. Never the key.")
@@ -156,4 +159,5 @@ def _next(file: Path, answers: Answers) -> None:
     if answers.key_variable and not os.environ.get(answers.key_variable):
         typer.echo(f"  export {answers.key_variable}=…")
     typer.echo(f"  camel doctor {name}")
+    typer.echo(f"  camel plan {name}")
     typer.echo(f"  camel generate {name}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import Force, RunPlace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,7 @@ def map_(
         list[str] | None,
         typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is at OUT.")] = False,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Embed a run's texts, lay them out and group them, for the explorer's map. The same command goes on after a stop."""
@@ -108,10 +108,13 @@ async def _embed(console: Console, embedding: Embedding) -> bool:
 
 
 def _show(console: Console, header: MapHeader) -> None:
-    from camel.cli.panel import say
+    from camel.cli.panel import counted, say
 
     figures = header.all
-    say(console, f"{header.rows:,} {header.of} of {header.conversations:,} conversations · {header.method}")
+    say(
+        console,
+        f"{header.rows:,} {header.of} of {counted(header.conversations, 'conversation')} · {header.method}",
+    )
     for group in header.groups[:8]:
         say(console, f"group   {group.texts:>7,}  {group.label}")
     if len(header.groups) > 8:
@@ -126,17 +129,18 @@ def _show(console: Console, header: MapHeader) -> None:
 
 
 def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[str], force: bool) -> None:
+    from camel.cli.asking import acknowledged
     from camel.cli.export import canary_of
+    from camel.cli.panel import counted
     from camel.core.errors import InputError
     from camel.maps.export import FORMATS, export_map
     from camel.maps.table import path_of
-    from camel.storage.release import RESTRICTED, Release
+    from camel.storage.release import Release
     from camel.storage.run import open_folder
 
     if not format or out is None:
         raise InputError(f"an export takes both --export {'|'.join(FORMATS)} and --out OUT")
-    if unknown := sorted(set(acknowledge) - RESTRICTED):
-        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    acknowledged(acknowledge)
     folder = open_folder(run)
     folder.settings()
     source = path_of(folder, of)
@@ -146,4 +150,4 @@ def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[
         )
     release = Release(bool(acknowledge), canary_of(folder) if acknowledge else "")
     written = export_map(source, out, format, release=release, force=force)
-    typer.echo(f"{written.rows:,} {of} of {written.conversations:,} conversations in {written.path}")
+    typer.echo(f"{written.rows:,} {of} of {counted(written.conversations, 'conversation')} in {written.path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +76,28 @@ Public = Annotated[
 OpenBrowser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace what was written there before.")]
 MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")]
 MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")]
 MaxMoney = Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 FiguresAsJson = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")]
+
+
+def typed(command: typer.Context) -> list[str]:
+    """The options that stand on the command line, under their first name: not those from the environment."""
+    found: list[str] = []
+    for parameter in command.command.params:
+        source = command.get_parameter_source(parameter.name or "")
+        # Its class has moved between typer's releases, its name has not.
+        if parameter.opts[0].startswith("--") and source is not None and source.name == "COMMANDLINE":
+            found.append(parameter.opts[0])
+    return found
+
+
+def leave_to(file: object, options: Collection[str]) -> None:
+    """Refuse options that a file says itself: that they do nothing beside it would not be seen."""
+    from camel.core.errors import InputError
+
+    if options:
+        raise InputError(f"{file} says this itself: change it there, and leave out {', '.join(options)}")

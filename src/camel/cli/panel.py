@@ -75,6 +75,11 @@ class _Quiet:
         """Say something on a line of its own."""
         say(self.console, text)
 
+    def event(self, entry: dict[str, Any]) -> None:
+        """Say what happened, where the entry has words for it; the rest is in the figures."""
+        if text := entry.get("text"):
+            self.note(text)
+
 
 class LivePanel(_Quiet):
     """A panel that stays in its place on a terminal."""
@@ -99,9 +104,6 @@ class LivePanel(_Quiet):
         # Narrower than the terminal: the ^C that it echoes must not wrap to a new line, which would leave a torn box.
         self._live.update(panel(now, min(WIDTH, self.console.width - 4)), refresh=True)
 
-    def event(self, entry: dict[str, Any]) -> None:
-        """The panel shows them all by itself."""
-
 
 class Lines(_Quiet):
     """One line now and then, for logs and pipes."""
@@ -113,9 +115,10 @@ class Lines(_Quiet):
         self.note(line(now))
 
     def event(self, entry: dict[str, Any]) -> None:
-        """Print that a stage is complete."""
+        """Print it; that a stage is complete a panel shows by itself."""
         if entry["event"] == "stage":
             self.note(f"stage {entry['stage']} is complete: {counted(entry['items'], 'item')}")
+        super().event(entry)
 
 
 class JsonLines(_Quiet):
@@ -182,6 +185,7 @@ def line(now: Snapshot) -> str:
         f"{stage.name} {stage.finished:,}/{stage.planned:,}" if stage else "",
         f"{stage.committed:,} committed" if stage and stage.committed else "",
         f"{now.failed:,} failed" if now.failed else "",
+        waits_for(now),
         counted(now.usage.calls, "call")
         + ("" if now.calls_per_second is None else f" ({short(now.calls_per_second)}/s)"),
         f"{spent(now)} → {expected(now)}" if now.expected else spent(now),
@@ -194,6 +198,15 @@ def line(now: Snapshot) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def waits_for(now: Snapshot) -> str:
+    """What a run that gets no answers waits for."""
+    if now.state != "working" or now.paused or now.calls_per_second:
+        return ""
+    if not now.workers:
+        return "no worker is there yet"
+    return f"{counted(now.in_flight, 'call')} in flight, none answered lately" if now.in_flight else ""
+
+
 def uncommitted(now: Snapshot, stage: StageState) -> str:
     """What has ended in shards that are not whole yet: nothing of it is lost when a run stops."""
     more = stage.finished - stage.committed
@@ -203,9 +216,10 @@ def uncommitted(now: Snapshot, stage: StageState) -> str:
 
 
 def current(now: Snapshot) -> StageState | None:
-    """The first stage that is not complete; the last when all are."""
+    """The first stage that is not complete; when all are, the last, of which the figures beside it are."""
     open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
-    return open_stages[0] if open_stages else (now.stages[-1] if now.stages else None)
+    own = [stage for stage in now.stages if not stage.is_translation] or now.stages
+    return open_stages[0] if open_stages else (own[-1] if own else None)
 
 
 def stopped(why: str, state: str = "stopped") -> str:
@@ -277,7 +291,7 @@ def panel(now: Snapshot, width: int = WIDTH) -> Panel:
     # On a narrow terminal the bars give way, not the words.
     bar = max(6, BAR - max(0, WIDTH - width))
     parts: list[RenderableType] = [_stages(now, bar), Text(), _figures(now)]
-    if now.replicas:
+    if len(now.replicas) > 1:
         parts += [Text(), _replicas(now.replicas)]
     if now.stops:
         parts += [Text(), _stops(now.stops, bar)]
@@ -316,7 +330,7 @@ def _stages(now: Snapshot, width: int) -> Table:
             f"{stage.open:,} in work" if stage.open else "",
             uncommitted(now, stage),
             f"{stage.failed:,} failed" if stage.failed else "",
-            f"{short(stage.tokens)} tokens" if stage.tokens else "",
+            f"{short(stage.tokens)} tokens" if stage.is_translation and stage.tokens else "",
         ]
         grid.add_row(
             name,
@@ -339,7 +353,8 @@ def _figures(now: Snapshot) -> Table:
     rate = "" if now.calls_per_second is None else f" · {short(now.calls_per_second)}/s"
     speed = "" if now.tokens_per_second is None else f" · {short(now.tokens_per_second)}/s"
     cost = f"{spent(now)} → {expected(now)}" if now.expected is not None else spent(now)
-    grid.add_row("calls", f"{usage.calls:,}{rate}", "in flight", f"{now.in_flight:,}")
+    no_worker = "" if now.workers or now.state != "working" else " · no worker is there yet"
+    grid.add_row("calls", f"{usage.calls:,}{rate}", "in flight", f"{now.in_flight:,}{no_worker}")
     grid.add_row("tokens", f"{short(usage.total)}{speed}", "cached", f"{share_cached(now)} of the prompts")
     grid.add_row("spent", cost, "trouble", trouble)
     left = "" if now.eta is None else f"about {duration(now.eta)}"

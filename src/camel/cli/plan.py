@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from camel.cli.options import AsJson
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.generation.config import GenerateConfig, Guess
-    from camel.generation.plan import Plan
+    from camel.generation.config import Figure, GenerateConfig
+    from camel.generation.fork import Forked
+    from camel.generation.plan import Need, Plan, Rate
 
 MONTH = 30 * 24.0
 
@@ -28,34 +31,55 @@ def plan(
     ] = None,
     local: Annotated[bool, typer.Option("--local", help="As camel generate --local would do it.")] = False,
     out: Annotated[str, typer.Option(metavar="DIR", help="A run whose figures to go by.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate calls, tokens, money, storage and time. Where the run exists, from its own figures."""
     from rich.console import Console
 
     from camel.cli.generate import adjusted
     from camel.core.errors import InputError
-    from camel.generation.config import read_config
+    from camel.generation.config import check_place, read_config
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above zero, not {rate}")
     settings = read_config(config, local=local)
     settings = adjusted(settings, local or settings.is_local, None, out)
+    if not out:
+        check_place(config, settings)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
 
 
-def dry_run(console: Console, config: GenerateConfig, as_json: bool) -> None:
-    """Show the plan and one prompt of each kind."""
+def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str = "") -> None:
+    """Show the plan, of a fork where one is meant, and one prompt of each kind."""
+    from msgspec.structs import replace
+
     from camel.cli.panel import say
     from camel.scenarios import sample
 
     prompts = sample(config.loaded_scenario())
-    _show(console, config, {}, None, as_json, prompts)
+    if fork:
+        _show(console, replace(config, out=fork), {}, None, as_json, prompts, config.where)
+    else:
+        _show(console, config, {}, None, as_json, prompts)
     if as_json:
         return
     for prompt in prompts:
         say(console, f"\n── {prompt.title}", "bold")
         say(console, prompt.text)
+
+
+def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
+    """What a fork keeps of a run, what is asked again and why, and what that takes."""
+    kept, why = forked
+    what = f"keeps its lists of {', '.join(kept)}" if kept else "keeps nothing of it"
+    lines = [f"forked from {source}: {what}"]
+    for reason in dict.fromkeys(why.values()):
+        levels = ", ".join(level for level in why if why[level] == reason)
+        lines.append(f"  asked again: the lists of {levels} ({reason})")
+    talks = plan.stages[-1]
+    if not talks.done:
+        lines.append(f"  asked again: all {talks.name}, which depend on everything; in all {summary(plan)}")
+    return lines
 
 
 def summary(plan: Plan) -> str:
@@ -79,36 +103,109 @@ def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
     return "" if low == high == likely else f"{gap}({low} to {high})"
 
 
+def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
+    """A line for each limit of the budget that will, or may, be reached before the run is complete."""
+    from camel.generation.meter import NEEDS_PRICE
+    from camel.generation.plan import limits
+
+    lines: list[str] = []
+    for one in limits(plan, config.budget, hours):
+        limit, likely, high = (_amount(one.name, value) for value in (one.limit, *one.expected[1:]))
+        if one.enough == "no":
+            share = one.limit / one.expected.likely
+            # Hours are those of a start; the rest is the run's, which has to get more.
+            more = "" if one.name == "hours" else "with more in [budget] "
+            lines.append(
+                f"{limit} will not suffice: about {likely} are expected, so that it stops after about {share:.0%}; "
+                f"{more}the same command goes on"
+            )
+        elif one.enough == "perhaps":
+            lines.append(f"{limit} may not suffice: {likely} are likely, and up to {high} possible")
+    if config.budget.money is not None and plan.price is None:
+        lines.append(f"{NEEDS_PRICE}; camel generate will not start")
+    return lines
+
+
+def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> Rate:
+    """How fast the run will be: as somebody says, else as it or the one it is forked from was, else as assumed."""
+    from camel.generation.config import Figure
+    from camel.generation.plan import Rate, assumed_rate, is_alike
+    from camel.generation.status import measured_rate
+    from camel.storage.run import open_folder
+
+    if given is not None:
+        return Rate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
+    folder = config.open_folder()
+    source = source or (folder.settings().forked_from if folder.exists else "")
+    for place in (folder, *([open_folder(source)] if source else ())):
+        if is_alike(place, config) and (rate := measured_rate(place)):
+            return rate
+    return assumed_rate(config)
+
+
 def _show(
     console: Console,
     config: GenerateConfig,
     counts: dict[str, int],
-    rate: float | None,
+    given: float | None,
     as_json: bool,
     prompts: Any = (),
+    source: str = "",
 ) -> None:
-    from camel.generation.plan import committed_in, hours, make_plan, workers
+    """Print a plan; with a `source`, that of the fork of it."""
+    from camel.generation.campaign import changes
+    from camel.generation.fork import committed_by_fork, look
+    from camel.generation.plan import committed_in, limits, make_plan
 
-    made = make_plan(config, counts=counts, committed=committed_in(config.open_folder(), config))
-    assumed = config.plan
-    wanted = rate or config.run.concurrency / assumed.seconds_per_call
+    folder = config.open_folder()
+    forked = look(config, source) if source else None
+    known = committed_by_fork(config, source, forked) if forked else committed_in(folder, config)
+    changed = changes(folder, config, config.loaded_scenario()) if folder.exists else []
+    made = make_plan(config, counts=counts, committed=known)
+    rate = rate_of(config, given, source)
+    left = rate.hours(made.left)
     if as_json:
         timing = {
-            "calls_per_second": wanted,
-            "hours": [hours(case, wanted) for case in made.need],
-            "workers": workers(wanted, assumed.seconds_per_call),
+            "calls_per_second": rate.calls_per_second.likely,
+            "rate": rate.source,
+            "hours": list(rate.hours(made.need)),
+            "hours_left": list(left),
+            "workers": _workers(config, rate),
+            "budget": {
+                one.name: {"limit": one.limit, "expected": one.expected._asdict(), "enough": one.enough}
+                for one in limits(made, config.budget, left)
+            },
+            "changed": changed,
+            "fork": forked and {"of": source, **forked._asdict()},
             "prompts": [{"title": prompt.title, "text": prompt.text} for prompt in prompts],
         }
         _write_json(console, made.to_dict() | timing)
         return
+    from camel.cli.panel import say
+
+    if changed:
+        say(console, f"{folder.address} was made from another configuration:", "yellow")
+        for line in changed:
+            say(console, f"  {line}", "yellow")
+        say(
+            console,
+            "generate will not go on with it. What follows is a whole new run (--out DIR); for one that keeps the lists it\n"
+            "can, camel generate CONFIG.toml --fork NEWDIR --dry-run\n",
+            "yellow",
+        )
+    for line in fork_lines(source, forked, made) if forked else ():
+        say(console, line)
     _stages(console, made)
     _totals(console, made)
-    _times(console, made, config, wanted, rate is None)
+    for line in warnings(made, config, left):
+        say(console, f"budget      {line}", "yellow")
+    _times(console, made, config, rate)
+    _shard(console, made, config, rate)
     _grounds(console, made, config)
 
 
 def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import say, short, table
+    from camel.cli.panel import counted, say, short, table
 
     say(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
@@ -119,7 +216,11 @@ def _stages(console: Console, made: Plan) -> None:
             short(round(stage.need.likely.calls)),
             short(stage.need.likely.prompt),
             short(stage.need.likely.completion),
-            f"{stage.done:,} done" if stage.done else f"{stage.measured:,} items" if stage.measured else "",
+            f"{stage.done:,} done"
+            if stage.done
+            else counted(stage.measured, "item")
+            if stage.measured
+            else "",
         )
         for stage in made.stages
     ]
@@ -157,61 +258,114 @@ def _totals(console: Console, made: Plan) -> None:
     say(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 
 
-def _times(console: Console, made: Plan, config: GenerateConfig, rate: float, own: bool) -> None:
+def _times(console: Console, made: Plan, config: GenerateConfig, rate: Rate) -> None:
     from camel.cli.panel import duration, say, short
-    from camel.generation.plan import WORKER, hours, workers
+    from camel.generation.plan import WORKER, workers
 
-    low, likely, high = (duration(3600 * hours(case, rate)) for case in made.need)
-    seconds = config.plan.seconds_per_call
-    count = workers(rate, seconds)
-    why = f" ({config.run.concurrency} in flight)" if own else ""
-    say(
-        console,
-        f"time        {likely} at {rate:,.4g} calls/s{why}{span(low, high, likely)}; "
-        f"{count:,} worker{'s' if count > 1 else ''} of {WORKER} at {seconds:g} s a call",
-    )
-    if hours(made.need.likely, rate) > MONTH:
-        needed = made.need.likely.calls / (MONTH * 3600)
+    def words(hours: Figure) -> str:
+        low, likely, high = (duration(3600 * value) for value in hours)
+        return f"{likely}{span(low, high, likely)}"
+
+    whole = rate.hours(made.need)
+    left = f"; to go: {words(rate.hours(made.left))}" if any(stage.done for stage in made.stages) else ""
+    count = _workers(config, rate)
+    many = f"; on a cluster, {count:,} workers with {WORKER} conversations open in each" if count > 1 else ""
+    say(console, f"time        {words(whole)}{left}: {rate.words}{many}")
+    if whole.likely > MONTH:
+        needed, seconds = made.need.likely.calls / (MONTH * 3600), _seconds(config)
         say(
             console,
-            f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open, "
-            f"{workers(needed, seconds):,} workers of {WORKER}",
+            f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open at {seconds:g} s a call, "
+            f"{workers(needed, seconds):,} workers",
         )
+
+
+def _shard(console: Console, made: Plan, config: GenerateConfig, rate: Rate) -> None:
+    """Say what is committed together, and what a kill could cost."""
+    from camel.cli.panel import counted, money, say, short
+
+    stage, need, price = made.stages[-1], made.need.likely, made.price
+    each = stage.need.likely.times(min(stage.shard_size, stage.items) / stage.items)
+    given = rate.calls_per_second.likely * _seconds(config) if rate.source == "given" else 0.0
+    in_flight = min(given or config.run.concurrency, stage.items, need.calls)
+    flying = need.times(in_flight / need.calls) if need.calls else need
+    what = stage.name if stage.shard_size > 1 else stage.name.removesuffix("s")
+
+    def cost(of: Need) -> str:
+        return f", {money(price.cost(of.usage()))}" if price and price.cost(of.usage()) else ""
+
+    say(
+        console,
+        f"shard       {stage.shard_size:,} {what}: about {short(each.calls)} calls, "
+        f"{short(each.prompt + each.completion)} tokens{cost(each)}, committed together",
+    )
+    say(
+        console,
+        f"a kill      repeats at most the {counted(round(flying.calls), 'call')} in flight"
+        f"{cost(flying)}: every other reply is on disk before it is used",
+    )
+
+
+def _seconds(config: GenerateConfig) -> float:
+    """A call, likely."""
+    seconds = config.plan.seconds_per_call
+    return seconds if isinstance(seconds, float | int) else seconds.likely
+
+
+def _workers(config: GenerateConfig, rate: Rate) -> int:
+    """Processes that keep the rate up."""
+    from camel.generation.plan import WORKER, workers
+
+    if rate.source == "given":
+        return workers(rate.calls_per_second.likely, _seconds(config))
+    return -(-config.run.concurrency // WORKER)
+
+
+def _amount(name: str, value: float) -> str:
+    from camel.cli.panel import duration, money, short
+
+    if name == "money":
+        return money(value)
+    return duration(3600 * value) if name == "hours" else f"{short(value)} {name}"
 
 
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
     """Say what the figures rest on."""
     from camel.cli.panel import say
     from camel.generation.campaign import CONVERSATIONS
+    from camel.generation.plan import FURTHER_CALLS, in_words, messages_assumed
 
     measured = [stage for stage in made.stages if stage.measured]
     if measured:
-        names = ", ".join(f"{stage.measured:,} of {stage.name}" for stage in measured)
-        say(console, f"measured    on {names} in {config.where}", "dim")
-    if len(measured) < len(made.stages):
+        for where in dict.fromkeys(stage.elsewhere for stage in measured):
+            names = ", ".join(
+                f"{stage.measured:,} of {stage.name}" for stage in measured if stage.elsewhere == where
+            )
+            other = f"{where}, which has other settings" if where else config.where
+            say(console, f"measured    on {names} in {other}", "dim")
+    if any(not stage.measured and stage.done < stage.items for stage in made.stages):
         assumed = config.plan
+        messages = messages_assumed(config.loaded_scenario(), assumed)
         talk = (
-            f"{_guess(assumed.messages)} messages a conversation, {_guess(assumed.message_tokens)} tokens each, "
-            f"{_guess(assumed.cached)} of their prompts cached"
+            f"{in_words(messages)} messages a conversation, {in_words(assumed.message_tokens)} tokens each, "
+            f"{in_words(assumed.cached)} of their prompts cached"
         )
         each = (
             talk
             if made.stages[-1].name == CONVERSATIONS
-            else f"{_guess(assumed.answer_tokens)} tokens an answer"
+            else f"{in_words(assumed.answer_tokens)} tokens an answer"
         )
         say(
             console,
-            f"assumed     {each}, {_guess(assumed.item_tokens)} tokens a list entry: [plan] in the configuration says otherwise",
+            f"assumed     {each}, {in_words(assumed.item_tokens)} tokens a list entry: [plan] in the configuration says otherwise",
             "dim",
         )
-
-
-def _guess(value: Guess) -> str:
-    from camel.generation.config import Figure
-
-    if isinstance(value, Figure):
-        return f"{value.likely:g} ({min(value):g}–{max(value):g})"
-    return f"{value:g}"
+    if any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1]):
+        say(
+            console,
+            f"            and {in_words(FURTHER_CALLS)} further calls a list, for entries that repeat others",
+            "dim",
+        )
 
 
 def _counts(scale: list[str]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +16,7 @@ from camel.core.errors import InputError
 if TYPE_CHECKING:
     from camel.cli.screen import Screen
     from camel.cli.seat import CriticSeat
+    from camel.core.inception import Inception
     from camel.models.person import Person
 
 
@@ -49,6 +51,13 @@ def play(
     ] = 0,
     specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Prompts of your own: assistant.txt, user.txt, specifier.txt, opening.txt; what is missing is the paper's.",
+        ),
+    ] = None,
     show_prompts: Annotated[
         bool, typer.Option("--show-prompts", help="Print the inception prompts.")
     ] = False,
@@ -87,6 +96,7 @@ def play(
         max_tokens=usual.max_tokens if max_tokens is None else max_tokens,
         seed=seed,
     )
+    own = _own_prompts(prompts) if prompts else None
     if max_messages < 1 or word_limit < 1:
         raise InputError("--max-messages and --word-limit must be at least 1")
     specifier = TaskSpecifier(
@@ -119,6 +129,7 @@ def play(
             sampling=sampling,
             specifier=specifier if specify else None,
             rules=paper_rules(max_messages=max_messages),
+            inception=own,
             watch=screen.watch,
         )
         handed = [*people.values(), *([person] if person else [])]
@@ -142,6 +153,17 @@ def _take_back(people: Iterable[Person | CriticSeat], screen: Screen) -> bool:
     screen.end_message()
     screen.note("You have the seat back after this message; Ctrl+C again stops.", "yellow")
     return True
+
+
+def _own_prompts(folder: Path) -> Inception:
+    """The prompts of a folder, unless they mention what nobody fills in: the model would be sent it as it stands."""
+    from camel.core import inception
+    from camel.scenarios.checking import unknown_in_prompts
+
+    own = inception.load(folder)
+    for name, problem in unknown_in_prompts(own):
+        raise InputError(f"{folder / f'{name}.txt'}: {problem}")
+    return own
 
 
 def _checked_seats(names: list[str]) -> set[str]:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import NoReturn
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,6 +16,7 @@ from camel.cli.panel import say
 from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED, Stopping
 from camel.engine.worker import Halt
 
+CALLS_END = "stopping: the calls in flight end first; again to leave at once"
 EVERY = 10.0
 """Seconds between two lines where the output is no terminal."""
 
@@ -44,14 +46,25 @@ async def shown(console: Console, line: Callable[[float], str]) -> AsyncGenerato
 
 
 async def worked(
-    console: Console, halt: Halt, note: str, line: Callable[[float], str], work: Awaitable[bool]
+    console: Console,
+    halt: Halt,
+    note: str,
+    line: Callable[[float], str],
+    work: Awaitable[bool],
+    *models: AbstractAsyncContextManager[Any],
 ) -> bool:
-    """Do `work` and say `line` meanwhile; whoever stops it is told `note`. False when it was left before its end."""
+    """Do `work`, with `models` open, and say `line` meanwhile; whoever stops it is told `note`.
+
+    False when it was left before its end.
+    """
     stopping = Stopping(halt, lambda: say(console, note))
     done = False
     with stopping.heard():
-        async with shown(console, line):
-            done = await work
+        async with contextlib.AsyncExitStack() as stack:
+            for model in models:
+                await stack.enter_async_context(model)
+            async with shown(console, line):
+                done = await work
     return done
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.options import Force, leave_to, typed
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -15,8 +17,12 @@ if TYPE_CHECKING:
     from camel.training.recipe import Recipe
     from camel.training.rows import Report, RowBuilder
 
+BESIDE = ("--force", "--json")
+"""Options that hold beside a file too."""
+
 
 def rows(
+    command: typer.Context,
     given: Annotated[
         list[str], typer.Argument(metavar="RUN… | RECIPE.toml", help="Runs, or a file that says all of this.")
     ],
@@ -39,7 +45,7 @@ def rows(
         list[str] | None, typer.Option(metavar="REASON", help="Use only talks that ended so, e.g. done.")
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option(metavar="FINDING", help="Leave out talks with it, e.g. role_flip.")
+        list[str] | None, typer.Option(metavar="FINDING", help="Leave out talks with it, e.g. role_flipping.")
     ] = None,
     language: Annotated[str, typer.Option(metavar="NAME", help="Use only talks in it, e.g. English.")] = "",
     near: Annotated[
@@ -49,12 +55,17 @@ def rows(
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="Leave out rows that hold one of these questions: JSON lines, or humaneval, humaneval+.",
+            help="Leave out rows that hold one of these questions: JSON lines, or humaneval+ or humaneval; repeatable.",
         ),
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Make rows for training: shaped, filtered, without duplicates. The same command goes on where it stopped."""
+    """Make rows for training: shaped, filtered, without duplicates. The same command goes on where it stopped.
+
+    `camel export RUN messages` writes every conversation as it was said instead, whole and with its prompts, for other people's
+    programs. `camel train` reads what this command makes.
+    """
     import msgspec
     from rich.console import Console
 
@@ -68,6 +79,7 @@ def rows(
 
     console, halt = Console(highlight=False, stderr=as_json), Halt()
     if len(given) == 1 and given[0].endswith(".toml"):
+        leave_to(given[0], [option for option in typed(command) if option not in BESIDE])
         recipe = read_recipe(Path(given[0]))
     else:
         try:
@@ -90,7 +102,7 @@ def rows(
             tuple(stop or ()), tuple(without or ()), language, near=near, questions=tuple(questions or ())
         )
         recipe = Recipe(tuple(map(Source, given)), out, shape, filters)
-    builder = RowBuilder(recipe, halt=halt)
+    builder = RowBuilder(recipe, halt=halt, replace=force)
     if not asyncio.run(_built(console, builder, halt)):
         say(console, "stopped by you; the same command goes on")
         raise typer.Exit(INTERRUPTED)
@@ -148,10 +160,18 @@ def _show(console: Console, recipe: Recipe, report: Report) -> None:
     for name, count in removed.items():
         if name != "too long":
             left -= count
-            table.add_row(f"  {name}", f"{count:,}", f"{left:,}")
+            of = f", of {report.looked_for:,} looked for" if name == "question" else ""
+            table.add_row(f"  {name}{of}", f"{count:,}", f"{left:,}")
     console.print(table)
     for name, count in sorted(report.questions.items(), key=lambda one: -one[1])[:10]:
         console.print(f"  question {visible(name)}: {count:,} rows", markup=False)
+    if report.conversations and not report.rows:
+        most = max(report.removed, key=lambda name: report.removed[name], default="")
+        console.print(
+            f"Nothing is left, most by {most!r}: camel study RUN shows how conversations end and in which languages they "
+            "are. Another choice with --force.",
+            markup=False,
+        )
     console.print(
         f"{report.repeated:,} rows, about {report.tokens:,} tokens, in {visible(recipe.out)} (Parquet: data/mixed)",
         markup=False,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from camel.cli.options import BaseUrl, Context, Local, ModelName, Save, Seed
 from camel.cli.showing import checked_file, checked_temperature, local_chat, show
+
+if TYPE_CHECKING:
+    from camel.core.society import Society
 
 
 def society(
@@ -48,13 +51,14 @@ def society(
 
     declared = load_society(file)
     files = [checked_file(path) for path in save or []]
-    sampling = LOCAL_SAMPLING if local else None
-    if temperature is not None or max_tokens is not None:
-        sampling = sampling or declared.usual_sampling
-        if temperature is not None:
-            sampling = replace(sampling, temperature=checked_temperature(temperature))
-        if max_tokens is not None:
-            sampling = replace(sampling, max_tokens=max_tokens)
+    changes: dict[str, Any] = {}
+    if temperature is not None:
+        changes["temperature"] = checked_temperature(temperature)
+    if max_tokens is not None:
+        changes["max_tokens"] = max_tokens
+    sampling = replace(LOCAL_SAMPLING, **changes) if local else None
+    if changes and not local:
+        declared = _sampled(declared, changes)
     if max_messages is not None:
         declared = replace(declared, stop=replace(declared.stop, max_messages=max_messages))
     screen = Screen(Console(), {})
@@ -81,3 +85,14 @@ def society(
         )
     if code:
         raise typer.Exit(code)
+
+
+def _sampled(declared: Society, changes: dict[str, Any]) -> Society:
+    """A society whose members write as declared but for the changes, each of which holds for all of them."""
+    from msgspec.structs import replace
+
+    members = tuple(
+        replace(member, sampling=replace(member.sampling, **changes)) if member.sampling else member
+        for member in declared.members
+    )
+    return replace(declared, members=members, sampling=replace(declared.usual_sampling, **changes))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from camel.cli.panel import money, short
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from camel.cli.panel import money, say, short, table
 from camel.core.errors import InputError, ModelError
 from camel.core.message import Usage
 from camel.core.model import Reply
@@ -10,6 +15,9 @@ from camel.engine.worker import Halt
 from camel.generation.config import Budget
 from camel.generation.meter import Meter
 from camel.models.catalogue import Entry
+
+if TYPE_CHECKING:
+    from camel.evaluation.agents import Need
 
 
 class Purse(Meter):
@@ -64,3 +72,46 @@ class Share(Meter):
         """Note how a call ended."""
         super().end(reply, error)
         self._purse.end(reply, error)
+
+
+def announce_needs(console: Console, steps: Sequence[tuple[str, Need]], purse: Purse) -> None:
+    """Say what each step, by its name, will take and cost."""
+    needs = [need for _, need in steps]
+    if not needs:
+        say(console, "everything has been asked before")
+        return
+    rows: list[tuple[str, ...]] = []
+    total = [0.0, 0.0, 0.0]
+    known = True
+    for name, need in steps:
+        price = purse.shares[need.model].price
+        cost = [
+            price.cost(Usage(prompt, completion)) if price else 0.0
+            for prompt, completion in zip(need.prompt, need.completion, strict=True)
+        ]
+        known = known and price is not None
+        total = [one + more for one, more in zip(total, cost, strict=True)]
+        shown = money(cost[1]) if price else "price unknown"
+        rows.append(
+            (
+                name,
+                need.model,
+                f"{need.calls:,}",
+                short(need.prompt[1]),
+                short(need.completion[1]),
+                shown,
+            )
+        )
+    table(
+        console,
+        ("step", "model", "calls", "prompt tokens", "completion tokens", "money"),
+        rows,
+        right=range(2, 6),
+    )
+    calls = sum(need.calls for need in needs)
+    tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
+    cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
+    say(
+        console,
+        f"about {calls:,} calls, {short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])}){cost}",
+    )

@@ -7,19 +7,23 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import AsJson, RunPlace
+
+OLD = 15.0
+"""Seconds after which figures of a run that is going on are said to be old."""
 
 
 def status(
     run: RunPlace,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far a run is, what it used, and how to go on with it."""
     import msgspec
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, say, short, stopped, uncommitted
+    from camel.cli.panel import duration, line, panel, say, short, stopped, uncommitted
     from camel.generation.status import read_status
+    from camel.storage.run import JOURNALS
 
     now = read_status(run)
     console = Console(highlight=False)
@@ -31,20 +35,33 @@ def status(
         console.print(panel(now, min(96, console.width)))
     else:
         say(
-            console, f"{now.scenario} · {now.model} · {stopped(now.why, now.state) if now.why else now.state}"
+            console,
+            f"{now.scenario} · {now.model} · "
+            f"{stopped(now.why, now.state) if now.why else 'paused' if now.paused else now.state}",
         )
         for stage in now.stages:
             notes = [
                 f"{stage.committed:,} of {stage.planned:,} committed",
                 uncommitted(now, stage),
                 f"{stage.failed:,} failed" if stage.failed else "",
-                f"{short(stage.tokens)} tokens" if stage.tokens else "",
+                f"{short(stage.tokens)} tokens" if stage.is_translation and stage.tokens else "",
             ]
             say(console, f"stage {stage.name}: {', '.join(note for note in notes if note)}")
         say(console, line(now))
         if now.stops:
             say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
     say(console, f"run     {now.run}{' (a process is working on it)' if now.state == 'working' else ''}")
+    if now.state == "working" and (now.age is None or now.age > OLD):
+        old = "not known yet" if now.age is None else f"{duration(now.age)} old"
+        say(console, f"figures {old} beyond what is committed; where the run works they are at hand")
+    for replica in now.replicas:
+        if now.state == "working" and replica.state != "closed":
+            say(console, f"endpoint {replica.url} does not answer, and is left alone for a while")
+    if now.journals and now.state != "complete":
+        say(
+            console,
+            f"seen    from here: who works on it is known where its journals are ({JOURNALS}): {now.journals}",
+        )
     if now.paused:
         say(console, f"paused  camel resume {now.run} has it go on")
     if now.forked_from:
@@ -75,6 +92,9 @@ def runs(
         try:
             now = read_status(path)
         except InputError as error:
+            if as_json:
+                damaged = {"run": str(path), "state": "damaged", "error": str(error)}
+                typer.echo(msgspec.json.encode(damaged).decode())
             rows.append((str(path), "damaged", "", "", str(error)[:60], "", ""))
             continue
         if as_json:

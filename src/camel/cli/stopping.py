@@ -15,15 +15,41 @@ HALTED, INTERRUPTED = 3, 130
 STOPPED = "stopped by you"
 
 
-class Stopping:
-    """Hears Ctrl-C and SIGTERM for the task that makes it; `note` tells the person that the calls in flight end first."""
+def finishing(in_flight: int, seconds: float) -> str:
+    """What a stop waits for, in words; `seconds` is the longest that a call may take."""
+    from camel.cli.panel import counted, duration
 
-    def __init__(self, halt: Halt, note: Callable[[], None]) -> None:
+    return (
+        f"stopping: finishing {counted(in_flight, 'call')} in flight, {duration(seconds)} at most; Ctrl-C again leaves at "
+        "once, and they would be asked, and paid for, again"
+    )
+
+
+def abandoned(calls: int) -> str:
+    """What leaving at once costs, in words to put after the reason; nothing where nothing was in flight."""
+    from camel.cli.panel import counted
+
+    if not calls:
+        return ""
+    return f", at once: {counted(calls, 'call')} in flight abandoned, to be asked, and paid for, again"
+
+
+class Stopping:
+    """Hears Ctrl-C and SIGTERM for the task that makes it; `note` tells the person that the calls in flight end first.
+
+    `in_flight` says how many those are.
+    """
+
+    def __init__(
+        self, halt: Halt, note: Callable[[], None], in_flight: Callable[[], int] = lambda: 0
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._halt, self._note, self._task = halt, note, task
+        self._halt, self._note, self._task, self._in_flight = halt, note, task, in_flight
         self.asked = 0
         """How often."""
+        self.abandoned = 0
+        """Calls that were left in flight."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop)
 
@@ -33,6 +59,7 @@ class Stopping:
             self._halt.set(STOPPED)
             self._note()
         elif self.asked == 2:
+            self.abandoned = self._in_flight()
             self._task.cancel()
         else:
             os._exit(INTERRUPTED)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from camel.cli.options import RunPlace
-from camel.cli.translate import check_finished, chosen_model
+from camel.cli.options import FiguresAsJson, RunPlace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,11 +56,12 @@ def study(
         int | None,
         typer.Option(metavar="N", help="Processes that look; one for each core unless given.", min=1),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    as_json: FiguresAsJson = False,
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command goes on."""
     from rich.console import Console
 
+    from camel.cli.asking import check_finished, chosen_model
     from camel.cli.progress import leave
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
@@ -154,8 +154,7 @@ class _Judging:
         from msgspec.structs import replace
 
         from camel.cli.panel import money, say, short
-        from camel.cli.progress import shown
-        from camel.cli.stopping import Stopping
+        from camel.cli.progress import CALLS_END, worked
 
         judging, meter = self._judging, self._meter
         if not judging.sample:
@@ -173,12 +172,8 @@ class _Judging:
             cost = f" · {money(meter.money)}" if meter.money else ""
             return f"judged {judging.finished:,} of {len(judging.sample):,} conversations · {meter.usage.calls:,} calls{cost}"
 
-        stopping = Stopping(judging.halt, lambda: say(console, "stopping: the calls in flight end first"))
-        judged = False
-        with stopping.heard():
-            async with self._chat, shown(console, line):
-                judged = await judging.judge(concurrency=concurrency)
-        if not judged:
+        work = judging.judge(concurrency=concurrency)
+        if not await worked(console, judging.halt, CALLS_END, line, work, self._chat):
             return None
         deserved = judging.result(self._made.gathered.ended_done, meter.money)
         return self._made._replace(study=replace(self._made.study, deserved=deserved))
@@ -193,8 +188,9 @@ def beside(run: Run) -> Path:
 
 def write(made: Study, folder: Path) -> None:
     """Write the figures, the plots and the page."""
-    from camel.evaluation.page import page
-    from camel.evaluation.plots import plots, svg, write_plots
+    from camel.evaluation.plots import svg, write_plots
+    from camel.evaluation.study_page import page
+    from camel.evaluation.study_plots import plots
 
     pictures = [(plot, svg(plot)) for plot in plots(made)]
     write_plots(folder, pictures)
@@ -203,9 +199,9 @@ def write(made: Study, folder: Path) -> None:
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:
-    from camel.cli.panel import say, table
+    from camel.cli.panel import counted, say, table
     from camel.evaluation.page import interval, percent
-    from camel.evaluation.study import shown
+    from camel.evaluation.study import SEEN, UNSEEN, shown
 
     rows: list[tuple[str, ...]] = []
     for one in shown(made.behaviours):
@@ -220,7 +216,7 @@ def _show(console: Console, made: Study, folder: Path) -> None:
                 seat,
             )
         )
-    say(console, f"{made.conversations:,} conversations, {made.messages:,} messages")
+    say(console, f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
     if rows:
         head = ("behaviour", "of conversations", "95%", "of messages", "95%", "most in")
         table(console, head, rows, right={1, 3})
@@ -236,8 +232,19 @@ def _show(console: Console, made: Study, folder: Path) -> None:
         more = f", {done.undecided:,} undecided" if done.undecided else ""
         say(
             console,
-            f"done    deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}",
+            f"done    deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
+            if done.rate.of
+            else f"done    not one could be judged{more}: the judge answers neither yes nor no",
         )
+    say(console, f"note    {SEEN} {UNSEEN}")
+    judge = (
+        "" if made.deserved else f"camel study {made.run} --judge asks a model whether “done” was deserved; "
+    )
+    say(
+        console,
+        f"judges  {judge}camel evaluate agents {made.run} lets models compare the work, camel vote lets people; "
+        f"camel explore {made.run} to read",
+    )
     say(console, f"page    {folder / PAGE}")
     say(console, f"figures {folder / 'study.json'}")
     say(console, f"plots   {folder / 'plots'}")

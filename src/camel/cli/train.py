@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from camel.cli.options import leave_to, typed
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.training.config import TrainConfig
 
+BESIDE = ("--address", "--gguf", "--dry-run", "--device", "--parameters")
+"""Options that hold beside a file too."""
+
 
 def train(
+    command: typer.Context,
     given: Annotated[
         list[str] | None,
         typer.Argument(
@@ -57,8 +63,16 @@ def train(
         typer.Option("--dry-run", help="Say what it would take, and with which settings; train nothing."),
     ] = False,
     device: Annotated[
-        str, typer.Option(metavar="NAME", help="For --dry-run: A100-80GB, H100-80GB or CPU.")
-    ] = "A100-80GB",
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="For --dry-run: A100-80GB, H100-80GB or CPU; CPU where the settings are for one.",
+        ),
+    ] = "",
+    parameters: Annotated[
+        str,
+        typer.Option(metavar="COUNT", help="For --dry-run: how many a model has that is not here: 7B, 135M."),
+    ] = "",
 ) -> None:
     """Fine-tune a model on rows that `camel rows` made, or on preferences. The same command goes on where it stopped."""
     from rich.console import Console
@@ -69,6 +83,7 @@ def train(
     console = Console(highlight=False)
     given = given or []
     if len(given) == 1 and given[0].endswith(".toml"):
+        leave_to(given[0], [option for option in typed(command) if option not in BESIDE])
         config = read_config(Path(given[0]))
     else:
         chosen: dict[str, Any] = {
@@ -86,20 +101,20 @@ def train(
             recipe or ("dpo" if preferences else "lora"), {"rows": given, "out": out, **stated}
         )
     if dry_run:
-        _estimate(console, config, device, address)
+        _estimate(console, config, device, address, parameters)
         return
     if not _trained(console, config, gguf, address):
         typer.echo("stopped by you; the same command goes on")
         raise typer.Exit(INTERRUPTED)
 
 
-def _estimate(console: Console, config: TrainConfig, device: str, address: str) -> None:
+def _estimate(console: Console, config: TrainConfig, device: str, address: str, parameters: str) -> None:
     import shlex
 
     import msgspec
 
     from camel.core.errors import InputError
-    from camel.training.estimate import estimate
+    from camel.training.estimate import estimate, guessed, price, span
     from camel.training.launch import command
     from camel.training.rows import Rows
 
@@ -107,12 +122,14 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str) 
         raise InputError("what preferences take is not estimated: leave out --dry-run, or estimate the rows")
     rows = [Rows(path) for path in config.rows]
     tokens = sum(marker.totals.get("tokens", 0.0) for one in rows for marker in one.markers)
-    found = estimate(config, sum(map(len, rows)), tokens, device)
+    size = guessed(parameters) if parameters else None
+    device = device or ("CPU" if config.precision == "fp32" else "A100-80GB")
+    found = estimate(config, sum(map(len, rows)), tokens, device, size)
     for line in found.arithmetic:
         console.print(f"  {line}", markup=False, soft_wrap=True)
     fits = "fits" if found.fits else "does not fit: a smaller at_once, an adapter, or more devices"
     console.print(
-        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {found.hours:,.1f} hours, ${found.dollars:,.0f}.",
+        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {span(found.hours)}, {price(found.dollars)}, besides loading the model.",
         markup=False,
         soft_wrap=True,
     )

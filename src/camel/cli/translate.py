@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shlex
-from collections.abc import Generator
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,6 +39,7 @@ def translate(
     """Put every message of a run into other languages, keeping the markers. The same command goes on after a stop."""
     from rich.console import Console
 
+    from camel.cli.asking import check_finished, chosen_model
     from camel.cli.panel import say
     from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
     from camel.engine.worker import Halt
@@ -69,25 +67,21 @@ def translate(
 async def _work(console: Console, wanted: list[Translation], chat: ChatModel, concurrency: int) -> bool:
     """Do all translations, one after the other; False when something stopped them."""
     from camel.cli.panel import say
-    from camel.cli.progress import shown
-    from camel.cli.stopping import Stopping
+    from camel.cli.progress import CALLS_END, worked
     from camel.generation.translate import translate as put_into
 
-    stopping = Stopping(
-        wanted[0].halt,
-        lambda: say(console, "stopping: the calls in flight end first; again to leave at once"),
-    )
-    with stopping.heard():
-        async with chat:
-            for translation in wanted:
-                async with shown(console, partial(_line, translation)):
-                    if not await put_into(translation, concurrency=concurrency):
-                        return False
-                damaged = translation.damaged
-                note = f", {damaged:,} with a message that could not be mended" if damaged else ""
-                say(console, f"{_line(translation)} · complete{note}")
+    now = wanted[0]
+
+    async def work() -> bool:
+        nonlocal now
+        for now in wanted:
+            if not await put_into(now, concurrency=concurrency):
+                return False
+            note = f", {now.damaged:,} with a message that could not be mended" if now.damaged else ""
+            say(console, f"{_line(now)} · complete{note}")
         return True
-    return False
+
+    return await worked(console, now.halt, CALLS_END, lambda seconds: _line(now, seconds), work(), chat)
 
 
 def _line(translation: Translation, seconds: float | None = None) -> str:
@@ -103,35 +97,6 @@ def _line(translation: Translation, seconds: float | None = None) -> str:
         f"{duration(seconds)} gone" if seconds else "",
     ]
     return " · ".join(part for part in parts if part)
-
-
-def check_finished(run: str, what: str) -> None:
-    """Refuse a run that is not complete: which conversations it has must not change below what is made from it."""
-    from camel.core.errors import InputError
-    from camel.generation.status import read_status
-
-    now = read_status(run)
-    if now.state != "complete":
-        how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
-        raise InputError(f"{run} is not complete, and only a complete run is {what}; finish it first{how}")
-
-
-@contextlib.contextmanager
-def chosen_model(
-    console: Console, name: str, base_url: str, local: bool, concurrency: int
-) -> Generator[ChatModel]:
-    """The model that is asked, by the options that say so: it is served here while the block runs if `local`."""
-    from camel.cli.panel import say
-    from camel.models.connect import connect
-    from camel.models.local import LocalServer, local_model
-
-    if not local:
-        yield connect(name, base_url=base_url)
-        return
-    server = LocalServer(parallel=concurrency)
-    # A translation is held to no grammar.
-    with local_model(server, guided=None, say=lambda text: say(console, text)) as model:
-        yield model
 
 
 def _resume(run: str, to: list[str], model: str, base_url: str, local: bool, concurrency: int | None) -> str:

@@ -6,9 +6,13 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import AsJson, RunPlace
 
 SHOWN = 20
+MEND = (
+    "to mend it: restore the file from a copy; or remove the file and its marker and give the command that made it again, "
+    "which makes that shard, and pays for it, again. Then remove the folders index and text too: camel index makes them"
+)
 
 
 def verify(
@@ -16,7 +20,7 @@ def verify(
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Let shards be missing that are still to be made.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check every marker, and the hash, rows and ids of every file. Exits with 1 when something is wrong."""
     import msgspec
@@ -40,15 +44,20 @@ def verify(
         found = {**msgspec.to_builtins(report), "sound": report.sound, "complete": report.complete}
         typer.echo(msgspec.json.encode(found).decode())
     else:
-        for problem in report.problems[:SHOWN]:
-            typer.echo(visible(f"{problem.stage}: {problem.file}: {problem.what}"))
-        if len(report.problems) > SHOWN:
-            typer.echo(f"and {len(report.problems) - SHOWN:,} more: --json shows all")
+        said: dict[str, list[str]] = {}
+        for problem in report.problems:
+            marked = f" (marker {problem.marker})" if problem.marker not in ("", problem.file) else ""
+            said.setdefault(f"{problem.stage}: {problem.file}{marked}", []).append(problem.what)
+        for place, whats in list(said.items())[:SHOWN]:
+            typer.echo(visible(f"{place}: {'; '.join(whats)}"))
+        if len(said) > SHOWN:
+            typer.echo(f"and {len(said) - SHOWN:,} more: --json shows all")
+        if said:
+            typer.echo(MEND)
         for stage, count in report.missing.items():
             if count:
-                typer.echo(
-                    visible(f"{stage}: {count:,} shards are not there yet: generate goes on with them")
-                )
+                missing = "1 shard is" if count == 1 else f"{count:,} shards are"
+                typer.echo(visible(f"{stage}: {missing} not there yet: camel generate makes the rest"))
         for note in report.notes:
             typer.echo(visible(f"note: {note}"))
         state = "as committed" if fine else "not as it should be"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.options import OpenBrowser
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -34,9 +36,7 @@ def vote(
     invite: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Print a link for this voter; repeatable.")
     ] = None,
-    open_browser: Annotated[
-        bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
-    ] = None,
+    open_browser: OpenBrowser = None,
     results: Annotated[
         bool, typer.Option("--results", help="Show what the votes come to so far, and end.")
     ] = False,

@@ -75,7 +75,7 @@ _EDGES = " \t\r\n.,:;-–—*_`#()[]"
 def read_choice(text: str, count: int) -> Chosen | None:
     """The option that `text` chooses of `count`, if it does."""
     text = _without_thought(text)
-    if (found := _object(text)) is not None:
+    if (found := _object(text, "choice")) is not None:
         number, reason = found.get("choice"), found.get("reason", "")
         return Chosen(number - 1, reason) if _is_option(number, count) and isinstance(reason, str) else None
     if first := _FIRST.match(text):
@@ -92,7 +92,7 @@ def read_choice(text: str, count: int) -> Chosen | None:
 def read_scores(text: str, count: int) -> Scored | None:
     """The scores that `text` gives to `count` options, if it scores each of them once."""
     text = _without_thought(text)
-    if (found := _object(text)) is not None:
+    if (found := _object(text, "scores")) is not None:
         return _scores_in(found, count)
     scores: dict[int, tuple[float, str]] = {}
     for line in _SCORED.finditer(text):
@@ -112,7 +112,7 @@ def read_scores(text: str, count: int) -> Scored | None:
 def read_ruling(text: str, count: int) -> Ruled | None:
     """The option that `text` finds best of `count`, and what it says of it; None where one of them is missing."""
     text = _without_thought(text)
-    if (found := _object(text)) is not None:
+    if (found := _object(text, "choice", "verdict")) is not None:
         number, ruling, words = found.get("choice"), found.get("verdict"), found.get("feedback", "")
         if not _is_option(number, count) or ruling not in ("accept", "revise") or not isinstance(words, str):
             return None
@@ -132,7 +132,7 @@ def read_comparison(text: str) -> Compared | None:
 
     One that stands in the middle may be a quotation from what was to be judged.
     """
-    text = _FENCE.sub("", _without_thought(text)).strip()
+    text = _FENCE.sub("", _without_thought(text).strip()).strip()
     if (found := _at_an_end(text)) is None:
         return None
     better, reason = found.get("better"), found.get("reason", "")
@@ -145,7 +145,7 @@ def read_comparison(text: str) -> Compared | None:
     return Compared(int(better), (one, two), reason)
 
 
-_FENCE = re.compile(r"\A\s*```\w*\s*\n|\n?\s*```\s*\Z")
+_FENCE = re.compile(r"\A```\w*\s*\n|```\Z")
 _TRIES = 20
 """Braces from the end at which the last object of an answer may begin."""
 
@@ -198,8 +198,9 @@ def _without_thought(text: str) -> str:
     return _THOUGHT.sub("", text, count=1)
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or holds between prose or fences; None where there is none."""
+def _object(text: str, *keys: str) -> dict[str, Any] | None:
+    """The JSON object that `text` is, or holds between prose or fences; None where there is none with one of the keys: who
+    judges programs writes of other objects too."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None
@@ -207,4 +208,6 @@ def _object(text: str) -> dict[str, Any] | None:
         found = msgspec.json.decode(text[start : end + 1])
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or (keys and not any(key in found for key in keys)):
+        return None
+    return cast("dict[str, Any]", found)

@@ -1,7 +1,7 @@
-"""Names on their way out: how users are told, and how we are reminded.
+"""Names on their way out: how users are told.
 
-The one decision to know: what is deprecated says when it goes, and a test fails once that version is there, so that
-nothing stays by being forgotten. docs/extending.md has the promise that goes with it.
+The one decision to know: what is deprecated says when it goes, and a test reads that in the sources and fails once that
+version is there, so that nothing stays by being forgotten. docs/extending.md has the promise that goes with it.
 """
 
 from __future__ import annotations
@@ -9,24 +9,10 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Deprecation(NamedTuple):
-    """Something that will go."""
-
-    name: str
-    since: str
-    removed_in: str
-    use: str
-    """What takes its place."""
-
-
-KNOWN: list[Deprecation] = []
-"""All that were declared by modules imported so far."""
 
 
 def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -34,7 +20,6 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         name = f"{function.__module__}.{function.__qualname__}"
-        KNOWN.append(Deprecation(name, since, removed_in, use))
 
         @functools.wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,12 +30,3 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
         return called
 
     return mark
-
-
-def overdue(version: str) -> list[Deprecation]:
-    """What should be gone in `version` and is still declared."""
-    return [one for one in KNOWN if _numbers(one.removed_in) <= _numbers(version)]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2])

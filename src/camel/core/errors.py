@@ -2,7 +2,8 @@
 
     CamelError
     ├── InputError              what the caller gave is wrong; raised before any call is paid
-    │   └── MissingExtra        a part needs packages that are not installed; names the extra
+    │   ├── MissingExtra        a part needs packages that are not installed; names the extra
+    │   └── Damaged             a file of a run is gone, or not as it was written
     ├── Left                    a person left their seat; the conversation ends there and is kept
     └── ModelError              a model call ended without a usable reply
         ├── Unreachable         no connection, or it broke before the reply was whole
@@ -23,6 +24,7 @@ The one decision to know: whether a failed call is worth another try is a proper
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -42,12 +44,37 @@ def whole(name: str, value: object, low: int, high: int) -> None:
         raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
 
 
+_MAKE_ROOM = "make room, and the same command goes on"
+_ALLOW = "make it writable, or choose another folder"
+_MENDS = {
+    errno.ENOSPC: _MAKE_ROOM,
+    errno.EDQUOT: _MAKE_ROOM,
+    errno.EROFS: _ALLOW,
+    errno.EACCES: _ALLOW,
+    errno.EPERM: _ALLOW,
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+def mend_of(error: OSError) -> str:
+    """What to do about a failure of the file system that no code of ours caused; empty where that is not known."""
+    return _MENDS.get(error.errno or 0, "")
+
+
 def similar(name: str, known: Iterable[str]) -> str:
     """A suggestion to put behind a name that is not known."""
+    close = closest(name, known)
+    return f" (did you mean {close}?)" if close else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that is probably meant: one that is nearly the same, or begins with it; else empty."""
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" (did you mean {close[0]}?)" if close else ""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    longer = [one for one in names if len(name) >= 3 and one.startswith(name)]
+    return next(iter(close or longer), "")
 
 
 class CamelError(Exception):
@@ -58,12 +85,20 @@ class InputError(CamelError, ValueError):
     """A role, a task, a setting or a file given by the caller cannot be used."""
 
 
+class NoRoom(InputError):
+    """A conversation whose first prompt does not fit its model's context window."""
+
+
 class MissingExtra(InputError):
     """A part of the library needs packages that the core install does not bring."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra '{extra}': pip install 'camel-society[{extra}]'")
         self.extra = extra
+
+
+class Damaged(InputError):
+    """A file of a run is gone, or not as it was written. What was asked for is right: the exit code is 1, not 2."""
 
 
 class Left(CamelError):

@@ -49,6 +49,16 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """Prompt and completion together."""
         return self.prompt + self.completion
 
+    def filled(self) -> Usage:
+        """The same, with calls that came without a count taken for as large as the others; as it is where none has one."""
+        known = self.calls - self.unknown
+        if not self.unknown or known <= 0:
+            return self
+        prompt, completion, cached = (
+            round(count * self.calls / known) for count in (self.prompt, self.completion, self.cached)
+        )
+        return Usage(prompt, completion, cached, self.calls)
+
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a model is asked to write. `None` leaves a setting to the endpoint's own default."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 from camel.core import inception as prompts
 from camel.core.agent import Agent, Critic
 from camel.core.conversation import Conversation
-from camel.core.errors import InputError, ModelError, shown
+from camel.core.errors import InputError, ModelError, NoRoom, shown
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch
@@ -45,7 +45,8 @@ class RolePlaying(Play):
         async for message in RolePlaying(assistant="Python Programmer", user="Stock Trader", task="…", model=model):
             print(message.role, message.content)
 
-    A `critic` chooses what the assistant says, a `user_critic` what the user says; one may do both.
+    `rules` say when it ends: `rules=paper_rules(max_messages=10)` is the paper's with a limit of ten messages. A `critic`
+    chooses what the assistant says, a `user_critic` what the user says; one may do both.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class RolePlaying(Play):
             )
             for limit in limits:
                 if stop := limit.check((), call):
-                    raise InputError(f"{stop.detail}: shorten the task or the roles, or lower max_tokens")
+                    raise NoRoom(f"{stop.detail}: shorten the task or the roles, or lower max_tokens")
 
 
 def _checked(name: str, value: T, kind: type) -> T:

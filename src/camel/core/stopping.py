@@ -166,7 +166,8 @@ class MaxMessages(msgspec.Struct, frozen=True):
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when `limit` messages have been said."""
         if len(messages) + call.together >= self.limit:
-            return Stop("max_messages", f"the conversation reached its limit of {self.limit} messages")
+            many = "1 message" if self.limit == 1 else f"{self.limit} messages"
+            return Stop("max_messages", f"the conversation reached its limit of {many}")
         return None
 
 

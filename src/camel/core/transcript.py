@@ -75,7 +75,10 @@ class Transcript(msgspec.Struct):
     def to_markdown(self) -> str:
         """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""
         roles = " and ".join(in_one_line(speaker.role) for speaker in self.speakers)
-        lines = [f"# {roles}", "", "**Task:**", "", _quoted(self.task.original), ""]
+        lines = [f"# {roles}", ""]
+        if self.labels:  # in every copy, so that none is passed on without
+            lines += [f"**Labels:** {', '.join(map(in_one_line, self.labels))}", ""]
+        lines += ["**Task:**", "", _quoted(self.task.original), ""]
         if self.task.specified:
             lines += ["**Specified task:**", "", _quoted(self.task.specified), ""]
         for message in self.messages:

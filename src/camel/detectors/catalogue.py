@@ -55,7 +55,7 @@ _ALL = [
     ),
     Detector(
         "unfinished_code",
-        1,
+        2,  # 1 took a body with code between two comments, or with a brace in a comment, for an empty one
         "Unfinished code",
         "Is the code in that message cut off, or is an essential part of it left out?",
         unfinished_code,

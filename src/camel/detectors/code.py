@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from camel.core.message import Message
+from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import ASSISTANT, asked_before, said_by, without_closing, work
+from camel.detectors.reading import asked_before, said_by, without_closing, work
 
 
 class _Block(NamedTuple):
@@ -61,7 +62,7 @@ _NOT_CODE = frozenset(
     ("text", "txt", "console", "output", "plaintext", "markdown", "md", "csv", "log", "diff")
 )
 _LOOKS_LIKE_CODE = re.compile(
-    r"^\s*(?:import \w|from \w+ import|def \w+\(|class \w+|#include|function \w+\(|public |private |const \w|let \w|var \w|fn \w|func \w|SELECT\b|return\b|print\()"
+    r"^[^\S\n]*(?:import \w|from \w+ import|def \w+\(|class \w+|#include|function \w+\(|public |private |const \w|let \w|var \w|fn \w|func \w|SELECT\b|return\b|print\()"
     r"|[;{]\s*$",
     re.MULTILINE,
 )
@@ -101,7 +102,7 @@ _LONGEST = 20_000
 """Characters of a block that are searched for holes."""
 
 _COMMENT_HOLE = re.compile(
-    r"(?:#|//|/\*|--|<!--|%)[ \t]*(?:\.{3}|…)?[ \t(]*(?:"
+    r"(?:#|//|/\*|--|<!--|%)[ \t]*+(?:\.{3}|…)?[ \t(]*+(?:"
     r"(?:todo|fixme)\W+(?:implement|write|add|fill|complete|your)\b|(?:your|the) (?:code|logic|implementation)(?: goes)? here|"
     r"(?:implement|add|insert|put|place|write|fill in|handle|include|do) [^\n]{0,60}\b(?:here|similarly|below)\b|"
     r"(?:rest|remainder|remaining)\b[^\n]{0,60}|[^\n]{0,40}\b(?:implementation|logic|code|body) (?:goes )?here\b|[^\n]{0,40}\bgoes here\b|"
@@ -115,12 +116,13 @@ _MACRO_HOLE = re.compile(
 )
 # A function whose whole body is comments and a word that does nothing.
 _EMPTY_DEF = re.compile(
-    r"^(?P<indent>[ \t]*)(?:async )?def \w+\([^\n]*:[ \t]*(?:\n(?P=indent)[ \t]+(?:#[^\n]*|\"\"\"[^\"\n]*\"\"\"))*"
+    r"^(?P<indent>[ \t]*)(?:async )?def \w+\([^\n]*:[ \t]{0,99}(?:\n(?P=indent)[ \t]+(?:#[^\n]*|\"\"\"[^\"\n]*\"\"\"))*+"
     r"\n?(?P=indent)?[ \t]+(?:pass|\.\.\.)[ \t]*(?:#[^\n]*)?$(?!\n(?P=indent)[ \t]+\S)",
     re.MULTILINE,
 )
 _ELLIPSIS_LINE = re.compile(r"^[ \t]*(?:\.\.\.|…)[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
-_EMPTY_BODY = re.compile(r"\)[^;{}()\n]*\{\s*(?:(?://[^\n]*|/\*.*?\*/)\s*)+\}", re.DOTALL)
+# A comment is read in one way only, so that rulers are not slow and code between two comments is none.
+_EMPTY_BODY = re.compile(r"\)[^;{}()\n]*\{\s*(?:(?://[^\n]*+|(?>/\*.{0,2000}?\*/))\s*)+\}", re.DOTALL)
 _MEANT = re.compile(r"@(?:abc\.)?abstractmethod|\bProtocol\b|@overload|\bABC\b|\.pyi\b")
 
 
@@ -163,7 +165,7 @@ _STRINGS = re.compile(
 )
 _LINE_COMMENT = {
     True: re.compile(r"(?:^|(?<=\s))#[^\n]*"),
-    False: re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL),
+    False: re.compile(r"//[^\n]*|/\*.{0,4000}?\*/", re.DOTALL),
 }
 _SQL_COMMENT = re.compile(r"--[^\n]*")
 _WAITS = re.compile(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from camel.core.message import Message
+from camel.core.role_playing import USER
 from camel.core.transcript import Transcript
 
-USER, ASSISTANT = "user", "assistant"
 _LONGEST = 20_000
 """Characters of a message that are read as prose: what a speaker does shows well before that."""
 

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from camel.core.message import Message
+from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stopping import MessageLoop, NextCall
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import ASSISTANT, USER, asked_before, prose, sentences, words, work
+from camel.detectors.reading import asked_before, prose, sentences, words, work
 from camel.detectors.replies import only_announces, refuses
 
 _RULE = MessageLoop()

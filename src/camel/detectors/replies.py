@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 
 from camel.core.message import Message
+from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
 from camel.detectors.reading import (
-    ASSISTANT,
     asked_before,
     is_shown,
     is_shown_text,
@@ -67,16 +67,17 @@ _ACKNOWLEDGES = re.compile(
     re.IGNORECASE,
 )
 # A colon with something after it, a list, a table, code: there is more than an announcement.
-_DELIVERS = re.compile(r"[:：]\s*\S|\n\s*(?:[-*•]|\d+[.)])\s|```|\|")
+_DELIVERS = re.compile(r"[:：]\s*\S|\n[^\S\n]*(?:[-*•]|\d+[.)])\s|```|\|")
 # Where the answer itself may be what somebody will do, or words for somebody's mouth.
 _INTENTION = re.compile(
     r"\b(?:agree|how (?:you|would|will|do you)|what you (?:would|will)|your (?:first|next|plan|approach)|steps|promises?|"
     r"lines?|lecture|introduce|say)\b",
     re.IGNORECASE,
 )
+# There is one way only to read a sentence here ("thank" has "thank you" in it), so that a long text cannot be slow.
 _NOTHING_ASKED = re.compile(
-    r"(?:[\W_]*(?:thank(?:s| you)?|great|perfect|wonderful|goodbye|bye|ok(?:ay)?|i (?:fully |completely |totally )?agree|you(?:'re| are)|"
-    r"wow|yes|exactly|i apologi[sz]e|i(?:'m| am) (?:sorry|glad|sure|ready))\b[^.!?]*[.!?]*)+",
+    r"(?:[\W_]*+(?:thanks?|great|perfect|wonderful|goodbye|bye|ok(?:ay)?|i (?:fully |completely |totally )?agree|you(?:'re| are)|"
+    r"wow|yes|exactly|i apologi[sz]e|i(?:'m| am) (?:sorry|glad|sure|ready))\b[^.!?]*+[.!?]*+)+",
     re.IGNORECASE,
 )
 
@@ -306,7 +307,7 @@ def refuses(message: Message, asked: Message | None) -> str | None:
         return None
     found = sentences(said)
     for place, sentence in enumerate(found[:_LOOKED_AT]):
-        if not _REFUSES.search(sentence):
+        if not _REFUSES.search(sentence[:_BEGINNING]):
             continue
         goes_on = _GOES_ON.search(sentence) or "```" in message.content
         asks_back = "?" in said and _MISSING.search(sentence)

@@ -28,6 +28,7 @@ from camel.core.errors import (
     NotAuthorised,
     QuotaExhausted,
     RateLimited,
+    ReplyTooLarge,
     RequestRejected,
     ServerFailed,
     Unreachable,
@@ -67,6 +68,7 @@ MEND: dict[type[ModelError], str] = {
     RateLimited: "wait a minute; if it stays so, give model.rpm and model.tpm in the configuration what the account allows",
     ServerFailed: "look at the server's log; it failed on its own side",
     MalformedReply: "something between you and the model does not speak the OpenAI protocol: is this the URL of its API?",
+    ReplyTooLarge: "no chat model writes as much at once: is this the URL of its API, and does it keep to max_tokens?",
     DeadlineExceeded: "the server is too slow or stuck: look at its log and its queue; a model that loads answers later",
     ContextOverflow: "the model's window is too small for a prompt of 1,200 tokens: serve it with a larger one",
     RequestRejected: "the message says what is refused: mostly the model's name, or a base URL that ends elsewhere than /v1",
@@ -452,8 +454,13 @@ class _Examination:
 
     async def _caches(self, model: ChatModel) -> None:
         mend = (
-            "switch prefix caching and its report on (vLLM: --enable-prefix-caching --enable-prompt-tokens-details; SGLang: "
-            "--enable-cache-report): a long conversation costs twenty times its new tokens without it"
+            "the provider decides what it caches: its price list says for which models, its documents from what length; "
+            "without it every message pays the full price for all that was said before it, which for 40 messages is about "
+            "twenty times the prompt tokens"
+            if self.target.price or find(self._name or DEFAULT_MODEL)
+            else "on a server of yours switch prefix caching and its report on (vLLM: --enable-prefix-caching "
+            "--enable-prompt-tokens-details; SGLang: --enable-cache-report): without it each message computes the whole "
+            "conversation again"
         )
         if self._window is not None and self._window < len(_LONG) // 3 + 2 * MAX_TOKENS:
             self.note("cache", "skipped", "the window is too small for a prompt worth caching")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,19 +24,21 @@ from camel.doctor.finding import Finding
 PACKAGE = "camel-society"
 EXTRAS = {
     "local": "the tiny model of --local",
-    "data": "generating and reading datasets",
-    "explore": "camel explore",
-    "study": "camel study",
+    "data": "camel generate and export need its pyarrow, runs as tables and pushing to the hub the rest",
+    "explore": "camel explore, agents and vote, and export as a site",
+    "study": "camel study and ablate",
     "evaluate": "camel evaluate",
     "map": "camel map",
     "cluster": "Ray clusters and object stores",
-    "train": "camel train",
+    "train": "camel train; camel rows needs its pyarrow and numpy",
 }
 """What each extra is for."""
 LITTLE, TOO_LITTLE = 2**30, 100 * 2**20
 """Bytes of a disk that are free: a conversation takes about 30 kB with its journal."""
 SLOW = 0.25
 """Seconds of a sync from which on the journal holds a run up."""
+PATIENCE = 10.0
+"""Seconds for an object store to answer; a run has more."""
 
 Tell = Callable[[Finding], None]
 
@@ -92,7 +96,8 @@ def _extras() -> Iterator[Finding]:
             install = str(MissingExtra("", extra)).partition(": ")[2]
             yield Finding("extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {install}")
         elif missing:
-            lacking.append(f"{extra} ({use})")
+            whole = len(missing) == sum(map(partial(_is_of, extra), lines))
+            lacking.append(f"{extra} ({use})" if whole else f"{extra}, of which {_listed(missing)} ({use})")
         else:
             there.append(extra)
     yield Finding("extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}")
@@ -108,8 +113,8 @@ def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str
     missing: list[str] = []
     old: list[str] = []
     for line in requirements:
-        text, _, marker = line.partition(";")
-        if f"extra == '{extra}'" not in marker.replace('"', "'"):
+        text = line.partition(";")[0]
+        if not _is_of(extra, line):
             continue
         found = re.match(r"[A-Za-z0-9._-]+", text.strip())
         name = found[0] if found else text.strip()
@@ -121,6 +126,16 @@ def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str
         if not _fits(text, version):
             old.append(f"{name} {version} is there, and {text.strip()} is needed")
     return missing, old
+
+
+def _is_of(extra: str, requirement: str) -> bool:
+    return f"extra == '{extra}'" in requirement.partition(";")[2].replace('"', "'")
+
+
+def _listed(names: list[str]) -> str:
+    """Few of them: what is installed in part is known by any."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more + (" is missing" if len(names) == 1 else " are missing")
 
 
 def _fits(requirement: str, version: str) -> bool:
@@ -167,14 +182,29 @@ def _disk(where: str) -> Finding:
 
 
 def _bucket(where: str) -> Finding:
-    from camel.storage.run import open_folder
+    """A bucket is asked what a run asks of it: to list, to write, and to refuse a name that is taken."""
+    from camel.storage.run import JOURNALS, journals
+    from camel.storage.store import BucketStore
 
+    mend = "check the address, the AWS_ variables (or those of the other clouds), and that they may list and write"
+    name = f".camel-doctor-{secrets.token_hex(6)}"
     try:
-        there = open_folder(where).exists
+        store = BucketStore(where)
+        store.patience = PATIENCE
+        store.folders("committed")  # a question about one object is answered alike where there is no bucket
+        there = store.exists("run.json")
+        once, twice = store.create(name, b"1"), store.create(name, b"2")
+        store.remove([name])
     except (CamelError, OSError) as error:
-        mend = "check the address, the AWS_ variables (or those of the other clouds), and that they may list and write"
-        return Finding("disk", "error", f"{where} cannot be read: {error}", mend)
-    return Finding("disk", "ok", f"{where} answers{' and holds a run' if there else ''}")
+        return Finding("disk", "error", f"{where} cannot be used: {error}", mend)
+    if not once or twice:
+        said = f"{where} does not honour conditional writes (If-None-Match: *), so that two workers could both commit"
+        return Finding("disk", "error", said, "use a store that does: Amazon's, MinIO, R2")
+    said = f"{where} answers{' and holds a run' if there else ''}; journals go to {journals().absolute()}"
+    if os.environ.get(JOURNALS):
+        return Finding("disk", "ok", said)
+    same = f"set {JOURNALS} to a folder that every start, and every node, sees under the same name"
+    return Finding("disk", "warning", said, same)
 
 
 # ---------------------------------------------------------------- Ray, sandbox
@@ -193,10 +223,8 @@ def _ray(address: str) -> Finding:
     try:
         seen = look_at(address)
     except InputError as error:
-        mend = (
-            "start one (ray start --head), or give the address of its head node; from a node of the cluster"
-        )
-        return Finding("Ray", "error", str(error), mend)
+        said, _, mend = str(error).rpartition("; ")
+        return Finding("Ray", "error", said, mend)
     says = f"{version} at {address}: {seen.nodes} node{'' if seen.nodes == 1 else 's'}, {seen.cpus:g} CPUs"
     if not seen.cpus:
         return Finding("Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes")

@@ -35,6 +35,8 @@ class Totals(msgspec.Struct, frozen=True):
     live: tuple[str, ...]
     shards: dict[str, float]
     halt: str = ""
+    silent: dict[str, list[int]] = {}
+    """Workers that were out of time since the last look, with the shards that they held."""
 
 
 class Coordinator:
@@ -62,6 +64,8 @@ class Coordinator:
         self._leased: dict[str, tuple[int, int, int]] = {}
         """The last lease of each worker: turn, number, shard."""
         self._committed: list[int] = []
+        self._silent: dict[str, list[int]] = {}
+        """Workers that were out of time, until the driver has heard of it."""
         self._reports: dict[str, Report] = {}
         self._windows: dict[str, int] = {}
         """What each worker has of the window, or has in flight where that is more."""
@@ -88,10 +92,10 @@ class Coordinator:
         """Send everybody home."""
         self._closed = True
 
-    def lost(self, worker: str) -> None:
-        """A worker's process is known to be dead: what it held can be leased at once."""
-        self._leases.lost(worker)
+    def lost(self, worker: str) -> list[int]:
+        """A worker's process is known to be dead: what it held, which is returned, can be leased at once."""
         self._gone(worker)
+        return self._leases.lost(worker)
 
     def shun(self, worker: str) -> None:
         """A worker cannot be reached, and may be alive: what it holds is free once its lease has run out."""
@@ -114,6 +118,7 @@ class Coordinator:
         for worker in live:
             gauges.update(self._reports.get(worker, Report()).gauges)
         done, held = leases.done, leases.held
+        silent, self._silent = self._silent, {}
         over = not self._at_work and (leases.over or bool(self._halt))
         return Totals(
             turn=self._turn.number,
@@ -124,6 +129,7 @@ class Coordinator:
             live=tuple(live),
             shards={"done": done, "held": held, "waiting": leases.shards - done - held},
             halt=self._halt,
+            silent=silent,
         )
 
     # --- for the workers ---------------------------------------------------------------------------------------------
@@ -154,9 +160,12 @@ class Coordinator:
         if beat.turn == self._turn.number:
             # What is committed is committed, whoever says so.
             self._committed += [shard for shard in beat.committed if self._leases.finish(shard)]
+        held = self._leases.held_by(worker)
         if not self._leases.beat(worker, now):
             if worker not in self._leases.live:
                 self._gone(worker)
+                if held:  # it comes too late, and nobody had noticed
+                    self._silent[worker] = held
             return Orders(out=True)
         if beat.halted:
             self.halt(beat.halted)
@@ -195,8 +204,9 @@ class Coordinator:
         return self._shares.get(worker, {})
 
     def _expire(self) -> None:
-        for worker in self._leases.expired(self._now()):
+        for worker, shards in self._leases.expired(self._now()).items():
             self._gone(worker)
+            self._silent[worker] = shards
 
     def _gone(self, worker: str) -> None:
         self._at_work.discard(worker)

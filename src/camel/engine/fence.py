@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from camel.storage.run import RunFolder
+from camel.storage.run import DRIVER, RunFolder
 
-NAME = ".driver"
 MARGIN = 1.0
 """Seconds beyond the lease, for the last word that was on its way."""
 
@@ -21,7 +20,7 @@ class Fence:
     """The word of the driver on one run."""
 
     def __init__(self, folder: RunFolder, ttl: float = 0.0) -> None:
-        self._path, self._ttl = Path(folder.root) / NAME, ttl
+        self._path, self._ttl = Path(folder.root) / DRIVER, ttl
 
     def left(self) -> float:
         """Seconds until whoever left a word and did not take it back is out."""
@@ -30,7 +29,7 @@ class Fence:
             last = self._path.stat().st_mtime
         except (FileNotFoundError, ValueError):
             return 0.0
-        probe = self._path.with_name(f"{NAME}.now")
+        probe = self._path.with_name(f"{DRIVER}.now")
         probe.write_text("")
         age = probe.stat().st_mtime - last
         probe.unlink()
@@ -38,7 +37,10 @@ class Fence:
 
     def renew(self) -> None:
         """Say that the driver is alive; before its workers are told so."""
-        self._path.write_text(str(self._ttl))
+        # Renamed into its place: whoever is killed while writing, or has no disk left, must not leave an empty word.
+        writing = self._path.with_name(f"{DRIVER}.new")
+        writing.write_text(str(self._ttl))
+        writing.replace(self._path)
 
     def lift(self) -> None:
         """Take the word back: all workers are known to have ended."""

@@ -56,6 +56,10 @@ class Leases:
         """How many there are."""
         return len(self._state)
 
+    def held_by(self, worker: str) -> list[int]:
+        """The shards that a worker is at."""
+        return sorted(self._held.get(worker, ()))
+
     def is_done(self, shard: int) -> bool:
         """Whether a shard is finished."""
         return self._state[shard] == DONE
@@ -118,12 +122,10 @@ class Leases:
         """A worker may be alive where nobody reaches it: it is out, and keeps what it holds until its time is over."""
         self._out.add(worker)
 
-    def expired(self, now: float) -> list[str]:
-        """The workers that have been silent for too long; they are out from now on."""
+    def expired(self, now: float) -> dict[str, list[int]]:
+        """The workers that have been silent for too long, with what they held; they are out from now on."""
         silent = [worker for worker, deadline in self._deadline.items() if now > deadline]
-        for worker in silent:
-            self.lost(worker)
-        return silent
+        return {worker: self.lost(worker) for worker in silent}
 
     def begin(self, shards: int, done: Iterable[int] = ()) -> Leases:
         """The table of the next pass, or of the next stage, for the same workers."""

@@ -70,7 +70,9 @@ class Member:
             error = errors.exceptions[0]
             if not isinstance(error, CamelError):
                 raise error from None
-            return Left("failed", str(error))
+            # Of one that is out, others have the shards, and its trouble with them is nobody's.
+            if self._halt.reason not in _OWN:
+                return Left("failed", str(error))
         finally:
             await self._site.aclose()
         return Left("out", self._halt.reason) if self._halt.reason in _OWN else Left("dismissed")
@@ -146,9 +148,9 @@ class Member:
                 await self._beat()
                 return
             except TimeoutError:
-                continue
+                await asyncio.sleep(PAUSE)  # some of them come at once, and would come again and again
             except DeskGone:
-                self._halt.set(GONE)
+                self._halt.revoke(GONE)
 
     async def _keep_beating(self) -> None:
         while self._halt.reason not in _OWN:
@@ -180,7 +182,7 @@ class Member:
 
     def _follow(self, orders: Orders, sent: float) -> None:
         if orders.out:
-            self._halt.set(OUT)
+            self._halt.revoke(OUT)
             return
         self._halt.lease(sent + orders.ttl)
         self._halt.paused = orders.paused

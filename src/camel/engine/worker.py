@@ -82,6 +82,16 @@ class Halt:
         if not self.reason:
             self._until = until
 
+    def revoke(self, reason: str) -> None:
+        """Stop, and send nothing any more: somebody else may be at the same work."""
+        self.set(reason)
+        self._until = -math.inf
+
+    def check_lease(self) -> None:
+        """Raise `Halted` if the lease has run out or was revoked."""
+        if self._until < clock():
+            raise Halted(self.reason)
+
 
 class Window:
     """How many items may be in flight; can be made larger or smaller while they are."""
@@ -95,7 +105,11 @@ class Window:
         while self.taken >= self.size:
             place = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
-            await place
+            try:
+                await place
+            except asyncio.CancelledError:
+                self._wake()  # whoever was woken and cancelled before it ran hands the place on
+                raise
         self.taken += 1
 
     def release(self) -> None:
@@ -128,19 +142,34 @@ class _Shard:
         self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
         self.attempt = new_attempt()
         self.kept: dict[tuple[int, int], list[JournaledStep]] = {}
+        """By item and step what was journaled, first that of the attempt that took the item furthest."""
         try:
-            for entry in map(read_step, folder.replay(stage.name, number)):
-                self.kept.setdefault((entry.item, entry.step), []).append(entry)
+            self._read_journals()
         except (FileNotFoundError, JournalBroken):
             if not folder.is_committed(stage.name, number):
                 raise
         self.committed = folder.is_committed(stage.name, number)
         """Whether somebody else was quicker. Asked after the journals were read: they vanish only once the marker is
         there, so that without one they were all there."""
+        if self.committed:
+            folder.have_at_hand(folder.marker(stage.name, number))
         self.journal = folder.open_journal(stage.name, number, self.attempt)
         self.records: dict[int, Any] = {}
         self.left = len(stage.indices(number))
         """Items that have not ended."""
+
+    def _read_journals(self) -> None:
+        reach: dict[tuple[int, int], int] = {}
+        """How far each attempt took each item."""
+        found: dict[tuple[int, int], list[tuple[int, JournaledStep]]] = {}
+        for attempt, journal in enumerate(self.folder.attempts(self.stage.name, self.number)):
+            for entry in map(read_step, journal):
+                reach[entry.item, attempt] = max(entry.step, reach.get((entry.item, attempt), 0))
+                found.setdefault((entry.item, entry.step), []).append((attempt, entry))
+        for place, entries in found.items():
+            if len(entries) > 1:
+                entries.sort(key=lambda one: -reach[one[1].item, one[0]])
+            self.kept[place] = [entry for _, entry in entries]
 
     @property
     def complete(self) -> bool:
@@ -179,6 +208,8 @@ class _Shard:
         )
         if not self.folder.commit(marker):
             self.folder.discard(path)
+            marker = self.folder.marker(self.stage.name, self.number)
+        self.folder.have_at_hand(marker)
 
 
 class _Steps:
@@ -229,6 +260,7 @@ async def run_worker(
     `committed` is told of each shard that is finished, `left` of each that was gone through and has items that could not
     be. What an item raises halts the run: the steps in flight end and are journaled, then the first error is raised.
     """
+    await asyncio.to_thread(folder.check_room)
     window = concurrency if isinstance(concurrency, Window) else Window(concurrency)
     opened: list[_Shard] = []
     errors: list[Exception] = []

@@ -1,1 +1,1 @@
-"""Evaluation: what runs are like, measured. The study of behaviour so far."""
+"""Evaluation: what agents and models do, measured: behaviours, agents against single shots, votes of people, programs."""

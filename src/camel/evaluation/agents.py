@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from camel.core.answers import read_comparison
-from camel.core.errors import InputError, ModelError, RequestRejected, ServerFailed, shown, whole
+from camel.core.errors import Damaged, InputError, ModelError, RequestRejected, ServerFailed, shown, whole
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.judge import quoted
@@ -378,13 +378,16 @@ class Contest:
                 "summary", tasks[index].id, prompt, cut, Named(name, model), sampling, steps
             )
 
+        own, drawn = _content(group.runs[system]), _content(next(iter(group.runs.values())))
         decides = [
             self.prompts["summary"],
             name,
             _small(model),
             sampling,
-            _content(group.runs[system]),
+            own,
             self.samples[group.name].specified,
+            # The tasks are the first run's: of another one, the same run may have them in another order.
+            *([drawn] if drawn != own else []),
         ]
         return self._job(
             "summary",
@@ -556,10 +559,10 @@ class Contest:
     # ---------------------------------------------------------------- the prompts
 
     def _summary_prompt(self, task: Drawn, system: str, model: Model, sampling: Sampling) -> tuple[str, int]:
-        said, text = _conversation(task.transcripts[system]), task.text
+        said, text = quoted_talk(task.transcripts[system]), task.text
         room = _room(model, self.prompts["summary"] + text, sampling.max_tokens or 0)
         # What is left of a line that was cut must not stand there without its sign.
-        kept = _shortened(said, room, "> ")
+        kept = shortened(said, room, "> ")
         values = {"TASK": quoted(text), "CONVERSATION": kept}
         return fill(self.prompts["summary"], values), max(0, len(said) - len(kept))
 
@@ -570,7 +573,7 @@ class Contest:
         room = _room(model, self.prompts["judge"] + task.text, reserved)
         # A short one leaves its room to the other.
         shorter = min(len(first), len(second), room // 2)
-        texts = [_shortened(text, room - shorter) for text in (first, second)]
+        texts = [shortened(text, room - shorter) for text in (first, second)]
         values = {"TASK": quoted(task.text), "FIRST": quoted(texts[0]), "SECOND": quoted(texts[1])}
         return fill(self.prompts["judge"], values), len(first) + len(second) - sum(map(len, texts))
 
@@ -590,10 +593,16 @@ class Contest:
 
     def _records(self, job: Job, kind: type[Any]) -> dict[int, Any]:
         shards = [shard for shard in sorted(self.folder.committed(job.stage.name)) if shard < job.stage.count]
-        markers = self.folder.markers(job.stage.name, shards)
-        return {
-            marker.shard: msgspec.json.decode(self.folder.read(marker.file), type=kind) for marker in markers
-        }
+        tasks, each = self.samples[job.group].tasks, 1 if kind is Solution else 2
+        found: dict[int, Any] = {}
+        for marker in self.folder.markers(job.stage.name, shards):
+            one = found[marker.shard] = msgspec.json.decode(self.folder.read(marker.file), type=kind)
+            if one.id != (wanted := tasks[marker.shard // each].id):
+                raise Damaged(
+                    f"{marker.file} of {self.folder.address} is about {shown(one.id)} and not {shown(wanted)}: "
+                    "evaluate in another folder"
+                )
+        return found
 
 
 def _once(jobs: Iterable[Job]) -> list[Job]:
@@ -614,7 +623,7 @@ def read_prompt(name: str, needed: Collection[str] = ()) -> str:
     return text
 
 
-def _conversation(transcript: Transcript) -> str:
+def quoted_talk(transcript: Transcript) -> str:
     """What was said and by whom, behind a sign that no text can take away from itself."""
     return "\n\n".join(
         f"Message {message.index + 1}:\n{quoted(f'{in_one_line(message.role)} ({message.speaker}) says:')}\n{quoted(message.content)}"
@@ -661,7 +670,7 @@ def _room(model: Model, others: str, reserved: int) -> int:
     return max(300, int(2.5 * (window - reserved - 64 - estimate_tokens(others))))
 
 
-def _shortened(text: str, most: int, sign: str = "") -> str:
+def shortened(text: str, most: int, sign: str = "") -> str:
     """A text, or where it is too long its beginning and, mostly, its end, where solutions are; `sign` begins that."""
     if len(text) <= most:
         return text

@@ -13,7 +13,7 @@ import msgspec
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import Looked
 from camel.evaluation.intervals import Difference, Rate, holm, paired, wilson
-from camel.evaluation.page import document, percent, text
+from camel.evaluation.page import document, percent, text, tiles
 from camel.evaluation.plots import INK, Plot, Spec
 
 SURE = 0.05
@@ -204,19 +204,15 @@ def _label(removal: Removal, most: int = 62) -> str:
 
 def page(made: Comparison) -> str:
     """The comparison as one HTML page."""
-    tiles = [
+    cards = [
         ("Sentences taken out", f"{len(made.removals):,}", "one at a time"),
         ("Conversations", f"{made.conversations:,}", "of each variant, the same items"),
         ("Comparisons", f"{made.comparisons:,}", f"corrected together ({made.correction})"),
         ("Sure differences", f"{len(made.sure()):,}", f"adjusted p below {SURE:g}"),
     ]
-    cards = "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
-        for name, value, note in tiles
-    )
     head = (
         f'<h1>Prompt ablation</h1><p class="muted">{text(made.scenario)} · {text(made.model)}</p>'
-        f'<dl class="tiles">{cards}</dl>'
+        f"{tiles(cards)}"
     )
     return document(
         f"Prompt ablation of {made.scenario}",

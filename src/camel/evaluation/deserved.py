@@ -18,12 +18,14 @@ import msgspec
 from camel.core.errors import ModelError, RequestRejected, ServerFailed
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
+from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
 from camel.engine.stage import Stage, Steps, read_step, write_lines
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
+from camel.evaluation.agents import quoted_talk, shortened
 from camel.evaluation.intervals import wilson
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
 from camel.models.recorded import RecordedModel, usage_in
@@ -188,12 +190,8 @@ class Judging:
             # Three bytes a token, for all that may be said; the question itself takes less than 300.
             answers = ASKS * ((self._sampling.max_tokens or 100) + 30)
             most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
-        said = "\n\n".join(
-            f"{message.role} ({message.speaker}): {message.content}" for message in transcript.messages
-        )
-        if len(said) > most:
-            said = f"{said[: most // 4]}\n\n[… {len(said) - most:,} characters are left out …]\n\n{said[-most * 3 // 4 :]}"
-        return fill(self.prompt, {"TASK": task, "CONVERSATION": said})
+        said = shortened(quoted_talk(transcript), most, "> ")
+        return fill(self.prompt, {"TASK": quoted(task), "CONVERSATION": said})
 
     async def _work(self, index: int, steps: Steps) -> Verdict:
         transcript = self._transcript(index)

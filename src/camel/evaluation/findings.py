@@ -105,7 +105,6 @@ class Looker:
         """Conversations that have been looked through, and that there are."""
         self._processes = processes
         self._markers = {marker.shard: marker for marker in run.markers}
-        self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
         self._older: dict[str, list[str]] = {}
 
     async def look(self) -> bool:
@@ -138,8 +137,7 @@ class Looker:
     def tables(self) -> Iterator[Looked]:
         """What was seen, shard after shard."""
         for shard, marker in sorted(self._markers.items()):
-            path = self.folder.root / self.folder.marker(self.name, shard).file
-            table = read_shard(path)
+            table = self._kept(shard)
             if _source_of(table) != marker.sha256:
                 raise InputError(
                     f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
@@ -156,7 +154,7 @@ class Looker:
             "findings.list.element.detector",
             "findings.list.element.index",
         ]
-        table = read_shard(self.folder.root / self.folder.marker(self.name, shard).file, columns)
+        table = self._kept(shard, columns)
         if _source_of(table) != marker.sha256:
             return None
         marks: list[list[Mark]] = []
@@ -166,6 +164,17 @@ class Looker:
             seats = [message["speaker"] for message in said]
             marks.append([_mark(one["detector"], one["index"], seats) for one in found])
         return marks
+
+    def _kept(self, shard: int, columns: Sequence[str] | None = None) -> Any:
+        """What was seen in a shard. Where it is damaged it is forgotten: to look again costs no call."""
+        try:
+            return read_shard(self.folder.root / self.folder.marker(self.name, shard).file, columns)
+        except InputError:
+            self.folder.store.remove([f"committed/{self.name}/{shard:06d}.json"])
+            raise InputError(
+                f"what was found in shard {shard}, kept in {self.folder.root}, is damaged and is forgotten now: "
+                "the same command looks again"
+            ) from None
 
     def _note(self, shard: int) -> None:
         self.done += self._markers[shard].rows
@@ -179,7 +188,8 @@ class Looker:
     def _stage(self, pool: Executor) -> Stage:
         async def work(shard: int, steps: Steps) -> Any:
             older = [(str(path), names) for path, names in self._taken_over(shard)]
-            job = (self.run.folder.address, self.run.stage, len(self._places), self._places[shard], older)
+            sha256 = self._markers[shard].sha256
+            job = (self.run.folder.address, self.run.stage, len(self._markers), shard, sha256, older)
             try:
                 batch = await asyncio.get_running_loop().run_in_executor(pool, _look, *job)
             except BrokenProcessPool:
@@ -187,7 +197,7 @@ class Looker:
                     f"a process that looked through shard {shard} was killed, perhaps for want of memory: "
                     "try again with --processes 1"
                 ) from None
-            return self._markers[shard].sha256, batch
+            return sha256, batch
 
         def write(path: Path, records: Sequence[Any]) -> Written:
             ((source, batch),) = records
@@ -216,8 +226,12 @@ class Looker:
         for stage, names in sorted(self._older.items(), key=lambda item: -len(item[1])):
             use = sorted(wanted & set(names))
             if use and self.folder.is_committed(stage, shard):
-                path = self.folder.root / self.folder.marker(stage, shard).file
-                if _source_of(read_shard(path, ["id"])) == self._markers[shard].sha256:
+                try:
+                    path = self.folder.root / self.folder.marker(stage, shard).file
+                    source = _source_of(read_shard(path, ["id"]))
+                except InputError:  # damaged: it is looked through again
+                    continue
+                if source == self._markers[shard].sha256:
                     wanted -= set(use)
                     yield path, use
 
@@ -233,13 +247,20 @@ def _hash(versions: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=1)
 def _opened(address: str, stage: str, shards: int) -> Run:
-    """A run as it is when it has so many shards."""
+    """A run as it is when it has so many shards, or more if others were committed since."""
     return Run(address, stage)
 
 
-def _look(address: str, stage: str, shards: int, place: int, older: list[tuple[str, list[str]]]) -> Any:
+def _look(
+    address: str, stage: str, shards: int, shard: int, sha256: str, older: list[tuple[str, list[str]]]
+) -> Any:
     """Look through one shard; in a process of its own where there are several."""
-    return look_at(_opened(address, stage, shards).shard(place), older)
+    run = _opened(address, stage, shards)
+    # Not by its place among the shards known before: others may have been committed since.
+    for place, marker in enumerate(run.markers):
+        if marker.shard == shard and marker.sha256 == sha256:
+            return look_at(run.shard(place), older)
+    raise InputError(f"shard {shard} of {address} is another than when the study began: start it again")
 
 
 def _source_of(table: Any) -> str:

@@ -6,17 +6,18 @@ that the three say the same. Text of models stands in the page as text, and in t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from camel.core.message import Usage, in_one_line
+from camel.core.message import Usage
 from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
 from camel.evaluation.intervals import Rate, holm, paired
-from camel.evaluation.page import document, figure, interval, percent, short, text
+from camel.evaluation.markdown import fenced, grid, md
+from camel.evaluation.page import document, figure, interval, money, outcomes, percent, short, text, tiles
+from camel.evaluation.page import table as html_table
 from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.evaluation.results import Comparison, Evaluation, Shown
@@ -201,16 +202,18 @@ def _kappa(kappa: Kappa) -> str:
     return f"{kappa.kappa:.2f} ({kappa.low:.2f} – {kappa.high:.2f})"
 
 
-def _points(value: Interval) -> str:
+def _points(value: Interval, of: int) -> str:
+    if not of:  # of nothing there is no share
+        return "–"
     return f"{value.value:.1%} ({100 * value.low:.0f} – {100 * value.high:.0f}%)".replace("-", "−")
+
+
+def _ratio(one: Comparison) -> str:
+    return f"{one.length.ratio:.2f}" if one.shares.of else "–"
 
 
 def _tokens(usage: Usage) -> tuple[str, str, str]:
     return f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}"
-
-
-def _money(value: float | None) -> str:
-    return "price unknown" if value is None else f"${value:,.4f}" if value < 1 else f"${value:,.2f}"
 
 
 WORDS: dict[Winner | None, str] = {"a": "A wins", "b": "B wins", "draw": "draw", None: "undecided"}
@@ -243,7 +246,7 @@ def judging(made: Evaluation) -> list[str]:
         ("Dataset", "Pair", "Judge", "Change with the order", "Preference for the first", "p", "A wins, A first", "A wins, B first"),
         [
             (
-                titled(one.group), f"{one.a} / {one.b}", one.judge, f"{found.flips:,} of {found.pairs:,}", _points(found.effect),
+                titled(one.group), f"{one.a} / {one.b}", one.judge, f"{found.flips:,} of {found.pairs:,}", _points(found.effect, found.pairs),
                 f"{found.p:.2g}", share(found.a_first.wins), share(found.b_first.wins),
             )
             for one in made.comparisons
@@ -256,9 +259,9 @@ def judging(made: Evaluation) -> list[str]:
         ("Dataset", "Pair", "Judge", "A's length over B's", "The longer wins", "Score of A", "At the same length"),
         [
             (
-                titled(one.group), f"{one.a} / {one.b}", one.judge, f"{one.length.ratio:.2f}",
-                share(one.length.longer_wins), _points(one.shares.score),
-                _points(one.length.controlled) if one.length.controlled else "too few decided",
+                titled(one.group), f"{one.a} / {one.b}", one.judge, _ratio(one),
+                share(one.length.longer_wins), _points(one.shares.score, one.shares.of),
+                _points(one.length.controlled, one.shares.of) if one.length.controlled else "too few decided",
             )
             for one in made.comparisons
         ],
@@ -314,40 +317,26 @@ def _cells(row: Row) -> tuple[str, ...]:
     return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
 
 
-def md(value: str) -> str:
-    """Text in a line of Markdown, with nothing in it that Markdown would act on."""
-    return re.sub(r"([\\`*_\[\]<>|#!~&])", r"\\\1", in_one_line(value))
-
-
-def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table of Markdown."""
-    lines = [f"| {' | '.join(map(md, head))} |", f"|{'---|' * len(head)}"]
-    return lines + [f"| {' | '.join(map(md, row))} |" for row in rows]
-
-
-def _fenced(value: str) -> list[str]:
-    longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}text", *value.splitlines(), fence, ""]
-
-
 def _shown(shown: Shown) -> list[str]:
     pair = shown.pair
     lines = [
         f"### {md(titled(pair.group))} {md(pair.source)}: {WORDS[shown.winner]}",
         "",
-        *_fenced(pair.task),
+        *fenced(pair.task),
+        "",
     ]
     lines += [
         f"A, {md(pair.system_a)}:",
         "",
-        *_fenced(pair.text_a),
+        *fenced(pair.text_a),
+        "",
         f"B, {md(pair.system_b)}:",
         "",
-        *_fenced(pair.text_b),
+        *fenced(pair.text_b),
+        "",
     ]
     for one in shown.verdicts:
-        lines += [f"{md(one.judge)}: **{WORDS[one.winner]}**{_scores(one)}", "", *_fenced(one.reason)]
+        lines += [f"{md(one.judge)}: **{WORDS[one.winner]}**{_scores(one)}", "", *fenced(one.reason), ""]
     return lines
 
 
@@ -367,9 +356,9 @@ def _agreement_rows(made: Evaluation) -> list[tuple[str, ...]]:
 
 
 def _cost_rows(made: Evaluation) -> list[tuple[str, ...]]:
-    rows = [(STEPS[one.step], one.model, *_tokens(one.usage), _money(one.money)) for one in made.costs]
+    rows = [(STEPS[one.step], one.model, *_tokens(one.usage), money(one.money)) for one in made.costs]
     total = sum((one.usage for one in made.costs), Usage())
-    return [*rows, ("All", "", *_tokens(total), _money(made.money))]
+    return [*rows, ("All", "", *_tokens(total), money(made.money))]
 
 
 def _setup(made: Evaluation) -> dict[str, object]:
@@ -410,17 +399,17 @@ def judging_parts(made: Evaluation, drawn: Mapping[str, str]) -> list[tuple[str,
 
 
 def _head(made: Evaluation) -> str:
-    tiles: list[tuple[str, str, str]] = []
+    cards: list[tuple[str, str, str]] = []
     for drawn in made.drawn[:3]:
         one = next((one for one in made.headline if one.group == drawn.group and one.a == AGENTS), None)
         if one:
             versus = f" against {one.b}" if len(made.headline) > len(made.drawn) else ""
             wins = one.shares.wins
-            tiles.append((f"{titled(one.group)}: agents win{versus}", f"{wins.rate:.1%}", interval(wins)))
+            cards.append((f"{titled(one.group)}: agents win{versus}", f"{wins.rate:.1%}", interval(wins)))
     flips = [one.position for one in made.comparisons if one.position]
     if pairs := sum(one.pairs for one in flips):
         changed = sum(one.flips for one in flips)
-        tiles.append(
+        cards.append(
             (
                 "Change with the order",
                 f"{changed / pairs:.0%}",
@@ -429,30 +418,23 @@ def _head(made: Evaluation) -> str:
         )
     agreed = made.agreement[-1] if made.agreement else None
     if agreed and agreed.kappa.kappa is not None:
-        tiles.append(("Judges agree", f"{agreed.kappa.observed:.0%}", f"kappa {_kappa(agreed.kappa)}"))
+        cards.append(("Judges agree", f"{agreed.kappa.observed:.0%}", f"kappa {_kappa(agreed.kappa)}"))
     usage = sum((one.usage for one in made.costs), Usage())
     note = f"{usage.calls:,} calls, {short(usage.total)} tokens"
     if made.money is None:
-        tiles.append(("Tokens", short(usage.total), f"{usage.calls:,} calls"))
+        cards.append(("Tokens", short(usage.total), f"{usage.calls:,} calls"))
     else:
-        tiles.append(("Cost", _money(made.money), note))
-    cards = "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
-        for name, value, note in tiles
-    )
+        cards.append(("Cost", money(made.money), note))
     judged = ", ".join(f'<span class="mono">{text(one)}</span>' for one in made.judges)
     runs = ", ".join(f'<span class="mono">{text(one.run)}</span>' for one in made.drawn)
-    return f'<h1>Agent evaluation</h1><p class="muted">{runs} · judged by {judged}</p><dl class="tiles">{cards}</dl>'
+    return f'<h1>Agent evaluation</h1><p class="muted">{runs} · judged by {judged}</p>{tiles(cards)}'
 
 
 def _bar(row: Row) -> str:
-    values = [value.rate if isinstance(value, Rate) else value for value in (row.wins, row.draws, row.losses)]
-    label = f"{values[0]:.0%} won, {values[1]:.0%} drawn, {values[2]:.0%} lost"
-    inner = "".join(
-        f'<i class="{kind}" style="width:{value * 100:.2f}%"></i>'
-        for kind, value in zip(("win", "draw", "loss"), values, strict=True)
+    won, drawn, lost = (
+        value.rate if isinstance(value, Rate) else value for value in (row.wins, row.draws, row.losses)
     )
-    return f'<div class="wdl" role="img" aria-label="{label}">{inner}</div>'
+    return outcomes(won, drawn, lost)
 
 
 def _cell(value: Rate | float) -> str:
@@ -504,19 +486,6 @@ def _wins(rows: Sequence[Row], first: str, second: str) -> str:
     )
 
 
-def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> str:
-    """A table of text; all columns but the first `left` hold numbers."""
-
-    def cell(tag: str, place: int, value: str) -> str:
-        return f"<{tag}{' class=number' if place >= left else ''}>{text(value)}</{tag}>"
-
-    heads = "".join(cell("th", place, name) for place, name in enumerate(head))
-    body = "".join(
-        f"<tr>{''.join(cell('td', place, value) for place, value in enumerate(row))}</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table class="tight"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
 def _named(one: Comparison, made: Evaluation) -> tuple[str, ...]:
     """What tells a comparison from the others, where there are others."""
     several = len({(other.a, other.b) for other in made.comparisons}) > 1
@@ -534,7 +503,7 @@ def _order(made: Evaluation) -> str:
     rows = [
         (
             *_named(one, made), f"{found.flips:,} of {found.pairs:,}", f"{found.to_first:,}", f"{found.to_second:,}",
-            _points(found.effect), _p(found),
+            _points(found.effect, found.pairs), _p(found),
         )
         for one in made.comparisons
         for found in [one.position]
@@ -562,9 +531,9 @@ def _length(made: Evaluation) -> str:
     )
     rows = [
         (
-            *_named(one, made), f"{one.length.ratio:.2f}", share(one.length.longer_wins), _won(one.length.a_longer),
-            _won(one.length.a_shorter), _points(one.shares.score),
-            _points(one.length.controlled) if one.length.controlled else "too few decided",
+            *_named(one, made), _ratio(one), share(one.length.longer_wins), _won(one.length.a_longer),
+            _won(one.length.a_shorter), _points(one.shares.score, one.shares.of),
+            _points(one.length.controlled, one.shares.of) if one.length.controlled else "too few decided",
         )
         for one in made.comparisons
     ]  # fmt: skip

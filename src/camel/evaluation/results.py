@@ -419,6 +419,3 @@ def _examples(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Shown]
         ][:each]
     ]
     return [Shown(pair, panel.get(pair.id), said.get(pair.id, [])) for pair in chosen]
-
-
-__all__ = ["PANEL", "PAPER", "Comparison", "Evaluation", "Solution", "evaluate"]

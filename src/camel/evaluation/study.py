@@ -39,6 +39,12 @@ MEASURES = ("chars", "prompt", "completion", "cached")
 OPEN = "open"
 """Stands for the stop reason of a conversation that has none."""
 EVERYBODY = "all"
+SEEN = (
+    "Detectors are rules about form: who instructs and who solves, repeats and loops, replies that add nothing, refusals, "
+    "unfinished code, another language."
+)
+UNSEEN = "They cannot judge sense or truth: fluent nonsense shows none of it."
+"""Said wherever findings are shown, so that nobody takes none for a good mark."""
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -286,12 +292,14 @@ class Gatherer:
         seen: set[tuple[int, str, str]] = set()
         for row, speaker, role in zip(messages.rows.tolist(), speakers, roles, strict=True):
             seen.add((row, speaker, role))
-        for _, speaker, role in seen:
+        # In order, so that it is the same ones that are let in.
+        for _, speaker, role in sorted(seen):
             if (speaker, role) in self._roles or len(self._roles) < ROLES:
                 self._roles[speaker, role] += 1
         shown = {(int(messages.rows[at]), speakers[at], roles[at], place) for at, place in marked.tolist()}
         for _, speaker, role, place in shown:
-            self._by_role[speaker, role, place] += 1
+            if (speaker, role) in self._roles:
+                self._by_role[speaker, role, place] += 1
 
     def _measure(self, shard: int, messages: _Flat) -> None:
         chance = np.random.default_rng([0xCA3E1, shard])

@@ -117,7 +117,7 @@ def _read(run: Run, places: Sequence[_Place]) -> list[Transcript]:
         rows.setdefault(place.part, []).append(place.row)
     found: dict[tuple[int, int], Transcript] = {}
     parts = sorted(rows)
-    with run.folder.opened(run.parts[part].file for part in parts) as files:
+    with run.opened([run.parts[part] for part in parts]) as files:
         for part, file in zip(parts, files, strict=True):
             for row in sorted(rows[part]):
                 found[part, row] = next(stream_shard(file, row, row + 1))

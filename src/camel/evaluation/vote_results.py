@@ -272,17 +272,6 @@ def _judges(
     ]
 
 
-def human_verdicts(path: Path) -> list[Verdict]:
-    """Everybody's votes as verdicts, for whatever reads those of judges; who skipped did not decide."""
-    known = {key_of(pair) for pair in read_pairs(path)}
-    return [
-        Verdict(vote.pair, vote.voter, None if vote.choice == "skip" else vote.choice, kind="human")
-        for mine in latest(read_records(votes_folder(path))).values()
-        for vote in mine.values()
-        if vote.key in known
-    ]
-
-
 def votes_csv(path: Path) -> str:
     """The votes that count, the skipped too, one a row; `vote` is in terms of the pair, `winner` names the system."""
     known = {key_of(pair): pair for pair in read_pairs(path)}

@@ -146,13 +146,17 @@ class BallotBox:
         folded = name.casefold()
         return next((voter for voter in self.votes if voter.casefold() == folded), None)
 
-    async def join(self, name: str) -> str:
-        """Take part under a name, again or for the first time."""
+    async def join(self, name: str, *, new: bool = False) -> str:
+        """Take part under a name, again or for the first time; a `new` one is refused where somebody has it."""
         async with self._alone(name):
             name = self.known(name) or name
             if name not in self.votes:
                 await self._append(Joined(name, time.time()))
                 self.votes[name] = {}
+            elif new:
+                raise InputError(
+                    "somebody has this name: if it is you, open your own link; else add something to it"
+                )
         return name
 
     async def add(self, vote: Vote, replaces: str = "") -> Vote:

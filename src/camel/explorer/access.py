@@ -206,6 +206,12 @@ class Door:
         return response
 
 
+def local(target: str) -> str:
+    """A path of our own to go to; the first page where it is anything else."""
+    own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if own and len(target) < 4_000 else "/"
+
+
 def headers_for(frames: Collection[str]) -> dict[str, str]:
     """What every answer leaves with, where pages of these origins may hold ours in a frame."""
     for origin in frames:

@@ -34,7 +34,7 @@ from camel.generation.config import Budget
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.catalogue import cost, find
 from camel.models.person import Answer, Person
-from camel.storage.index import write_indexed
+from camel.storage.index import UNFINISHED, write_indexed
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
 
 STAGE = "conversations"
@@ -436,7 +436,7 @@ def prepared(out: str | Path) -> RunFolder:
 def append(folder: RunFolder, transcript: Transcript) -> None:
     """Add a conversation to a run as a shard of its own; `camel compact` puts many of them together."""
     transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
-    reason = transcript.stop.reason if transcript.stop else "open"
+    reason = transcript.stop.reason if transcript.stop else UNFINISHED
     totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}
     while True:
         shard = max(folder.committed(STAGE), default=-1) + 1

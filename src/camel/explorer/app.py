@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from camel.core.errors import CamelError, InputError, shown
 from camel.explorer import statistics, views
-from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
+from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
 from camel.explorer.agents import Agents
 from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.forms import read_form
@@ -37,7 +37,7 @@ from camel.explorer.reading import terms_of
 from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
-from camel.storage.control import Wish, wish
+from camel.storage.control import Wish, read_wish, wish
 
 ROWS = 40
 """Rows of a page."""
@@ -76,9 +76,11 @@ def create_app(
     hosts: Collection[str] = (),
     frames: Collection[str] = (),
     agents: Agents | None = None,
+    control: bool = True,
 ) -> FastAPI:
     """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine,
-    `frames` the origins whose pages may hold it in a frame. With `agents`, conversations can be held in it.
+    `frames` the origins whose pages may hold it in a frame. With `agents`, conversations can be held in it. Without
+    `control`, nobody can pause or stop a run.
     """
 
     @asynccontextmanager
@@ -142,11 +144,6 @@ def create_app(
         return failure(
             request, error.status_code, title, "Begin with the runs, or with the list of all conversations."
         )
-
-    @app.exception_handler(Exception)
-    def broken(request: Request, error: Exception) -> Response:  # pyright: ignore[reportUnusedFunction]
-        text = "The explorer met an error of its own; the terminal in which it runs shows it. Reload the page to try again."
-        return failure(request, 500, "Something went wrong", text)
 
     # --- pages -----------------------------------------------------------------------------------------------
 
@@ -340,7 +337,7 @@ def create_app(
             state=asked.state,
             figures=[("conversations", f"{total:,}")],
             charts=charts,
-            notes=[note for note in asked.catalogue.notes() if "--findings" in note],
+            notes=statistics.notes(asked.catalogue, asked.state, made),
             chips=views.chips(asked.state, "/statistics"),
             up=asked.state.url("/list"),
         )
@@ -373,13 +370,17 @@ def create_app(
             raise NeedsConsent(hidden)
         return source
 
-    @get("/watch/{run}")
-    def watch(asked: _Asked) -> Response:
-        one = RunWatch(source_of(asked))
+    def looked(source: Source) -> RunWatch:
+        one = RunWatch(source)
         try:
             one.look_now()
         finally:
             one.close()
+        return one
+
+    @get("/watch/{run}")
+    def watch(asked: _Asked) -> Response:
+        one = looked(source_of(asked))
         return page(
             "watch.html",
             asked.allowed,
@@ -390,27 +391,40 @@ def create_app(
             link=State(Query(runs=(one.source.name,))).url("/list"),
             text_hidden=not one.shows_text,
             form_token=consent.form_token,
-            control=f"/watch/{quote(one.source.name, safe='')}/control",
+            control=control and f"/watch/{quote(one.source.name, safe='')}/control",
             wishes=(("pause", "Pause"), ("go", "Go on"), ("stop", "Stop after current calls")),
         )
 
     @app.post("/watch/{run}/control")
-    async def control(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def answer_wish(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         form = await read_form(request)
+        if not control:
+            return failure(
+                request, 403, "Not accepted", "This explorer is for everybody, and controls no run."
+            )
         if not consent.check_form(request, form.get("token", "")):
             text = "This did not come from the explorer's own page. Open the page of the run and press the button there."
             return failure(request, 403, "Not accepted", text)
+
+        def grant(wished: Wish) -> str:
+            source = source_of(_Asked(request, catalogue, consent))
+            # What is wished already may be wished again: two clicks on a button.
+            if wished not in looked(source).totals()["can"] and wished != read_wish(source.folder):
+                raise InputError(
+                    "the run is not in a state for that: its page has a button for what can be wished now"
+                )
+            wish(source.folder, wished)
+            return source.name
+
         try:
-            wished = convert(form.get("wish", ""), Wish)
-            source = await asyncio.to_thread(lambda: source_of(_Asked(request, catalogue, consent)))
-            await asyncio.to_thread(wish, source.folder, wished)
+            run = await asyncio.to_thread(grant, convert(form.get("wish", ""), Wish))
         except NeedsConsent:
             return failure(request, 403, "Not accepted", "Open the page of the run and give consent first.")
         except NotThere as error:
             return failure(request, 404, "It is not there", str(error))
         except (ValidationError, CamelError, OSError) as error:
             return failure(request, 400, "That cannot be done", str(error))
-        return RedirectResponse(f"/watch/{quote(source.name, safe='')}", 303)
+        return RedirectResponse(f"/watch/{quote(run, safe='')}", 303)
 
     @get("/watch/{run}/events")
     def events(asked: _Asked) -> Response:
@@ -447,12 +461,6 @@ def create_app(
     if agents is not None:
         add_play(app, agents, pages, catalogue, consent, keys, page, failure)
     return app
-
-
-def local(target: str) -> str:
-    """A path of our own to go to; the first page where it is anything else."""
-    own = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
-    return target if own and len(target) < 4_000 else "/"
 
 
 def _canonical(asked: _Asked) -> str | None:

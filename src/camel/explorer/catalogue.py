@@ -14,6 +14,7 @@ row, never by a file's name, and what is opened is looked at once more.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections import Counter
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.errors import CamelError, InputError, shown
 from camel.core.transcript import Transcript
 from camel.explorer.answers import Behaviours, Histogram, Hit, NeedsConsent, Neighbours, NotThere, Page, Row
 from camel.explorer.conditions import both, clause, ranked, sort_column, sortable
@@ -87,11 +88,15 @@ class Catalogue:
         *,
         memory: str = MEMORY,
     ) -> None:
-        self._shared = Database([str(run) for run in runs], memory)
         self._hidden = _hidden(allow)
-        now = self._now()
-        for source in now.state.sources:
-            now.texts(source)  # opened now, and not while the first reader waits
+        self._shared = Database([str(run) for run in runs], memory)
+        try:
+            now = self._now()
+            for source in now.state.sources:
+                now.texts(source)  # opened now, and not while the first reader waits
+        except BaseException:
+            self.close()
+            raise
 
     def allowing(self, *labels: str) -> Catalogue:
         """The same catalogue for a reader who has given consent for these labels, and no others."""
@@ -103,7 +108,19 @@ class Catalogue:
         """What is done beside readers, until told to stop: small runs are looked through with the detectors as they grow.
 
         Before that, what would keep the first reader waiting is read once: text indexes, and footers of sorted copies.
+        What fails, as a store may, is tried again later.
         """
+        trouble = (CamelError, *self._shared.trouble)
+        with contextlib.suppress(*trouble):
+            self._warm(stop)
+        pause = 0.0
+        while not stop.wait(pause):
+            pause = 2.0
+            with contextlib.suppress(*trouble):
+                self._shared.state()
+                pause = 0.05 if self._shared.look_through() else 2.0
+
+    def _warm(self, stop: threading.Event) -> None:
         now = self._now()
         for source in now.state.sources:
             for index in now.texts(source):
@@ -111,8 +128,6 @@ class Catalogue:
             for part in source.parts:
                 if not stop.is_set():
                     part.ordered("tokens")
-        while not stop.wait(0.05 if self._shared.look_through() else 2.0):
-            self._shared.state()
 
     def _now(self) -> _Reader:
         return _Reader(self._shared, self._shared.state(), self._hidden)
@@ -213,6 +228,11 @@ class Catalogue:
                 f"the index of {run} is damaged: remove its folder 'index', then camel index {run}"
             )
         return transcript
+
+    def check(self, run: str, id: str) -> None:
+        """Raise unless what holds a conversation is as it was committed: for whoever passes it on."""
+        key = self._now().find(run, id)
+        key.source.check(key.shard)
 
     @_again
     def histogram(

@@ -6,6 +6,7 @@ has begun to answer from the old one goes on with it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -84,17 +85,21 @@ class Database:
     """What all readers of a catalogue have in common: the files, the database, and answers that are kept."""
 
     def __init__(self, runs: Sequence[str], memory: str) -> None:
-        self._sources = Sources(runs)
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._state = State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
-        self._database, self._error = _connect(memory)
-        for part in ("pyarrow.parquet", "pyarrow.compute"):
-            arrow(part)  # now, and not while the first reader waits
-        arrow().array([0])  # with which Arrow looks for pandas
-        self.state()
+        with contextlib.ExitStack() as opened:
+            self._sources = Sources(runs)
+            opened.callback(self._sources.close)
+            self._database, self._error = _connect(memory)
+            opened.callback(self._database.close)
+            for part in ("pyarrow.parquet", "pyarrow.compute"):
+                arrow(part)  # now, and not while the first reader waits
+            arrow().array([0])  # with which Arrow looks for pandas
+            self.state()
+            self._opened = opened.pop_all()
 
     def state(self) -> State:
         """What there is now, as of a moment ago."""
@@ -131,10 +136,13 @@ class Database:
         for number, (run, part) in enumerate(waiting):
             try:
                 better = run.mark(part)
-            except (CamelError, *self.trouble):
-                return False  # gone or damaged: whoever reads it will say so
+            except (CamelError, *self.trouble) as error:
+                better = error
             with self._lock:
-                run.take(part, better)
+                if isinstance(better, Exception):
+                    run.leave(part, better)
+                else:
+                    run.take(part, better)
                 if time.monotonic() > until or number + 1 == len(waiting):
                     self._looked = -math.inf
                     return number + 1 < len(waiting)
@@ -168,8 +176,7 @@ class Database:
 
     def close(self) -> None:
         """Give back memory and files."""
-        self._database.close()
-        self._sources.close()
+        self._opened.close()
 
 
 def _connect(memory: str) -> tuple[Any, type[Exception]]:

@@ -27,10 +27,15 @@ STATES = {"working": "live", "complete": "good", "stopped": "", "new": ""}
 
 def labels_of(source: Source) -> frozenset[str]:
     """The labels that conversations of a run have, or will have."""
-    found = {one for part in source.parts for labels in part.labels for one in elements(labels)}
+    found = labels_in(source)
     with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is elsewhere now
         found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
-    return frozenset(found)
+    return found
+
+
+def labels_in(source: Source) -> frozenset[str]:
+    """The labels of the conversations that a run has."""
+    return frozenset(one for part in source.parts for labels in part.labels for one in elements(labels))
 
 
 def hidden_labels(source: Source, allowed: Collection[str]) -> frozenset[str]:

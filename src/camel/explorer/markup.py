@@ -82,8 +82,10 @@ def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
     wanted = sorted({escape(term) for term in terms if term.strip()}, key=len, reverse=True)[:20]
     if not wanted:
         return None
+    # Each writer has its own apostrophe: we, older Pygments, and the reader of Markdown, who leaves it.
+    terms_in_html = "|".join(map(re.escape, wanted)).replace(re.escape(escape("'")), "(?:&#x27;|&#39;|')")
     # An entity is skipped whole, unless it begins what is looked for.
-    return re.compile(f"({'|'.join(map(re.escape, wanted))})|&#?\\w+;", re.IGNORECASE)
+    return re.compile(f"({terms_in_html})|&#?\\w+;", re.IGNORECASE)
 
 
 @lru_cache(maxsize=512)
@@ -271,7 +273,7 @@ def _block_maths(state: StateBlock, start: int, last: int, silent: bool) -> bool
         if line >= last or line - start > 60 or state.isEmpty(line):
             return False
         lines.append(state.src[state.bMarks[line] : state.eMarks[line]])
-    formula, _, rest = "\n".join(lines).rpartition(closing)
+    formula, _, rest = "\n".join(lines).partition(closing)
     if rest.strip(" .,;") or not formula.strip():
         return False
     if silent:

@@ -7,6 +7,7 @@ machine (the notebook's) may show it in a frame; those of others may not.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 from collections.abc import Sequence
 from html import escape
@@ -16,7 +17,7 @@ import uvicorn
 from camel.core.errors import CamelError
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
-from camel.explorer.serving import link_to, listening, settings
+from camel.explorer.serving import link_to, listening, looking, settings
 
 HOST = "127.0.0.1"
 FRAMES = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
@@ -30,16 +31,19 @@ class View:
 
     def __init__(self, runs: Sequence[str], port: int = 0, height: int = 640) -> None:
         self.height = height
-        self._catalogue = Catalogue(runs)
-        self._socket = listening(HOST, port)
-        self.url = link_to(HOST, self._socket.getsockname()[1], "")
-        self._server = uvicorn.Server(settings(create_app(self._catalogue, frames=FRAMES)))
+        with contextlib.ExitStack() as opened:
+            self._socket = opened.enter_context(listening(HOST, port))
+            catalogue = opened.enter_context(Catalogue(runs))
+            self.url = link_to(HOST, self._socket.getsockname()[1], "")
+            self._server = uvicorn.Server(settings(create_app(catalogue, frames=FRAMES)))
+            opened.enter_context(looking(catalogue))
+            self._opened = opened.pop_all()
         self._thread = threading.Thread(target=self._serve, name="camel-view", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
 
     def _serve(self) -> None:
-        with self._catalogue, self._socket:
+        with self._opened:
             self._server.run([self._socket])
 
     @property

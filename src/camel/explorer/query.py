@@ -21,6 +21,10 @@ from camel.storage.index import FACETS, NUMBERS
 Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]
 _SORTS = ("", "order", "relevance", *NUMBERS)
+PARAMETERS = frozenset(("run", "q", "sort", "order", *FACETS, *(f"{name}-range" for name in NUMBERS)))
+"""Names of a query's parameters in an address."""
+PAGING = frozenset(("after", "before", "at", "sample", "seed", "pin", "view"))
+"""Those that stand beside them in the address of a list, and say what is shown of it."""
 MOST_VALUES = 200
 """Of one facet in a query."""
 MOST_CHARS = 1_000

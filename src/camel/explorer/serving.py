@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import uvicorn
 from fastapi import FastAPI
@@ -54,23 +54,32 @@ def serve(
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
     with Catalogue(runs) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
-        app = create_app(catalogue, token=token, hosts=hosts, frames=frames, agents=agents)
+        app = create_app(
+            catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
+        )
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)
         # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
         ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
-        ended = threading.Event()
-        looking = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
-        looking.start()
         threading.Thread(target=_warm, daemon=True).start()
         if open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        try:
+        with looking(catalogue):
             answer(app, door)
-        finally:
-            ended.set()
-            looking.join(5)
+
+
+@contextlib.contextmanager
+def looking(catalogue: Catalogue) -> Generator[None]:
+    """Have small runs looked through beside those who read, for as long as this lasts."""
+    ended = threading.Event()
+    thread = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(5)
 
 
 def answer(app: FastAPI, door: socket.socket) -> None:

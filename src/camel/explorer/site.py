@@ -5,7 +5,8 @@
 
 The one decision to know: every page is whole. Its style and its few lines of script stand in it, named by their hashes in
 a policy that allows nothing else, so that a page looks the same from a disk, from any host, and passed on alone; and it
-cannot fetch anything, whatever a model wrote. The pages are the explorer's own templates with another frame.
+cannot fetch anything, whatever a model wrote. The pages are the explorer's own templates with another frame: it names the
+models and the licence, and what the calls cost is not shown, which is nobody's business but the publisher's.
 """
 
 from __future__ import annotations
@@ -85,13 +86,15 @@ def write_site(
     path: Path,
     *,
     title: str = "",
+    licence: str = "",
     terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
 ) -> Written:
     """Write the pages of these conversations; the folder appears when all of it is there."""
     if not rows:
         raise InputError("no conversation fits: there is nothing to make a site of")
-    site = _Site(catalogue, title or path.name, rows, terms, release)
+    rows = [msgspec.structs.replace(row, cost=None) for row in rows]
+    site = _Site(catalogue, title or path.name, licence, rows, terms, release)
     with new_folder(path) as folder:
         (folder / _TALKS).mkdir()
         for number, row in enumerate(rows):
@@ -103,7 +106,13 @@ def write_site(
 
 class _Site:
     def __init__(
-        self, catalogue: Catalogue, title: str, rows: Sequence[Row], terms: Sequence[str], release: Release
+        self,
+        catalogue: Catalogue,
+        title: str,
+        licence: str,
+        rows: Sequence[Row],
+        terms: Sequence[str],
+        release: Release,
     ) -> None:
         self.catalogue, self.rows, self.terms, self.release = catalogue, rows, terms, release
         self.pages: Environment = environment(TEMPLATES / "site")
@@ -124,6 +133,8 @@ class _Site:
             "site": title,
             "total": counted(len(rows), "conversation"),
             "run_names": ", ".join(runs),
+            "models": _models(rows),
+            "licence": licence,
             "version": __version__,
             "canary": release.canary,
         }
@@ -145,6 +156,7 @@ class _Site:
         )
 
     def write_talk(self, folder: Path, number: int, row: Row) -> None:
+        self.catalogue.check(row.run, row.id)
         transcript = self.catalogue.conversation(row.run, row.id)
         # Refused here whatever the catalogue allows: it goes by what is in the row.
         marked = marks(transcript, self.release)
@@ -154,7 +166,7 @@ class _Site:
             "talk.html",
             transcript.labels,
             home="../index.html",
-            talk=views.talk(row.run, transcript, row.cost),
+            talk=views.talk(row.run, transcript),
             terms=self.terms,
             raw=False,
             previous=beside[0] and f"{beside[0]}.html",
@@ -180,6 +192,13 @@ def _as_markdown(transcript: Transcript, marked: dict[str, Any]) -> str:
     values = marked | {"labels": ", ".join(transcript.labels)}
     above = "".join(f"{name}: {in_one_line(str(value))}\n" for name, value in values.items())
     return f"---\n{above}---\n\n{transcript.to_markdown()}"
+
+
+def _models(rows: Sequence[Row], most: int = 8) -> str:
+    """Who wrote it; a conversation may have several."""
+    names = list(dict.fromkeys(name for row in rows for name in row.model.split(" + ") if name))
+    more = [f"{len(names) - most:,} more"] if len(names) > most else []
+    return ", ".join([*names[:most], *more]) or "language models that are not recorded"
 
 
 def _place(row: Row) -> str:

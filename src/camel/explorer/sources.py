@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -19,19 +20,19 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import CamelError, InputError, shown
+from camel.core.errors import CamelError, Damaged, InputError, shown
 from camel.core.transcript import Transcript
 from camel.evaluation.findings import looked_by, marks_of
 from camel.explorer.text_index import FOLDER as TEXT
 from camel.models.catalogue import cost
-from camel.storage.compact import compactions
+from camel.storage.compact import compactions, damaged, open_parts, parts_of
 from camel.storage.cube import Cubes, digest_of, read_cubes
 from camel.storage.importers import IMPORTERS, store
 from camel.storage.index import (
@@ -92,6 +93,8 @@ class Part:
         self._shards = [one.shard for one in header.shards]
         self._starts = [0, *accumulate(one.rows for one in header.shards)]
         self.rows = self._starts[-1]
+        self.damage, self.tried = "", -math.inf
+        """What was said when its conversations could not be read, and when."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
 
     @property
@@ -228,11 +231,24 @@ class Source:
     ) -> None:
         self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
         self._first = [part.first for part in parts]
+        self._sound: set[str] = set()
 
     @property
     def address(self) -> str:
         """Where it is, as people write it."""
         return self.folder.address
+
+    @property
+    def damage(self) -> list[str]:
+        """Files whose conversations could not be looked through."""
+        bad = [part for part in self.parts if part.damage]
+        said = [
+            f"{self.name}: {part.rows:,} conversations cannot be looked through: {part.damage}"
+            for part in bad
+        ]
+        return said[:_DAMAGE] + (
+            [f"{self.name}: and {len(said) - _DAMAGE:,} files more"] if said[_DAMAGE:] else []
+        )
 
     def part_of(self, shard: int) -> Part:
         """The index file that covers a shard."""
@@ -240,11 +256,17 @@ class Source:
 
     def read(self, shard: int, row: int) -> Transcript:
         """One conversation, from one row group of one file."""
-        try:
-            with self._opened(shard) as (file, start):
-                return _one(file, start + row)
-        except FileNotFoundError:
-            raise InputError(f"a data file of {self.address} is gone: camel verify {self.address}") from None
+        with self._opened(shard) as (file, start):
+            return _one(file, start + row)
+
+    def check(self, shard: int) -> None:
+        """Raise unless the file that holds a shard is, on a disk, the one that was committed."""
+        if self.folder.on_disk:
+            marker = self.folder.marker(self.stage, shard)
+            parts = parts_of(self.folder, self.stage, [marker])
+            held = [part for part in parts if part.first <= shard <= part.last]
+            with open_parts(self.folder, held, self._sound) as files:
+                next(files)
 
     def shard(self, shard: int, count: int) -> Iterator[Transcript]:
         """The conversations of one shard."""
@@ -261,13 +283,16 @@ class Source:
     def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
         """The data file that holds a shard, and where it begins in it."""
         name, start = self.data_of(shard)
-        pq = arrow("pyarrow.parquet")
-        if isinstance(self.folder.store, BucketStore):
-            with pq.ParquetFile(self.folder.store.reader(name)) as file:
+        pq, store = arrow("pyarrow.parquet"), self.folder.store
+        place = store.reader(name) if isinstance(store, BucketStore) else self.folder.root / name
+        try:
+            with pq.ParquetFile(place) as file:
                 yield file, start
-        else:
-            with pq.ParquetFile(self.folder.root / name) as file:
-                yield file, start
+        except FileNotFoundError:
+            raise damaged(self.folder, name, "is gone") from None
+        except (OSError, arrow().ArrowException, UnicodeDecodeError, msgspec.MsgspecError) as error:
+            said = " ".join(str(error).split()).rstrip(".")
+            raise damaged(self.folder, name, f"is damaged: {said}") from None
 
     def data_of(self, shard: int) -> tuple[str, int]:
         """The data file that holds a shard, and the row at which it begins."""
@@ -300,6 +325,10 @@ def _one(file: Any, position: int) -> Transcript:
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
+_DAMAGE = 3
+"""Damaged files that are named."""
+AGAIN = 30.0
+"""Seconds after which a damaged file is tried again: it may have been restored."""
 LOOKED_THROUGH = 5_000
 """Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
 
@@ -313,6 +342,8 @@ class _Watched:
         """Of single shards."""
         self._merged: dict[str, Part | None] = {}
         """None where a file is damaged, or of another run."""
+        self._unread: dict[int, str] = {}
+        """Shards without an index whose data cannot be read, and what is said of each."""
         self._built = 0
         """Shards that had no index."""
         self._seen: Any = None
@@ -340,8 +371,12 @@ class _Watched:
         covered = {one.shard for part in merged.values() for one in part.header.shards}
         left = sorted(committed - covered)
         for marker in self.folder.markers(stage, [shard for shard in left if shard not in self._parts]):
-            self._parts[marker.shard] = self._single(marker, files.single)
-        parts = [*merged.values(), *(self._parts[shard] for shard in left)]
+            try:
+                self._parts[marker.shard] = self._single(marker, files.single)
+                self._unread.pop(marker.shard, None)
+            except Damaged as error:
+                self._unread[marker.shard] = f"{marker.rows:,} conversations cannot be shown: {error}"
+        parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
         parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
         cubes = self._read_cubes(merged, stage, files.cubes)
         self.source = Source(self.name, self.folder, stage, parts, cubes)
@@ -364,17 +399,29 @@ class _Watched:
         """Index files whose conversations nobody has looked through, where they are few enough to do it here."""
         unknown = [part for part in self.source.parts if part.unknown]
         few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
-        return unknown if few else []
+        tried = time.monotonic() - AGAIN
+        return [part for part in unknown if part.tried < tried] if few else []
+
+    def leave(self, part: Part, error: Exception) -> None:
+        """Go on without what is found in the conversations of an index file: they cannot be read, or a detector fails."""
+        part.damage, part.tried = " ".join(str(error).split()), time.monotonic()
+        self._seen = None
 
     def mark(self, part: Part) -> Part:
         """The same index file with what is found in its conversations."""
-        found = [
-            marks_of(transcript)
-            for one in part.header.shards
-            for transcript in self.source.shard(one.shard, one.rows)
-        ]
-        table = marked(arrow("pyarrow.parquet").read_table(part.path), found)
-        shards = [msgspec.structs.replace(one, looked=looked_by()) for one in part.header.shards]
+        by, whole = looked_by(), arrow("pyarrow.parquet").read_table(part.path)
+        pieces: list[Any] = []
+        start = 0
+        for known, some in groupby(part.header.shards, lambda one: one.looked == by):
+            shards = list(some)
+            piece = whole.slice(start, sum(one.rows for one in shards))
+            start += piece.num_rows
+            if not known:
+                read = (row for one in shards for row in self.source.shard(one.shard, one.rows))
+                piece = marked(piece, [marks_of(transcript) for transcript in read])
+            pieces.append(piece)
+        table = arrow().concat_tables(pieces)
+        shards = [msgspec.structs.replace(one, looked=by) for one in part.header.shards]
         header = msgspec.structs.replace(part.header, shards=shards, counts=count(table))
         path = self._scratch / f"marked-{new_attempt()}.parquet"
         write(path, table.replace_schema_metadata(None), header)
@@ -400,6 +447,8 @@ class _Watched:
             said.append(
                 f"{self.name}: what {unknown:,} conversations show is not known; {how} --findings finds it"
             )
+        said += [f"{self.name}: {note}" for note in list(self._unread.values())[:_DAMAGE]]
+        said += self.source.damage
         if self._built:
             said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
         elif len(self.source.parts) > MANY_PARTS:
@@ -424,10 +473,13 @@ class _Watched:
         return self._local(name) if self.folder.store.exists(name) else None
 
     def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
+        """The cubes that count these files, if all are the run's own: what was found here, no cube has counted."""
         digest = digest_of(list(merged))
         name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
         if merged and name in listed:
             with contextlib.suppress(CamelError, OSError, arrow().ArrowException):
+                if any(part.path != self._local(file) for file, part in merged.items()):
+                    return None
                 path = self._local(name)
                 cubes = read_cubes(path)
                 readable = arrow("pyarrow.parquet").read_table(path).num_rows if self._doubted else 0

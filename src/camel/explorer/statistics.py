@@ -33,6 +33,7 @@ from camel.evaluation.plots import (
     shaded,
     svg,
 )
+from camel.evaluation.study import SEEN, UNSEEN
 from camel.explorer.answers import Behaviours, Histogram
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.views import NUMBER_TITLES, TITLES, State, facet_name, money, short, toggled
@@ -93,6 +94,24 @@ class Chart(msgspec.Struct, frozen=True):
 def charts(catalogue: Catalogue, state: State) -> list[Chart]:
     """All plots that a selection allows."""
     return [made for make in PLOTS.values() if (made := make(catalogue, state)) is not None]
+
+
+def notes(catalogue: Catalogue, state: State, made: Sequence[Chart]) -> list[str]:
+    """What the plots do not say of what was found: where nobody has looked, and that nobody found anything."""
+    chosen = [one for one in catalogue.runs if not state.query.runs or one.name in state.query.runs]
+    said = [note for note in catalogue.notes() if "--findings" in note]
+    said += [f"Findings: {note}" for one in chosen for note in one.damage]
+    if not catalogue.count(state.query) or any(one.plot.name == "finding" for one in made):
+        return said
+    if waiting := sum(part.unknown for one in chosen for part in one.parts if not part.damage):
+        them = "a conversation is" if waiting == 1 else f"{waiting:,} conversations are"
+        return said or [
+            f"Findings: {them} not looked through yet. Reload in a moment; camel index RUN --findings keeps it."
+        ]
+    return said or [
+        f"Findings: the detectors looked through these conversations and found nothing. {SEEN} {UNSEEN} "
+        "camel study RUN --judge asks a model."
+    ]
 
 
 def chart(catalogue: Catalogue, state: State, name: str) -> Chart | None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from camel.core.errors import Damaged
 from camel.explorer.text_index import KEPT, TextIndex, opened, texts_of, words_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ SCANNED = 5_000
 """Conversations that are read at most where there is no text index."""
 PATIENCE = 2.0
 """Seconds after which such reading stops."""
+_DAMAGE = 3
+"""Damaged files that are named."""
 AROUND = 90
 """Characters before and after what was found."""
 
@@ -140,27 +143,33 @@ def _scan(
     started, read = time.monotonic(), 0
     hits: list[TextHit] = []
     notes: list[str] = []
+    damage: list[str] = []
     for shard, count in _shards(source, covered):
         if notes:
             break
-        for row, transcript in enumerate(source.shard(shard, count)):
-            if read >= SCANNED or (read % 64 == 0 and time.monotonic() - started > PATIENCE):
-                which = "the rest of it has no text index" if covered else "it has no text index"
-                notes.append(
-                    f"{source.name}: {which}, and only {read:,} conversations were searched; "
-                    f"camel index {source.address} --text makes it"
-                )
-                break
-            read += 1
-            if not hidden.isdisjoint(transcript.labels):
-                continue
-            texts = texts_of(transcript)
-            counts = [sum(len(each.findall(text)) for text in texts) for each in single]
-            if all(counts):
-                show = partial(_given, snippet(texts, pattern))
-                hits.append(TextHit(shard, row, float(sum(counts)), show))
+        try:
+            for row, transcript in enumerate(source.shard(shard, count)):
+                if read >= SCANNED or (read % 64 == 0 and time.monotonic() - started > PATIENCE):
+                    which = "the rest of it has no text index" if covered else "it has no text index"
+                    notes.append(
+                        f"{source.name}: {which}, and only {read:,} conversations were searched; "
+                        f"camel index {source.address} --text makes it"
+                    )
+                    break
+                read += 1
+                if not hidden.isdisjoint(transcript.labels):
+                    continue
+                texts = texts_of(transcript)
+                counts = [sum(len(each.findall(text)) for text in texts) for each in single]
+                if all(counts):
+                    show = partial(_given, snippet(texts, pattern))
+                    hits.append(TextHit(shard, row, float(sum(counts)), show))
+        except Damaged as error:
+            damage.append(f"{source.name}: not all of it was searched: {error}")
     hits.sort(key=lambda hit: -hit.score)
-    return TextFound(hits[:MOST], notes)
+    if len(damage) > _DAMAGE:
+        damage[_DAMAGE:] = [f"{source.name}: and {len(damage) - _DAMAGE:,} more of its files"]
+    return TextFound(hits[:MOST], [*damage, *notes])
 
 
 def _shards(source: Source, covered: set[int]) -> Iterable[tuple[int, int]]:

@@ -22,8 +22,8 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.transcript import Transcript
-from camel.storage.compact import Part, parts_of, ranges
-from camel.storage.index import Indexed
+from camel.storage.compact import Part, open_parts, parts_of, ranges
+from camel.storage.index import Indexed, Told, told_of
 from camel.storage.journal import make_folder, sync_folder
 from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.table import stream_shard
@@ -34,7 +34,7 @@ ROWS = 262_144
 """Conversations of one index at most."""
 BETWEEN = "\x1e"
 """Between the task and the messages in the text of a document."""
-KEPT = ("scenario", "assistant", "user", "stop", "model")
+KEPT = ("scenario", *Told._fields)
 """Facets by which a search can be narrowed before its best hits are chosen."""
 _HEAP = 256 * 2**20
 _ABANDONED = 86_400.0
@@ -148,7 +148,7 @@ def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Mar
     try:
         writer = engine.Index(_schema(), path=str(writing)).writer(_HEAP)
         parts = parts_of(folder, stage, markers)
-        with folder.opened(part.file for part in parts) as files:
+        with open_parts(folder, parts) as files:
             for part, file in zip(parts, files, strict=True):
                 for marker in _within(part, markers):
                     start = sum(part.rows[: marker.shard - part.first])
@@ -185,17 +185,14 @@ def _document(engine: Any, shard: int, row: int, transcript: Transcript) -> Any:
     document.add_text("body", BETWEEN.join(text.replace(BETWEEN, " ") for text in texts_of(transcript)))
     for label in transcript.labels:
         document.add_text("label", label)
-    roles = {speaker.name: speaker.role for speaker in reversed(transcript.speakers)}
-    models = dict.fromkeys(message.model for message in transcript.messages if message.model)
-    values = {
-        "scenario": transcript.scenario,
-        "assistant": roles.get("assistant", ""),
-        "user": roles.get("user", ""),
-        "stop": transcript.stop.reason if transcript.stop else "unfinished",
-        "model": " + ".join(models),
-    }
-    for name in KEPT:
-        document.add_text(name, values[name])
+    told = told_of(
+        [speaker.name for speaker in transcript.speakers],
+        [speaker.role for speaker in transcript.speakers],
+        [message.model for message in transcript.messages],
+        transcript.stop and transcript.stop.reason,
+    )
+    for name, value in zip(KEPT, (transcript.scenario, *told), strict=True):
+        document.add_text(name, value)
     document.add_unsigned("place", shard << 32 | row)
     return document
 

@@ -18,6 +18,7 @@ from camel.core.transcript import Transcript
 from camel.explorer.catalogue import Hit, Row
 from camel.explorer.query import Query
 from camel.explorer.reading import bubbles, findings, hues, hues_of
+from camel.storage.index import UNFINISHED
 
 SHOWN = 7
 """Values of a facet that are shown before "more"."""
@@ -248,6 +249,7 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
     shown = bubbles(transcript)
     models = list(dict.fromkeys(message.model for message in transcript.messages if message.model))
     usage = transcript.usage
+    ended = transcript.stop.reason if transcript.stop else UNFINISHED
     about = [
         ("run", run),
         ("id", transcript.id),
@@ -285,7 +287,8 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
         "tokens": f"{usage.total:,}",
         "cost": money(cost),
         "stop": transcript.stop,
-        "stop_class": stop_class(transcript.stop.reason if transcript.stop else ""),
+        "ended": ended,
+        "stop_class": stop_class(ended),
         "whole": findings(transcript).get(-1, []),
         "found": sum(len(bubble.found) for bubble in shown),
         "about": [(name, value) for name, value in about if value],

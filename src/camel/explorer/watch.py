@@ -25,7 +25,7 @@ from camel.core.errors import CamelError
 from camel.core.grammar import parse
 from camel.core.message import Usage
 from camel.engine.stage import JournaledStep, read_step
-from camel.explorer.home import hidden_labels
+from camel.explorer.home import labels_in
 from camel.explorer.reading import hue_of
 from camel.explorer.sources import Source
 from camel.explorer.views import money, short
@@ -36,6 +36,7 @@ from camel.scenarios import RolePlay, Scenario, load
 from camel.scenarios.lists import read_lists
 from camel.storage.control import read_wish
 from camel.storage.journal import Tail
+from camel.storage.release import RESTRICTED
 
 EVERY = 0.4
 """Seconds between two looks at the journals."""
@@ -130,7 +131,8 @@ class RunWatch:
 
     def hidden(self, allowed: Collection[str]) -> frozenset[str]:
         """Labels for which a reader would have to give consent first."""
-        return hidden_labels(self.source, allowed)
+        labels = labels_in(self.source).union(self._scenario.labels if self._scenario else ())
+        return labels & RESTRICTED - set(allowed)
 
     # --- looking --------------------------------------------------------------------------------------------
 
@@ -376,7 +378,7 @@ class RunWatch:
         while True:
             await asyncio.sleep(EVERY)
             await self.look()
-            if self.hidden(allowed):
+            if await asyncio.to_thread(self.hidden, allowed):
                 yield self._encoded("closed", {}, self.number)
                 return
             for event in [event for event in self.events if event.number > sent]:

@@ -34,8 +34,11 @@ CONVERSATIONS = 20
 """Of each variant, unless somebody says otherwise: enough to see what happens often, for what a look may cost."""
 SEED = 1
 
-# A full stop, and what may stand behind it, before a sentence that begins; not the one of "1." at the start of a line.
-_END = re.compile(r"(?<=[.!?])[\"'”’)]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\d+\. )")
+# A full stop, and what may stand behind it, before a sentence that begins; not the one of "1." at the start of a line. Or the end of
+# a line that has none, before one that begins with a capital or as an item of a list.
+_END = re.compile(
+    r"(?<=[.!?])[\"'”’)]*(?=\s+[^\sa-z])|\n\s*\n|\n(?=\d+\. )|(?P<line>(?<=[\w\"'”’)>])\n(?=[ \t]*(?:[-*•] |[A-Z])))"
+)
 _NUMBER = re.compile(r"(?:^|\n)\s*\d+\.$")
 
 
@@ -57,6 +60,8 @@ def sentences(text: str) -> list[tuple[int, int]]:
             continue
         # A blank line ends what stands before it, unless that announces what comes; a numbered one begins anew.
         if end[0].startswith("\n") and before.endswith(":") and not text[end.end() :].lstrip()[:1].isdigit():
+            continue
+        if end["line"] and ":" in before.rpartition("\n")[2]:  # "Instruction: …", then "Input: …": a form
             continue
         cuts.append(end.end())
     found: list[tuple[int, int]] = []

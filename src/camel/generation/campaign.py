@@ -11,7 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,28 +19,33 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.conversation import spoken
-from camel.core.errors import ContextOverflow, InputError, ModelError, RequestRejected, shown
+from camel.core.errors import ContextOverflow, InputError, ModelError, NoRoom, RequestRejected, shown
 from camel.core.history import History
 from camel.core.message import Message, Sampling, Usage, well_formed
-from camel.core.model import Model, Reply, Request
+from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.engine.fence import Fence
+from camel.engine.notices import Tell, unheard
 from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
 from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.meter import Meter, MeteredModel
+from camel.models.catalogue import Entry
 from camel.models.pool import Pool, ReplicaState
-from camel.models.recorded import RecordedModel, usage_in
+from camel.models.recorded import CountedModel, RecordedModel, usage_in
 from camel.models.traced import traced
 from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
+from camel.storage.compact import damaged
 from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
 from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import arrow
+from camel.storage.verify import gone
 
 LISTS_PER_SHARD = 256
 PASSES = 3
@@ -48,6 +53,8 @@ PASSES = 3
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 COUNTED = ("prompt", "completion", "cached", "calls")
 """What of a shard's usage its marker keeps."""
+MONEY = "money"
+"""Dollars, under that name in a marker's totals: a price that changes later does not change what was paid."""
 COUNTED_FIRST = 1_000
 """Markers that are read before the work begins; of more, only a budget makes it wait."""
 STOPPED = "stop."
@@ -67,20 +74,25 @@ def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "
     folder = config.open_folder()
     decisive = config.decisive(scenario)
     if not folder.exists:
-        folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from))
+        lists = scenario.list_fingerprints()
+        folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from, lists=lists))
         return folder
-    saved = folder.settings().config
-    if config.shard_size is None:
-        # What is usual may change from one version to the next; a run keeps what it was made with.
-        decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
-    wanted: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(decisive))
-    if changed := _changes(saved, wanted):
+    if changed := changes(folder, config, scenario):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(
             f"{folder.address} was made from another configuration:{lines}\n"
             "set it back, begin a run beside it with --fork NEWDIR (keeps the lists it can), or afresh with --out DIR"
         )
     return folder
+
+
+def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> list[str]:
+    """What of a configuration is not as the run that is there was made with, a line each; it goes on only if nothing is."""
+    saved, decisive = folder.settings().config, config.decisive(scenario)
+    if config.shard_size is None:
+        # What is usual may change from one version to the next; a run keeps what it was made with.
+        decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
+    return _changes(saved, msgspec.json.decode(msgspec.json.encode(decisive)))
 
 
 def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -131,27 +143,16 @@ class _Counted:
 
     shards: set[int] = field(default_factory=set[int])
     usage: Usage = field(default_factory=Usage)
+    dearer: float = 0.0
     failed: int = 0
     stops: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, marker: Marker) -> None:
+    def add(self, marker: Marker, price: Entry | None) -> None:
         self.shards.add(marker.shard)
         self.usage += usage_of(marker.totals)
+        self.dearer += dearer(marker.totals, price)
         self.failed += int(marker.totals.get("failed", 0))
         self.stops.update(stops_of(marker.totals))
-
-
-class _CountedModel:
-    """Sums what one item's calls used, the replayed ones included."""
-
-    def __init__(self, model: Model) -> None:
-        self._model, self.usage = model, Usage()
-        self.context_tokens: int | None = getattr(model, "context_tokens", None)
-
-    async def reply(self, request: Request) -> Reply:
-        reply = await self._model.reply(request)
-        self.usage += reply.usage
-        return reply
 
 
 class Campaign:
@@ -170,6 +171,8 @@ class Campaign:
         self.stage = ""
         self.workers = 1
         """Processes at work: this one, or those of a cluster."""
+        self.tell: Tell = unheard
+        """Is told what happens beside the work."""
         self._endpoint = model
         self.elsewhere: list[ReplicaState] = []
         """The endpoints of a model that is spoken to by others, as they tell it."""
@@ -182,6 +185,8 @@ class Campaign:
         self._counting: asyncio.Future[None] | None = None
         """What reads the markers while the work goes on already."""
         self._stopped = False
+        self._in_journals = 0
+        """Answers that earlier starts have journaled for shards that are still open."""
 
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
@@ -205,6 +210,10 @@ class Campaign:
         with self.folder.locked(), self._counting_begun():
             if read_wish(self.folder) == "stop":  # of somebody who wished it of an earlier start
                 wish(self.folder, "go")
+            if any(tally.committed < tally.planned for tally in self.tallies.values()):
+                self.folder.hold_journals(self.stages[-1].name)
+            self._miss_no_file()
+            self._say_what_was()
             for stage in self.stages:
                 self.stage = stage.name
 
@@ -234,6 +243,32 @@ class Campaign:
                     return Outcome(False, self.halt.reason or "some items could not be finished")
             await self._counting_done()
         return Outcome(True, "")
+
+    def _miss_no_file(self) -> None:
+        """Raise, before anything is paid, where what was called complete has lost files since."""
+        lost = [file for stage in self.stages for file in gone(self.folder, stage.name)]
+        if lost:
+            more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
+            raise damaged(self.folder, lost[0], f"is gone{more}")
+
+    def _say_what_was(self) -> None:
+        """Tell what an earlier start has left, and whether its workers are waited for."""
+        done = sum(tally.committed for tally in self.tallies.values())
+        if done or self._in_journals:
+            self.tell(
+                "resumed",
+                f"goes on: {done:,} of {sum(stage.count for stage in self.stages):,} items are committed, "
+                f"{self._in_journals:,} answers for others are in the journal; none of them is asked again",
+                committed=done,
+                journaled=self._in_journals,
+            )
+        if left := Fence(self.folder).left():
+            self.tell(
+                "waiting",
+                f"waiting {left:.0f} s at most: an earlier start of this run was killed, and its workers may be at work until "
+                "their leases have run out",
+                seconds=left,
+            )
 
     def try_for_the(self, attempt: int) -> None:
         """Say how often a stage was gone through before: in the last pass a failure becomes the item's record."""
@@ -291,9 +326,9 @@ class Campaign:
 
     async def _ask(self, level: str, index: int, steps: Steps) -> AskedList:
         """One list of a level."""
-        facts = self.scenario.list_facts(level, index, self.lists)
+        facts = await self._looked_up(partial(self.scenario.list_facts, level, index))
         declared = self.scenario.level(level)
-        model = _CountedModel(self._recorded(steps))
+        model = CountedModel(self._recorded(steps))
         try:
             items = await ask_list(
                 model,
@@ -312,8 +347,11 @@ class Campaign:
 
     async def _converse(self, index: int, steps: Steps) -> Transcript:
         """One conversation."""
-        facts = self.scenario.facts(index, self.lists)
-        play = self._play(index, facts, self._recorded(steps))
+        facts = await self._looked_up(partial(self.scenario.facts, index))
+        try:
+            play = self._play(index, facts, self._recorded(steps))
+        except NoRoom as error:
+            return self._labelled(self._without_room(index, facts, error), facts)
         try:
             transcript = await play.finish()
         except ModelError as error:
@@ -321,8 +359,19 @@ class Campaign:
             transcript = play.transcript
         return self._labelled(transcript, facts)
 
-    def _play(self, index: int, facts: dict[str, str], model: Model) -> Play:
-        """The table of one conversation, set."""
+    def _without_room(self, index: int, facts: dict[str, str], error: NoRoom) -> Transcript:
+        """The record of a conversation whose task is too long. Where no task would fit, the settings are wrong, and the
+        error is everybody's."""
+        end = self.scenario.end
+        assert isinstance(end, RolePlay)
+        self._play(index, facts, self._model, task="?")
+        cast = end.cast(facts)
+        speakers = [Speaker(USER, cast.user), Speaker(ASSISTANT, cast.assistant)]
+        stop = Stop("token_limit", str(error), USER)
+        return Transcript(self.scenario.id(index), Task(cast.task), speakers, stop=stop)
+
+    def _play(self, index: int, facts: dict[str, str], model: Model, **other: str) -> Play:
+        """The table of one conversation, set; `other` than the scenario has it."""
         end = self.scenario.end
         if isinstance(end, Meeting):
             society, task = end.filled(facts)
@@ -340,7 +389,7 @@ class Campaign:
         sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
         critic = self.config.critic_of(self.scenario)
         return RolePlaying(
-            **end.cast(facts)._asdict(),
+            **end.cast(facts)._asdict() | other,
             **(critic.cast(model, sampling)._asdict() if critic else {}),
             model=model,
             sampling=sampling,
@@ -353,7 +402,7 @@ class Campaign:
         """One question and its answer, as a conversation of two messages."""
         end = self.scenario.end
         assert isinstance(end, Question)
-        facts = self.scenario.facts(index, self.lists)
+        facts = await self._looked_up(partial(self.scenario.facts, index))
         asked = end.asked(facts)
         identity = self.scenario.id(index)
         sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
@@ -372,6 +421,13 @@ class Campaign:
             transcript.stop = Stop("done", "the question was answered", ASSISTANT)
         return self._labelled(transcript, facts)
 
+    async def _looked_up(
+        self, facts: Callable[[Callable[[str, int], Sequence[str]]], dict[str, str]]
+    ) -> dict[str, str]:
+        """Facts by the lists, which of a store are read on a thread: a worker that waits for it still has to say that it
+        is alive."""
+        return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
+
     def lists(self, level: str, index: int) -> Sequence[str]:
         """The items of a list that has been committed."""
         return self._list_shard(level, index // LISTS_PER_SHARD)[index % LISTS_PER_SHARD]
@@ -386,7 +442,7 @@ class Campaign:
     def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
         data = render_lists((record.parents, record.items) for record in records).encode()
         usage = sum((record.usage for record in records), Usage())
-        return write_whole(path, data, len(records), totals_of(usage))
+        return write_whole(path, data, len(records), totals_of(usage, self.meter.price))
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_indexed(self.folder, path.parent.name, path, records, self.fingerprint, self._cost)
@@ -394,7 +450,9 @@ class Campaign:
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
         return Written(
-            shard.rows, shard.sha256, {**totals_of(usage), "failed": float(stops["error"]), **counted}
+            shard.rows,
+            shard.sha256,
+            {**totals_of(usage, self.meter.price), "failed": float(stops["error"]), **counted},
         )
 
     def _cost(self, model: str, usage: Usage) -> float | None:
@@ -427,6 +485,7 @@ class Campaign:
         if few or limits.money or limits.tokens or limits.calls:
             self._recount()
             self.meter.before += sum((tally.usage for tally in self.tallies.values()), Usage())
+            self.meter.dearer = sum(counted.dearer for counted in self._counted.values())
             return
         for stage in self.stages:
             self._tally_names(stage, committed[stage.name])
@@ -442,7 +501,7 @@ class Campaign:
         for name, shards in committed.items():
             counted = self._counted[name]
             for marker in self.folder.markers(name, shards - counted.shards):
-                counted.add(marker)
+                counted.add(marker, self.meter.price)
                 if self._counting is not None and (self._stopped or self.halt.reason):
                     return
 
@@ -454,6 +513,7 @@ class Campaign:
         for name, counted in self._counted.items():
             self._add(name, counted)
             self.meter.before += counted.usage
+            self.meter.dearer += counted.dearer
 
     async def _counting_done(self) -> None:
         if self._counting is not None:
@@ -475,12 +535,10 @@ class Campaign:
         """What earlier starts have used for shards that are still open, by their journals."""
         used = Usage()
         for stage in self.stages:
-            journals = self.folder.root / "journal" / stage.name
-            names = journals.iterdir() if journals.exists() else ()
-            shards = {int(path.name.partition("-")[0]) for path in names}
-            for shard in shards - self.folder.committed(stage.name) if shards else ():
+            for shard in self.folder.journaled(stage.name):
                 for entry in self.folder.replay(stage.name, shard):
                     used += usage_in(read_step(entry).result)
+                    self._in_journals += 1
         return used
 
     def _recorded(self, steps: Steps) -> Model:
@@ -527,6 +585,14 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
     }
 
 
-def totals_of(usage: Usage) -> dict[str, float]:
-    """A usage as a marker keeps it."""
-    return {name: float(getattr(usage, name)) for name in COUNTED}
+def totals_of(usage: Usage, price: Entry | None = None) -> dict[str, float]:
+    """A usage as a marker keeps it, with what it cost at the price of its day."""
+    money = {} if price is None else {MONEY: price.cost(usage)}
+    return {name: float(getattr(usage, name)) for name in COUNTED} | money
+
+
+def dearer(totals: Mapping[str, float], price: Entry | None) -> float:
+    """Dollars that a shard has cost beyond what its tokens would at `price`; 0 where its marker does not say."""
+    if price is None or MONEY not in totals:
+        return 0.0
+    return totals[MONEY] - price.cost(usage_of(totals))

@@ -82,8 +82,11 @@ class Cluster:
             concurrency=campaign.config.run.concurrency,
             workers=self._workers,
             ttl=self._ttl or TTL,
-            share=Shares(meter.budget, meter.price, meter.before, campaign.config.pool().rates),
+            share=Shares(
+                meter.budget, meter.price, meter.before, campaign.config.pool().rates, dearer=meter.dearer
+            ),
             environment=handed_over(campaign.config.model.key_variable),
             watch=self._gathering.watch,
+            tell=campaign.tell,
         )
         return self._stack.enter_context(supervisor)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import InputError, similar
 from camel.core.message import Sampling
 from camel.core.tables import read_table
 from camel.models.catalogue import Entry, find
@@ -25,8 +25,8 @@ from camel.models.guided import Guide
 from camel.models.pool import PoolSettings
 from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
-from camel.scenarios.reading import similar
 from camel.storage.run import RunFolder, open_folder
+from camel.storage.store import is_remote
 
 LOCAL = "local"
 """The name of a model that means the tiny one on this machine, as --local does."""
@@ -73,6 +73,8 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """Conversations in flight."""
     deadline: float = 600.0
     """Seconds for one call, its retries included."""
+    attempt_timeout: float | None = None
+    """Seconds for one try of it; half the deadline if not given, so that a call that hangs is tried once more."""
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -124,7 +126,8 @@ class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     cached: Guess = Figure(0.9, 0.5, 0.0)
     """Share of a conversation's prompt tokens that the endpoint answers from its cache: high where it costs little."""
     characters_per_token: float = 4.0
-    seconds_per_call: float = 5.0
+    seconds_per_call: Guess = Figure(2, 5, 15)
+    """Until the run has been going for a while and its log says how fast it is."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -221,8 +224,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             context_tokens=section.context_tokens,
             guided=section.guided,
             deadline=self.run.deadline,
-            # Half, so that a call that hangs is tried once more.
-            attempt_timeout=self.run.deadline / 2,
+            attempt_timeout=self.run.attempt_timeout or self.run.deadline / 2,
             pool=self.pool(),
             session_field=section.session_field,
         )
@@ -273,6 +275,21 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
         said = str(error).replace("`", "").replace("$.", "")
         raise InputError(f"{path}: {said.replace('Object missing required field', 'missing:')}") from None
     return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
+
+
+def check_place(path: Path, config: GenerateConfig) -> None:
+    """Refuse a start that would pay again, elsewhere, for a run that lies beside its configuration.
+
+    `out` is meant from the current folder, so that somebody who comes back to another one would begin anew.
+    """
+    here = Path(config.where)
+    beside = path.parent / here
+    if is_remote(config.where) or beside.absolute() == here.absolute():
+        return
+    if open_folder(beside).exists and not open_folder(here).exists:
+        raise InputError(
+            f"there is no run {here} here, but one beside {path}: --out {beside} goes on with it, --out {here} makes another"
+        )
 
 
 def _check_names(path: Path, table: dict[str, Any]) -> None:

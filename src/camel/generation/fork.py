@@ -8,34 +8,66 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from camel.core.errors import CamelError, InputError
+from camel.engine.stage import write_whole
 from camel.generation.campaign import open_run
 from camel.generation.config import GenerateConfig
+from camel.generation.plan import Committed, Need, committed_in, sample_of
 from camel.scenarios import Scenario, load
-from camel.storage.run import RunFolder, new_attempt, open_folder
+from camel.storage.run import RunFolder, Settings, new_attempt, open_folder
 
-_MAKES_LISTS = ("scenario", "model.name", "model.guided", "sampling", "seed")
+_MAKES_LISTS = ("model.name", "model.guided", "sampling", "seed")
 
 
-def fork_run(config: GenerateConfig, source: str | Path) -> list[str]:
-    """Make the run that `config` describes out of the one at `source`; returns the stages that it takes over.
+class Forked(NamedTuple):
+    """What becomes of a fork."""
 
-    Where that was done before, it is left as it is.
-    """
-    old, new = open_folder(source), config.open_folder()
+    kept: list[str]
+    """Levels whose lists it takes over."""
+    why: dict[str, str]
+    """Why it does not take over those of the others, by level; what had no list to take has no reason either."""
+
+
+def fork_run(config: GenerateConfig, source: str | Path) -> Forked:
+    """Make the run that `config` describes out of the one at `source`; where that was done before, it is left as it is."""
+    forked = look(config, source)
+    take_over(source, open_run(config, config.loaded_scenario(), forked_from=str(source)), forked.kept)
+    return forked
+
+
+def look(config: GenerateConfig, source: str | Path) -> Forked:
+    """What a fork would keep, or has kept; makes nothing."""
+    old, new, scenario = open_folder(source), config.open_folder(), config.loaded_scenario()
     settings = old.settings()
-    if new.exists and new.settings().forked_from != str(source):
-        raise InputError(f"{new.address} holds another run: fork into a new folder")
-    scenario = config.loaded_scenario()
-    new = open_run(config, scenario, forked_from=str(source))
+    if new.exists:
+        if new.settings().forked_from != str(source):
+            raise InputError(f"{new.address} holds another run: fork into a new folder")
+        open_run(config, scenario)
     decisive: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config.decisive(scenario)))
-    reused = _reusable(scenario, settings.config, decisive)
-    take_over(source, new, reused)
-    return [level for level in reused if old.committed(level)]
+    why = _changed(scenario, settings, decisive)
+    there = [level.name for level in scenario.asked if old.committed(level.name)]
+    return Forked(
+        [level for level in there if level not in why],
+        {level: reason for level, reason in why.items() if level in there},
+    )
+
+
+def committed_by_fork(
+    config: GenerateConfig, source: str | Path, forked: Forked
+) -> dict[str, list[Committed]]:
+    """What a fork has committed, for its plan; before it is made, what it will have."""
+    new, old = config.open_folder(), open_folder(source)
+    if new.exists:
+        return committed_in(new, config)
+    found = sample_of(old, config)
+    for level in forked.kept:
+        kept = (Committed(one.rows, Need(), one.shard) for one in old.markers(level, old.committed(level)))
+        found[level] = [*kept, *found.get(level, ())]
+    return found
 
 
 def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None:
@@ -45,7 +77,7 @@ def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None
         for marker in old.markers(level, sorted(old.committed(level) - new.committed(level))):
             # A copy, not a link: lists are there to be edited, in each run by itself.
             path = new.data_path(level, marker.shard, new_attempt(), Path(marker.file).suffix)
-            path.write_bytes(old.read(marker.file))
+            write_whole(path, old.read(marker.file), marker.rows)
             file, size = new.keep(path)
             # What was paid for it was paid by the other run.
             forked = msgspec.structs.replace(marker, file=file, size=size, fingerprint=fingerprint, totals={})
@@ -53,16 +85,24 @@ def take_over(source: str | Path, new: RunFolder, levels: Iterable[str]) -> None
                 new.discard(path)
 
 
-def _reusable(scenario: Scenario, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """The levels whose lists would be asked for in the same words and sizes as before."""
-    if any(saved.get(name) != wanted.get(name) for name in _MAKES_LISTS):
-        return []
-    counts: dict[str, int] = saved.get("counts", {})
+def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """The levels whose lists would not be asked for in the same words and sizes as before, each with the reason."""
+    names = [level.name for level in scenario.asked]
+    if other := [name for name in _MAKES_LISTS if saved.config.get(name) != wanted.get(name)]:
+        return dict.fromkeys(names, f"{', '.join(other)} changed")
+    before, now = saved.lists or _lists_before(saved.config), scenario.list_fingerprints()
+    return {
+        name: "its prompt, its size or what it depends on changed"
+        for name in names
+        if before.get(name) != now[name]
+    }
+
+
+def _lists_before(config: Mapping[str, Any]) -> dict[str, str]:
+    """The hashes of a run from before runs kept them: those of its scenario, where that is as it was."""
     try:
-        before = load(str(saved["scenario"])).resized(counts)
+        scenario = load(str(config["scenario"])).resized(config.get("counts", {}))
     except CamelError:
-        return []
-    if before.fingerprint() != saved.get("scenario_fingerprint"):
-        return []
-    same = {level.name for level in scenario.levels if counts.get(level.name) == level.count}
-    return [level.name for level in scenario.asked if same >= {level.name, *scenario.needs(level.name)}]
+        return {}
+    same = scenario.fingerprint() == config.get("scenario_fingerprint")
+    return scenario.list_fingerprints() if same else {}

@@ -25,6 +25,11 @@ from camel.models.catalogue import Entry
 
 PATIENCE = 20
 """Calls that may fail one after the other, each after all its retries, before the endpoint is taken to be down."""
+UNTOLD = 20
+"""Replies without a count of tokens, and none with one, after which a budget that needs it is given up."""
+
+
+NEEDS_PRICE = "budget.money needs the model's price: give it as model.price, or limit tokens"
 
 
 class Grant(NamedTuple):
@@ -40,11 +45,14 @@ class Meter:
 
     def __init__(self, budget: Budget, price: Entry | None, halt: Halt) -> None:
         if budget.money is not None and price is None:
-            raise InputError("budget.money needs the model's price: give it as model.price, or limit tokens")
+            raise InputError(NEEDS_PRICE)
         self.budget, self.price, self.halt = budget, price, halt
         self._limited = budget != Budget()
+        self._counts_tokens = budget.money is not None or budget.tokens is not None
         self.before = Usage()
         """Used by earlier starts of the run."""
+        self.dearer = 0.0
+        """Dollars that earlier starts have paid beyond what it would be at today's price."""
         self.usage = Usage()
         """Used since this start."""
         self.started = time.monotonic()
@@ -63,15 +71,23 @@ class Meter:
     @property
     def money(self) -> float | None:
         """Dollars used by the whole run; None where the price is not known."""
-        return None if self.price is None else self.price.cost(self.before + self.usage)
+        return None if self.price is None else self.price.cost(self.before + self.usage) + self.dearer
 
     def over_budget(self) -> str:
         """Which limit has been reached, in words; empty while there is room."""
         if not self._limited:  # asked before every call
             return ""
-        total, budget, money = self.before + self.usage, self.budget, self.money
+        counted, budget, money = self.before + self.usage, self.budget, self.money
+        total = counted.filled()
+        if money and counted.total:
+            money *= total.total / counted.total
         if budget.money is not None and money is not None and money >= budget.money:
             return f"the budget of ${budget.money:,.2f} is used up"
+        if self._counts_tokens and total.unknown >= UNTOLD:
+            return (
+                "the endpoint does not say how many tokens its replies took, so that no budget of tokens or money can be "
+                "kept: limit the calls instead ([budget] calls)"
+            )
         if budget.tokens is not None and total.total >= budget.tokens:
             return f"the budget of {budget.tokens:,} tokens is used up"
         if budget.calls is not None and total.calls + self.in_flight >= budget.calls:
@@ -84,7 +100,7 @@ class Meter:
         """Whether there is room for a call in what this process was granted."""
         if self.grant is None:
             return True
-        usage, grant = self.usage, self.grant
+        usage, grant = self.usage.filled(), self.grant
         money = 0.0 if self.price is None else self.price.cost(usage)
         return (
             usage.calls + self.in_flight < grant.calls and usage.total < grant.tokens and money < grant.money

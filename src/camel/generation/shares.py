@@ -35,12 +35,16 @@ class Shares:
         before: Usage,
         rates: Rates,
         *,
+        dearer: float = 0.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before` is what earlier starts have used; `rates` hold for each endpoint and all workers together."""
+        """`before` is what earlier starts have used, for `dearer` more dollars than it would cost today; `rates` hold for
+        each endpoint and all workers together.
+        """
         self._price, self._limits, self._now = price, {"*": rates}, now
+        before = before.filled()
         known = {"calls": float(before.calls), "tokens": float(before.total)}
-        known |= {} if price is None else {"money": price.cost(before)}
+        known |= {} if price is None else {"money": price.cost(before) + dearer}
         # A piece is worth giving when it pays for a call; of tokens and dollars, for a thousandth of the whole.
         least = {"calls": 1.0, "tokens": (budget.tokens or 0) / 1e3, "money": (budget.money or 0.0) / 1e3}
         self._budgets = {
@@ -104,7 +108,7 @@ class Shares:
                 shares[worker].update(_named(ENDPOINT, flat({url: told})))
 
     def _used(self, name: str, report: Report) -> float:
-        usage = used_by(report.counters)
+        usage = used_by(report.counters).filled()
         if name == "money":
             return self._price.cost(usage) if self._price else 0.0
         return float(usage.calls + report.gauges.get("in_flight", 0) if name == "calls" else usage.total)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from camel.core.errors import InputError
 from camel.core.model import Reply, Request
 from camel.engine.coordinator import Totals
 from camel.engine.site import Report
@@ -25,6 +26,7 @@ from camel.generation.shares import ENDPOINT, USED, allowed, granted, told_of, u
 from camel.models.pool import ReplicaState
 from camel.models.sharing import nested
 from camel.models.traced import flush
+from camel.storage.run import DRIVER, JOURNALS, journals
 from camel.storage.store import is_remote
 
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
@@ -49,11 +51,13 @@ class Elsewhere:
 
 def handed_over(key_variable: str = "") -> dict[str, str]:
     """What of this process's environment workers may need, keys included: to be kept nowhere."""
-    return {
+    found = {
         name: value
         for name, value in os.environ.items()
         if name.startswith(HANDED_OVER) or name == key_variable
     }
+    # A relative path would be another folder in each worker, and its journals lost to the next start.
+    return found | {JOURNALS: str(journals().absolute())}
 
 
 class CampaignFactory(msgspec.Struct, frozen=True):
@@ -75,16 +79,30 @@ class CampaignFactory(msgspec.Struct, frozen=True):
         return CampaignSite(self.config)
 
 
+def _see_the_driver(config: GenerateConfig) -> None:
+    """Raise where this node's folder is not the one in which the driver works: what is journaled there, nobody finds."""
+    root = config.open_folder().root
+    # Listed, not looked up: over a network an answer from before may still be believed.
+    if root.is_dir() and DRIVER in os.listdir(root):  # noqa: PTH208 - a name is enough
+        return
+    mend = f"set {JOURNALS} to" if is_remote(config.where) else "put the run into"
+    raise InputError(
+        f"this node does not see {root} as the driver does: {mend} a folder that every node sees under the same name"
+    )
+
+
 class CampaignSite:
     """A campaign in a worker."""
 
     def __init__(self, config: GenerateConfig) -> None:
+        _see_the_driver(config)
         self._model = config.chat_model()
         self._model.pool.allow({})  # nothing, until the coordinator has said how much
         # Budgets are the driver's; a worker has what it is granted of them.
         unlimited = msgspec.structs.replace(config, budget=Budget())
         self._campaign = Campaign(unlimited, self._model)
         self.folder, self.halt = self._campaign.folder, self._campaign.halt
+        self._model.pool.gate = self.halt.check_lease
 
     def stage(self, name: str, attempt: int) -> Stage:
         """The stage of that name."""
@@ -200,6 +218,7 @@ def _replicas(endpoints: Mapping[str, Mapping[str, float]]) -> list[ReplicaState
             refused=int(its.get("refused", 0)),
             failed=int(its.get("failed", 0)),
             cached=its.get("cached", 0.0) / its["prompt"] if its.get("prompt") else 0.0,
+            failing=int(its.get("failing", 0)),
         )
         for url, its in sorted(endpoints.items())
     ]

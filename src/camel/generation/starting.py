@@ -285,5 +285,5 @@ def write_demo(folder: Path) -> Path:
     for name, text in _DEMO.items():
         path = folder / name
         if not path.exists():
-            _write_new(path, text.replace("{out}", _quoted(str(folder / "run"))))
+            _write_new(path, text.replace("{out}", _quoted(str(folder / "demonstration"))))
     return folder / "demo.toml"

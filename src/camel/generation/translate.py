@@ -124,7 +124,8 @@ class Translation:
             # Before this was kept, all had shards of 512.
             "shard_size": 512 if done else shard_size_for(len(self.run)),
         }
-        begun = self.run.folder.begun(self.name, wanted)
+        with self.run.folder.locked():
+            begun = self.run.folder.begun(self.name, wanted)
         differs = [name for name in wanted if name != "shard_size" and begun.get(name) != wanted[name]]
         if differs:
             details = ", ".join(
@@ -236,6 +237,8 @@ async def translate(translation: Translation, *, concurrency: int = 64) -> bool:
     with folder.locked():
         for _ in range(TRIES):
             translation.recount()
+            if translation.tally.committed < translation.tally.planned:
+                folder.hold_journals(translation.name)
             complete = await run_stage(
                 translation.stage(),
                 folder,

@@ -9,7 +9,6 @@ makes it anew. It has the columns of the index beside its own, so that every que
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ from camel.core.errors import InputError
 from camel.maps.diversity import Diversity
 from camel.maps.embedding import KEPT, home
 from camel.maps.texts import KINDS
+from camel.storage.files import taking_place
 from camel.storage.index import said_in
 from camel.storage.index import schema as index_schema
-from camel.storage.journal import sync_folder
-from camel.storage.run import RunFolder, new_attempt
+from camel.storage.run import RunFolder
 from camel.storage.table import arrow
 
 FILE = "map.parquet"
@@ -104,11 +103,11 @@ def path_of(folder: RunFolder, of: str) -> Path:
 def write(path: Path, table: Any, header: MapHeader) -> None:
     """Write a map whole or not at all."""
     pq = arrow("pyarrow.parquet")
-    writing = path.with_name(f".{path.name}.{new_attempt()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        layout = table.schema.with_metadata({KEY: msgspec.json.encode(header)})
-        with pq.ParquetWriter(
+    layout = table.schema.with_metadata({KEY: msgspec.json.encode(header)})
+    with (
+        taking_place(path) as writing,
+        pq.ParquetWriter(
             writing,
             layout,
             compression="zstd",
@@ -119,14 +118,9 @@ def write(path: Path, table: Any, header: MapHeader) -> None:
                 "label",
                 *(n for n in KEPT if n not in ("id", "tokens", "cost", "row")),
             ],
-        ) as writer:
-            writer.write_table(table.replace_schema_metadata(layout.metadata), row_group_size=ROW_GROUP)
-        with writing.open("rb+") as file:
-            os.fsync(file.fileno())
-        writing.replace(path)
-        sync_folder(path.parent)
-    finally:
-        writing.unlink(missing_ok=True)
+        ) as writer,
+    ):
+        writer.write_table(table.replace_schema_metadata(layout.metadata), row_group_size=ROW_GROUP)
 
 
 def read_header(path: Path) -> MapHeader:

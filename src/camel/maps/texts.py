@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from camel.core.errors import InputError, shown
+from camel.core.role_playing import USER
 from camel.core.transcript import Transcript
 
 Of = Literal["tasks", "instructions"]
 KINDS: tuple[str, ...] = get_args(Of)
 MOST_CHARS = 2_000
 """Of a text; what small embedding models read ends well before that."""
-USER = "user"
 
 
 class Text(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import io
 import math
@@ -15,7 +16,7 @@ import os
 import random
 import re
 import zlib
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 OPENAI_URL = "https://api.openai.com/v1"
 _SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_PASSWORD = re.compile(r"//[^/@\s]+@")
 _BEFORE_SCHEMAS = re.compile(r"gpt-(?:3\.5|4(?![o.]))")
 """Models of OpenAI's that refuse a JSON schema."""
 _COMMENT_BYTES, _COMMENT_SECONDS = 2**16, 2.0
@@ -72,6 +74,7 @@ class ChatModel:
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         context_tokens: int | None = None,
+        max_choices: int | None = None,
         guided: Guide | None = None,
         pool: PoolSettings | None = None,
         session_field: str = "",
@@ -86,7 +89,8 @@ class ChatModel:
         (`file:///path`) or a name (`dns+http://host:port/v1`) are replicas of one model: a conversation stays on one of
         them, and `pool` says how they are used. `session_field` names a field of the body that tells a gateway which
         calls belong together (OpenAI gets its `prompt_cache_key` in any case). `context_tokens` is the model's window,
-        by default what the catalogue knows. `guided` holds replies to the instruction grammar on servers that can.
+        by default what the catalogue knows. `max_choices` is the most answers that the server gives in one call: no more
+        are asked for, and whoever wants more calls again. `guided` holds replies to the instruction grammar on servers that can.
         `deadline` bounds a whole call and `attempt_timeout` each try of it, in seconds. `max_bytes` bounds a reply's
         body, both as sent and as decompressed (4 times as much for a stream, whose every word has a frame). A hostile body can take up to 25 times that in memory once it is
         parsed, which is why the default is no larger than about a million tokens of text.
@@ -100,7 +104,7 @@ class ChatModel:
         self._key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         if not self._key and self.base_url == OPENAI_URL:
             raise InputError(
-                "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model with --local"
+                "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model with --local, or local_model() in Python"
             )
         positive("deadline", deadline, float)
         positive("attempt_timeout", attempt_timeout, float)
@@ -108,6 +112,9 @@ class ChatModel:
         positive("max_bytes", max_bytes, int)
         if context_tokens is not None:
             positive("context_tokens", context_tokens, int)
+        if max_choices is not None:
+            positive("max_choices", max_choices, int)
+        self._max_choices = max_choices
         if guided not in (None, *get_args(Guide)):
             raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
         entry = catalogue.find(name)
@@ -221,6 +228,8 @@ class ChatModel:
 
     async def _attempt(self, request: Request, body: bytes, replica: Replica) -> Reply:
         """Send the request once."""
+        if gate := self.pool.gate:
+            gate()
         headers = self._headers
         if session := request.session:
             headers = {
@@ -231,7 +240,7 @@ class ChatModel:
             # llama.cpp promises to keep a connection and closes it after a stream, which fails the next call on it.
             headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
-        data = body if len(body) < 2**20 else io.BytesIO(body)
+        data: Any = io.BytesIO(body) if len(body) >= 2**20 else _gated(body, gate) if gate else body
         opened = self._opened.get(asyncio.get_running_loop())
         client = opened[0] if opened else await self._open()
         # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
@@ -240,6 +249,8 @@ class ChatModel:
                 replica.endpoint, data=data, headers=headers, allow_redirects=False, proxy=replica.proxy
             )
         except _connection_errors() as broken:
+            if gate:
+                gate()
             raise _unreachable(replica.url, broken) from None
         async with response:
             if not 200 <= response.status < 300:
@@ -373,8 +384,9 @@ class ChatModel:
         if sampling.max_tokens is not None:
             # OpenAI's newer models know only the new name, most other servers only the old one.
             fields["max_completion_tokens" if self._is_openai else "max_tokens"] = sampling.max_tokens
-        if sampling.n != 1:
-            fields["n"] = sampling.n
+        wanted = min(sampling.n, self._max_choices or sampling.n)
+        if wanted != 1:
+            fields["n"] = wanted
         if sampling.stop:
             fields["stop"] = sampling.stop
         if sampling.logprobs is not None:
@@ -421,6 +433,27 @@ async def _open_session() -> AsyncGenerator[aiohttp.ClientSession]:
         await session.close()
 
 
+def _gated(body: bytes, gate: Callable[[], None]) -> aiohttp.BytesPayload:
+    """A body that asks the gate when it is written; the headers leave with it, and not before."""
+    gated = _gated_payload()(body)
+    gated.gate = gate
+    return gated
+
+
+@functools.cache
+def _gated_payload() -> Any:
+    import aiohttp
+
+    class Gated(aiohttp.BytesPayload):
+        gate: Callable[[], None]
+
+        async def write_with_length(self, writer: Any, content_length: int | None) -> None:
+            self.gate()
+            await super().write_with_length(writer, content_length)
+
+    return Gated
+
+
 def _session_key(request: Request) -> str:
     """Names a speaker's growing prompt in at most 64 characters, which is what OpenAI takes."""
     key = well_formed(f"{request.session}/{request.speaker}")
@@ -440,7 +473,18 @@ def _connection_errors() -> tuple[type[BaseException], ...]:
 def _unreachable(url: object, broken: BaseException) -> ModelError:
     import aiohttp
 
-    text = wire.one_line(f"{url}: {type(broken).__name__}: {broken}")
+    if isinstance(broken, aiohttp.ClientConnectorError) and not isinstance(broken, aiohttp.ClientSSLError):
+        why = wire.one_line(broken.os_error.strerror or str(broken.os_error))
+        return Unreachable(
+            f"nothing answers at {url} ({why}): is the server running, and is the base URL right?"
+        )
+    # An error of a proxy has the proxy's address in it, with the password.
+    said = (
+        f"{broken.status} {broken.message}"
+        if isinstance(broken, aiohttp.ClientResponseError)
+        else str(broken)
+    )
+    text = wire.one_line(f"{url}: {type(broken).__name__}: {_PASSWORD.sub('//', said)}")
     # A certificate does not become right by asking again.
     return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)
 

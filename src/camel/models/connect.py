@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from camel.core.errors import CamelError, InputError, ModelError
+from camel.core.errors import CamelError, InputError, ModelError, shown
 from camel.core.model import Model, Reply, Request, Text, checked_model
 from camel.core.plugins import Plugin, Registry
 from camel.models.chat import ChatModel
@@ -113,6 +114,19 @@ def connect(
         guided=guided,
         max_attempts=max_attempts,
     )
+
+
+def named_at(spec: str) -> tuple[str, str]:
+    """The name and the URL of NAME@URL; the URL of a mere NAME is empty."""
+    name, at, url = spec.partition("@http")
+    if not name:
+        raise InputError(f"a model is NAME or NAME@URL, not {shown(spec)}")
+    return name, f"http{url}" if at else ""
+
+
+def label(name: str, url: str) -> str:
+    """How a model is called in a report: of where it is, only the host."""
+    return f"{name}@{urlsplit(url).netloc.rpartition('@')[2]}" if url else name
 
 
 def _one_of(base_url: BaseUrl) -> str:

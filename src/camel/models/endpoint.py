@@ -126,7 +126,10 @@ def served_models(
         told = secrets.sub("[key]", told) if secrets else told
         if isinstance(error, urllib.error.HTTPError) and error.code in (401, 403):
             raise NotAuthorised(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
-        raise Unreachable(f"{told} (is the server running? If it lists none, name the model)") from None
+        mend = "is the server running? If it lists none, name the model"
+        if isinstance(error, urllib.error.HTTPError) and error.code == 404 and not url.endswith("/v1/models"):
+            mend = "the address of most servers ends in /v1"
+        raise Unreachable(f"{told} ({mend})") from None
     return {
         entry.id: entry.max_model_len or (entry.meta.n_ctx if entry.meta else None) for entry in listing.data
     }

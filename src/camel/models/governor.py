@@ -18,6 +18,9 @@ CUT, DEEPER = 0.8, 0.6
 """What is left of the limit after a refusal, and after another before anything sent since has been served."""
 STEEPNESS = 0.4
 """Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call."""
+PROBED, PATIENCE = 70, 2.5
+"""Calls in a unit of that time below which it passes more slowly, and how much more slowly at most: each probe of a full
+endpoint is refused, and among few calls, or those of several clients that share one, refusals weigh more."""
 SLOW, SLOW_SECONDS = 4.0, 1.0
 """A round of calls is too slow when it takes that many times the endpoint's usual time, and longer than that."""
 STORM = 3
@@ -250,6 +253,8 @@ class Governor:
         most = self.limit + (0.5 if self._top is None or self.limit < self._top else 0.2)
         if self._top is not None:
             unit = max(1.0, self._latency)
+            calls = self.limit * unit / max(self._latency, 1e-3)
+            unit *= min(PATIENCE, max(1.0, PROBED / calls))
             self._age += min(passed / unit, 0.25)
             most = min(most, max(self.limit, self._top + STEEPNESS * (self._age - self._rise) ** 3))
         self.limit = min(self.ceiling, most)

@@ -126,12 +126,14 @@ def local_model(
     say: Callable[[str], None] | None = None,
 ) -> Generator[ChatModel]:
     """Run the server while the block runs and give a model that uses it, held to the instruction format."""
+    settings = settings or LocalServer()
     with running(settings, say) as server:
         yield ChatModel(
             server.model,
             base_url=server.base_url,
             api_key="",
             context_tokens=server.context_tokens,
+            max_choices=settings.parallel,  # llama.cpp refuses a call for more answers than it has slots
             guided=guided,
         )
 

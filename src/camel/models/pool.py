@@ -90,6 +90,8 @@ class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     cached: float
     """Share of the prompt tokens that it had in its cache."""
+    failing: int = 0
+    """Failures in a row."""
     said: str = ""
     """Its last failure."""
 
@@ -248,6 +250,9 @@ class Pool:
         self._fresh: deque[_Waiter] = deque()
         """First calls of conversations: they wait until no other call does."""
         self._counts_tokens = self.settings.rates.tpm is not None
+        self.gate: Callable[[], None] | None = None
+        """Raises once nothing may be sent any more. Asked before every attempt, and again where its bytes are written:
+        a process that was stopped in between must not send them when it wakes up."""
         self._shared = False
         """Whether a coordinator says how much may be used."""
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
@@ -338,7 +343,9 @@ class Pool:
             if session is not None:
                 session.busy -= 1
             if not broken:
-                if not isinstance(error, MalformedReply | DeadlineExceeded):
+                if isinstance(error, MalformedReply | DeadlineExceeded):
+                    replica.probing = False  # it says nothing of its health: the next call may ask again
+                else:
                     replica.answered()
             else:
                 alone = len(self._replicas) <= 1
@@ -353,10 +360,7 @@ class Pool:
     def left(self, slot: Slot) -> None:
         """The attempt was abandoned by the caller."""
         with self._lock:
-            slot.replica.governor.left()
-            slot.replica.probing = False
-            if slot.session is not None:
-                slot.session.busy -= 1
+            _give_back(slot)
             self._pump((slot.replica,))
 
     def release(self, name: str) -> None:
@@ -396,6 +400,7 @@ class Pool:
                     **r.governor.report(now, len(r.queue) + spread),
                     "open": r.open,
                     "broken": float(not r.usable(now)),
+                    "failing": r.failures,
                 }
                 for r in self._replicas
             }
@@ -607,9 +612,7 @@ class Pool:
         try:
             loop.call_soon_threadsafe(self._hand_over, waiter.future, slot)
         except RuntimeError:  # its loop has ended, and with it the call
-            slot.replica.governor.left()
-            if slot.session is not None:
-                slot.session.busy -= 1
+            _give_back(slot)
         return True
 
     def _hand_over(self, future: asyncio.Future[Slot], slot: Slot) -> None:
@@ -650,6 +653,14 @@ class Pool:
                 yield wait
         if self._fresh and self._sessions:
             yield next(iter(self._sessions.values())).used_at + IDLE - now
+
+
+def _give_back(slot: Slot) -> None:
+    """Undo an admission that came to nothing; a probe that was not made can be made by the next."""
+    slot.replica.governor.left()
+    slot.replica.probing = False
+    if slot.session is not None:
+        slot.session.busy -= 1
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
@@ -693,5 +704,6 @@ def _described(replica: Replica, now: float) -> ReplicaState:
         refused=governor.refused_calls,
         failed=governor.failed_calls,
         cached=governor.cached / governor.prompt if governor.prompt else 0.0,
+        failing=replica.failures,
         said=replica.said,
     )

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
+from camel.core.errors import RequestRejected
 from camel.core.message import Usage, well_formed
 from camel.core.model import Model, Reply, Request
 
@@ -17,7 +18,7 @@ Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
 """Takes (what identifies the step, how to take it) and gives its result, taken now or before."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Reply).decode
+_decode = msgspec.msgpack.Decoder(Reply | str).decode
 
 
 class _Paid(msgspec.Struct):
@@ -26,12 +27,13 @@ class _Paid(msgspec.Struct):
     usage: Usage = Usage(calls=1, unknown=1)
 
 
-_paid = msgspec.msgpack.Decoder(_Paid).decode
+_paid = msgspec.msgpack.Decoder(_Paid | str).decode
 
 
 def usage_in(record: bytes) -> Usage:
     """What a recorded call used, without reading the rest of it."""
-    return _paid(record).usage
+    paid = _paid(record)
+    return Usage() if isinstance(paid, str) else paid.usage
 
 
 class RecordedModel:
@@ -45,7 +47,13 @@ class RecordedModel:
         """Answer from the record, or from the model and record it."""
 
         async def ask() -> bytes:
-            reply = await self._model.reply(request)
+            try:
+                reply = await self._model.reply(request)
+            except RequestRejected as error:
+                # Whoever is refused several choices asks for one after the other: other steps, that must come again.
+                if request.sampling.n > 1 and type(error) is RequestRejected:
+                    return _encode(well_formed(str(error)))
+                raise
             try:
                 return _encode(reply)
             except UnicodeEncodeError:
@@ -53,4 +61,21 @@ class RecordedModel:
                 choices = tuple(replace(one, content=well_formed(one.content)) for one in reply.choices)
                 return _encode(replace(reply, choices=choices))
 
-        return _decode(await self._once(request.digest(), ask))
+        recorded = _decode(await self._once(request.digest(), ask))
+        if isinstance(recorded, str):
+            raise RequestRejected(recorded)
+        return recorded
+
+
+class CountedModel:
+    """Sums what one item's calls used, those answered from the record included."""
+
+    def __init__(self, model: Model) -> None:
+        self._model, self.usage = model, Usage()
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask, and count."""
+        reply = await self._model.reply(request)
+        self.usage += reply.usage
+        return reply

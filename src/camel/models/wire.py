@@ -112,10 +112,11 @@ def _usage(usage: _Usage | None) -> Usage:
     if not (
         0 <= usage.prompt_tokens < _MAX_TOKENS_BELIEVED
         and 0 <= usage.completion_tokens < _MAX_TOKENS_BELIEVED
-        and 0 <= cached <= usage.prompt_tokens
+        and cached >= 0
     ):
         return _UNKNOWN
-    return Usage(usage.prompt_tokens, usage.completion_tokens, cached, 1)
+    # Some do not count what they had cached as part of the prompt: a count that is too low is better than none.
+    return Usage(usage.prompt_tokens, usage.completion_tokens, min(cached, usage.prompt_tokens), 1)
 
 
 def _read_loosely(body: bytes) -> Reply:

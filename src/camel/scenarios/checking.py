@@ -12,7 +12,7 @@ import msgspec
 
 from camel.core.errors import InputError, similar
 from camel.core.grammar import DONE_TOKEN
-from camel.core.inception import fill
+from camel.core.inception import Inception, fill
 from camel.core.society import PLACEHOLDERS
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, as_sentence_part
 from camel.scenarios.reading import FILE, Problem, folder_of, read
@@ -187,12 +187,9 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[Problem]:
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
             yield Problem(where, f"{name} is {value}: it must be at least 1")
-    filled_later = ["ASSISTANT_ROLE", "USER_ROLE", "TASK"]
+    for name, problem in unknown_in_prompts(play.inception, known):
+        yield Problem(f"{where}, the {name} prompt", problem)
     for name, text in msgspec.structs.asdict(play.inception).items():
-        extra = ["WORD_LIMIT"] if name == "specifier" else []
-        for used in placeholders(text):
-            if used not in {*known, *filled_later, *extra} and not _LITERAL.fullmatch(used):
-                yield _unknown(f"{where}, the {name} prompt", used, [*known, *filled_later, *extra])
         yield from _length(f"{where}, the {name} prompt", text)
     # The words that the stop rules and the grammar look for.
     for name, text, words in (
@@ -207,6 +204,21 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[Problem]:
                     f"does not mention {word}: conversations rest on it",
                     "warning",
                 )
+
+
+def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """Where prompts of a role play mention what nobody fills in: which one, and what to do. `levels` are a scenario's own."""
+    for name, text in msgspec.structs.asdict(inception).items():
+        known = [
+            *levels,
+            "ASSISTANT_ROLE",
+            "USER_ROLE",
+            "TASK",
+            *(["WORD_LIMIT"] if name == "specifier" else []),
+        ]
+        for used in placeholders(text):
+            if used not in known and not _LITERAL.fullmatch(used):
+                yield name, _unknown("", used, known).message
 
 
 def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from camel.core.errors import InputError, ModelError, shown
 from camel.core.history import History
-from camel.core.message import Sampling
+from camel.core.message import Sampling, in_one_line
 from camel.core.model import Model, Request
 from camel.scenarios.duplicates import Distinct
 from camel.scenarios.parsing import parse_list
@@ -122,7 +122,7 @@ def render_lists(lists: Iterable[tuple[Sequence[str], Sequence[str]]]) -> str:
 
 def heading(parents: Sequence[str]) -> str:
     """The parents of a list on one line: `Accountant | Actor`."""
-    return " | ".join(_one_line(parent).replace("\\", "\\\\").replace("|", "\\|") for parent in parents)
+    return " | ".join(in_one_line(parent).replace("\\", "\\\\").replace("|", "\\|") for parent in parents)
 
 
 def read_lists(
@@ -153,7 +153,7 @@ def read_lists(
             what = f"the list '# {heading(names)}'" if names else "the list"
             raise InputError(f"{source}:{at}: {what} has {len(items)} items; it must have {count}")
     if parents is not None:
-        _check_parents(found, [tuple(map(_one_line, one)) for one in parents], source, last)
+        _check_parents(found, [tuple(map(in_one_line, one)) for one in parents], source, last)
     return [NamedList(names, tuple(items)) for _, names, items in found]
 
 
@@ -186,8 +186,4 @@ def _parents(text: str) -> tuple[str, ...]:
 
 
 def _numbered(items: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {_one_line(item)}" for number, item in enumerate(items, 1))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return "\n".join(f"{number}. {in_one_line(item)}" for number, item in enumerate(items, 1))

@@ -72,7 +72,7 @@ def parse_list(text: str, *, names: bool = False) -> list[str]:
     Without, items are sentences: lines below belong to them, and nothing is cut off.
     """
     text = _THINKING.sub("", well_formed(text)).strip().removeprefix("\ufeff")
-    found = _from_json(text)
+    found = _from_json(text, names)
     items = list(_from_lines(text, names) if found is None else found)
     if names:
         items = _without_explanations(items)
@@ -82,7 +82,7 @@ def parse_list(text: str, *, names: bool = False) -> list[str]:
     return [item for item in cleaned if len(item) <= limit and any(map(str.isalnum, item))]
 
 
-def _from_json(text: str) -> list[str] | None:
+def _from_json(text: str, names: bool) -> list[str] | None:
     """The strings of a JSON array, alone, in a fence or behind a preamble."""
     candidates = [found[1] for found in _FENCED.finditer(text)] if "```" in text else []
     candidates.append(text)
@@ -92,7 +92,7 @@ def _from_json(text: str) -> list[str] | None:
         if not candidate.lstrip().startswith(("[", "{")):
             continue
         try:
-            strings = list(_strings(msgspec.json.decode(candidate)))
+            strings = list(_strings(msgspec.json.decode(candidate), names))
         except (msgspec.DecodeError, RecursionError):
             continue
         if strings:
@@ -100,16 +100,27 @@ def _from_json(text: str) -> list[str] | None:
     return None
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: Any, names: bool) -> Iterator[str]:
     if isinstance(value, dict):
         inside: list[Any] = list(cast("dict[str, Any]", value).values())
         value = next((cast("Any", one) for one in inside if isinstance(one, list)), inside)
     for one in cast("list[Any]", value) if isinstance(value, list) else []:
         if isinstance(one, dict):
-            values = cast("dict[str, Any]", one).values()
-            one = next((inner for inner in values if isinstance(inner, str)), None)
+            one = _of_object(cast("dict[str, Any]", one), names)
         if isinstance(one, str):
             yield one
+
+
+_SENTENCE_KEYS = {"task", "problem", "question", "exercise", "problem_statement"}
+
+
+def _of_object(one: dict[str, Any], names: bool) -> str | None:
+    """The string of a JSON object that is the item: a name comes first, a sentence may stand behind its number or title."""
+    strings = [(key, inner) for key, inner in one.items() if isinstance(inner, str)]
+    if names:
+        return strings[0][1] if strings else None
+    called = (inner for key, inner in strings if key.lower() in _SENTENCE_KEYS)
+    return next(called, max((inner for _, inner in strings), key=len, default=None))
 
 
 def _from_lines(text: str, names: bool) -> Iterable[str]:
@@ -120,22 +131,32 @@ def _from_lines(text: str, names: bool) -> Iterable[str]:
         return _unmarked([line.text for line in lines], names)
     items: list[list[str]] = []
     held: list[str] = []
+    loose: list[
+        str
+    ] = []  # reads like a remark, right below an item: it is one only if nothing of the list follows
     for line in lines:
         if line.style == first.style and line.indent < first.indent + 2:
-            if held:  # paragraphs of their own belong to an item only if another item follows; at the end they are remarks
-                items[-1] += held
-                held = []
+            if (
+                held or loose
+            ):  # paragraphs of their own belong to an item only if another follows; at the end they are remarks
+                items[-1] += [*held, *(text for text in loose if not text.endswith(":"))]
+                held, loose = [], []
             items.append([line.text])
-        elif items and not (names and items[-1][-1]) and not _is_aside(line):
-            below = line.indent > first.indent or not line.after_blank
-            (items[-1] if below and not held else held).append(line.text)
+        elif items and not (names and items[-1][-1]) and not _is_aside(line, first.indent):
+            indented = line.indent > first.indent
+            if not (indented or line.style) and _is_chatter(line.text):
+                loose.append(line.text)
+                continue
+            below = indented or not line.after_blank
+            (items[-1] if below and not held else held).extend([*loose, line.text])
+            loose = []
     if len(items) == 1 and first.style == "number":
         return _inline(" ".join(items[0]), first.number)
     return map(_joined, items)
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    blank = True
+    blank, listed = True, False
     for raw in text.splitlines():
         line = raw.expandtabs(4).rstrip()
         if not line:
@@ -145,15 +166,19 @@ def _lines(text: str) -> Iterator[_Line]:
             continue
         indent = len(line) - len(line.lstrip(" "))
         line = " " * min(indent, 80) + " ".join(line.split())
-        if line.lstrip().startswith("|"):
+        if (
+            not listed and line.endswith("|") and line.lstrip().startswith("|")
+        ):  # in a list it is |x|, or an item's table
             if (cell := _cell(line)) is not None:
                 yield _Line(indent, "bullet", cell, 0, blank)
         elif number := _NUMBER.match(line):
             text, lead = line[number.end() :], number["lead"]
             # "**3. Baker**": the mark took the opening asterisks of what is bold as a whole.
             opened = lead and lead not in number[0][number.end("lead") - number.start() :]
+            listed = True
             yield _Line(indent, "number", f"{lead}{text}" if opened else text, int(number["number"]), blank)
         elif bullet := _BULLET.match(line):
+            listed = True
             yield _Line(indent, "bullet", line[bullet.end() :], 0, blank)
         else:
             yield _Line(indent, "", line.strip(), 0, blank)
@@ -183,13 +208,13 @@ def _cell(line: str) -> str | None:
     return None if not named or named[0].strip("*").lower().rstrip("s") in _HEADER_CELLS else named[0]
 
 
-def _is_aside(line: _Line) -> bool:
-    """Whether a line between items is a heading or a remark rather than part of an item."""
+def _is_aside(line: _Line, margin: int) -> bool:
+    """Whether a line between items is a heading or a remark of its own rather than part of an item."""
     if line.style:
         return False
     if line.indent == 0 and _HEADING.fullmatch(line.text) and (line.after_blank or line.text.startswith("#")):
         return True
-    return _is_chatter(line.text)
+    return line.after_blank and line.indent <= margin and _is_chatter(line.text)
 
 
 def _is_chatter(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.errors import InputError, similar
+from camel.core.errors import InputError, shown, similar
 from camel.core.inception import Inception
 from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry
@@ -201,9 +201,13 @@ class _Texts:
             text = path.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            self.problems.append(
-                Problem(FILE, f"cannot read {name}: {reason}; write the file or correct its name")
-            )
+            said = f"cannot read {name}: {reason}; write the file or correct its name"
+            if isinstance(error, OSError) and len(name.split()) > 2:
+                said = (
+                    f"{shown(name)} stands where a file is named, and looks like the text itself: put the text into a file "
+                    "beside this one, such as prompt.txt, and name that"
+                )
+            self.problems.append(Problem(FILE, said))
             return ""
         if not text:
             self.problems.append(Problem(name, "the file is empty: write the text"))

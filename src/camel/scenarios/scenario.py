@@ -409,6 +409,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         content = msgspec.json.encode(msgspec.structs.replace(self, title=""), order="deterministic")
         return hashlib.sha256(content).hexdigest()
 
+    def list_fingerprints(self) -> dict[str, str]:
+        """A hash for each level that a model is asked for, of everything in the scenario that its lists are made from."""
+        found: dict[str, str] = {}
+        for level in self.asked:
+            made_from = [self.level(name) for name in (*self.needs(level.name), level.name)]
+            content = msgspec.json.encode((made_from, self.is_name(level.name)), order="deterministic")
+            found[level.name] = hashlib.sha256(content).hexdigest()[:16]
+        return found
+
     @property
     def gated(self) -> bool:
         """Whether it runs only for somebody who said that they know what it is."""

@@ -14,13 +14,15 @@ whoever made them and in whatever order, and no reader ever needs what a larger 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import contextlib
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import Damaged, InputError
 from camel.storage.run import Marker, RunFolder, check_name, new_attempt
 from camel.storage.table import (
     ROW_GROUP,
@@ -75,6 +77,9 @@ class Part(NamedTuple):
     last: int
     rows: Sequence[int]
     """Of each shard."""
+    sha256: str
+    size: int
+    """Bytes; 0 where they were not noted."""
 
 
 class Compacted(NamedTuple):
@@ -120,10 +125,12 @@ def read_compaction(folder: RunFolder, stage: str, first: int, last: int) -> Com
     name = f"compacted/{stage}/{first:06d}-{last:06d}.json"
     try:
         found = msgspec.json.decode(folder.read(name), type=Compaction)
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{folder.address}/{name} is damaged: {error}") from None
+    except FileNotFoundError:
+        raise
+    except (OSError, msgspec.MsgspecError) as error:
+        raise damaged(folder, name, f"is damaged: {error}") from None
     if found.name != name:
-        raise InputError(f"{folder.address}/{name} is damaged: it is the marker of {found.name}")
+        raise damaged(folder, name, f"is damaged: it is the marker of {found.name}")
     return found
 
 
@@ -131,13 +138,58 @@ def parts_of(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> list[P
     """The files that hold the shards of `markers`, in order."""
     large = compactions(folder, stage)
     held = {shard for one in large for shard in one.shards}
-    parts = [Part(one.file, one.first, one.last, one.rows) for one in large]
+    parts = [Part(one.file, one.first, one.last, one.rows, one.sha256, one.size) for one in large]
     parts += [
-        Part(marker.file, marker.shard, marker.shard, [marker.rows])
+        Part(marker.file, marker.shard, marker.shard, [marker.rows], marker.sha256, marker.size)
         for marker in markers
         if marker.shard not in held
     ]
     return sorted(parts, key=lambda part: part.first)
+
+
+@contextlib.contextmanager
+def open_parts(
+    folder: RunFolder, parts: Sequence[Part], sound: set[str] | None = None
+) -> Generator[Iterator[Path]]:
+    """The files of parts as local ones, one after the other, each compared with its marker before it is given.
+
+    For whoever reads whole files, beside which a hash costs little: Parquet has no checksum of its own, and a byte that
+    has changed on the disk would be somebody's word. `sound` remembers the names of those that were compared.
+    """
+    with folder.opened(part.file for part in parts) as files:
+
+        def each() -> Iterator[Path]:
+            for part in parts:
+                try:
+                    path = next(files)
+                    if sound is None or part.file not in sound:
+                        _check(folder, part, path)
+                except FileNotFoundError:
+                    raise damaged(folder, part.file, "is gone") from None
+                if sound is not None:
+                    sound.add(part.file)
+                yield path
+
+        yield each()
+
+
+def _check(folder: RunFolder, part: Part, path: Path) -> None:
+    """Raise unless a file is the one that was committed."""
+    size = path.stat().st_size
+    if part.size and size != part.size:
+        raise damaged(
+            folder, part.file, f"is damaged: it has {size:,} bytes, and its marker says {part.size:,}"
+        )
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != part.sha256:
+            raise damaged(folder, part.file, "is damaged: its SHA-256 is not its marker's")
+
+
+def damaged(folder: RunFolder, file: str, what: str) -> Damaged:
+    """The error that a data file of a run is not as it was committed."""
+    return Damaged(
+        f"{folder.address}/{file} {what}. Restore it from a copy; camel verify {folder.address} finds all that is damaged, and says what else can be done"
+    )
 
 
 def compact(
@@ -205,7 +257,7 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
     rows = [count for part in sources for count in part.rows]
     path = folder.data_path(stage, first, new_attempt(), ".parquet")
     path = path.with_name(f"c{first:06d}-{last:06d}-{path.name.partition('-')[2]}")
-    with folder.opened(part.file for part in sources) as files:
+    with open_parts(folder, sources) as files:
         written = write_batches(path, _gathered(files), schema())
     if written.rows != sum(rows):
         path.unlink(missing_ok=True)

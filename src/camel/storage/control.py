@@ -15,8 +15,8 @@ from typing import Literal
 
 import msgspec
 
-from camel.storage.journal import sync_folder
-from camel.storage.run import RunFolder, new_attempt
+from camel.storage.files import replacing
+from camel.storage.run import RunFolder
 from camel.storage.store import BucketStore
 
 CONTROL = "control.json"
@@ -44,10 +44,6 @@ def wish(folder: RunFolder, what: Wish) -> None:
     if isinstance(folder.store, BucketStore):
         folder.store.put(CONTROL, data)
         return
-    writing = folder.root / f".{CONTROL}.{new_attempt()}"
-    try:
-        writing.write_bytes(data)
-        writing.replace(folder.root / CONTROL)
-        sync_folder(folder.root)
-    finally:
-        writing.unlink(missing_ok=True)
+    # Durable: a pause that is lost in a power cut would let whatever restarts the run begin to pay again.
+    with replacing(folder.root / CONTROL) as file:
+        file.write(data)

@@ -22,9 +22,8 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError, MissingExtra
+from camel.storage.files import taking_place
 from camel.storage.index import FACETS, VERSION, Facet, said_in
-from camel.storage.journal import sync, sync_folder
-from camel.storage.run import new_attempt
 from camel.storage.table import arrow
 
 MOST_CELLS = 2_000_000
@@ -90,20 +89,15 @@ def write_cubes(
     # The larger first: what is there in full need not be counted from the files again.
     wanted = [(*few, *_ROLES), (*few, "assistant"), (*few, "user"), few, _ROLES]
     wanted += [(role, name) for role in _ROLES for name in few if name != "label"]
-    writing = path.with_name(f".{path.name}.{new_attempt()}")
-    with tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
+    with taking_place(path) as writing, tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
         counting = _Counting(scratch, files, most)
         try:
             for number, facets in enumerate(wanted):
                 counting.add(facets)
                 note(number + 1, len(wanted))
             made = counting.write(writing, digest)
-            sync(writing)
-            writing.replace(path)
-            sync_folder(path.parent)
         finally:
             counting.close()
-            writing.unlink(missing_ok=True)
     return made
 
 

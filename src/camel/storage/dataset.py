@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from camel._version import __version__
 from camel.core.errors import InputError, shown
@@ -27,12 +27,14 @@ def dataset(
     release: Release = Release(),  # noqa: B008 - frozen
     title: str = "",
     licence: str = "",
+    planned: int = 0,
     rows_per_file: int = 100_000,
 ) -> Written:
     """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
 
     `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
-    stated unless you give one, such as `cc-by-4.0`: the data is yours, whoever's scenario it was made with.
+    stated unless you give one, such as `cc-by-4.0`: the data is yours, whoever's scenario it was made with. Where more
+    conversations were `planned` than there are, the card says so.
     """
     given = cast("Any", transcripts)
     splits = cast(
@@ -46,7 +48,7 @@ def dataset(
                 raise InputError(f"a split is named by letters, digits and _, not {shown(split)}")
             counted = _counted(rows, figures[split], release)
             figures[split].bytes = _write_split(folder / "data", split, counted, release, rows_per_file)
-        card = _card(title or path.name, licence, figures, release)
+        card = _card(title or path.name, licence, figures, release, planned)
         with (folder / "README.md").open("wb") as file:
             file.write(card.encode())
             file.flush()
@@ -182,13 +184,55 @@ _WARNING = (
 )
 
 
-def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Release) -> str:
+def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Release, planned: int) -> str:
     """The dataset's README: YAML for machines, then words for people."""
     total = _Figures()
     for figure in figures.values():
         total.update(figure)
-    restricted = sorted(RESTRICTED.intersection(total.labels))
-    size = next((name for limit, name in _SIZES if total.conversations < limit), "n>1M")
+    restricted = bool(RESTRICTED.intersection(total.labels))
+    splits = {
+        split: Split(f"data/{split}-*.parquet", figure.conversations, figure.bytes)
+        for split, figure in figures.items()
+    }
+    parts = [
+        [
+            f"{total.conversations:,} conversations between language-model agents, {total.messages:,} messages, "
+            "generated with CAMEL. Text written by models: it contains errors and inventions.",
+        ],
+        [
+            f"**Unfinished**: {total.conversations:,} of {planned:,} planned conversations; the run that they are from "
+            "had not ended."
+        ]
+        if total.conversations < planned
+        else [],
+        ["## Provenance", "", *_provenance(total, licence)],
+        ["## Statistics", "", *_statistics(figures, total)],
+        ["## Known failure rates", "", *_failure_rates(total)],
+        ["## Columns", "", *_COLUMNS],
+    ]
+    return card_of(title, licence, splits, parts, restricted=restricted, canary=release.canary)
+
+
+class Split(NamedTuple):
+    """What a card says of a split to machines."""
+
+    path: str
+    """Of its files, with a star."""
+    rows: int
+    bytes: int
+
+
+def card_of(
+    title: str,
+    licence: str,
+    splits: Mapping[str, Split],
+    parts: Iterable[Sequence[str]],
+    *,
+    restricted: bool,
+    canary: str,
+) -> str:
+    """A card of the hub: YAML for machines, the title, what must be said first, and then `parts`, each of lines."""
+    rows = sum(split.rows for split in splits.values())
     front = [
         "---",
         f"pretty_name: {_quoted(title)}",
@@ -201,49 +245,47 @@ def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Re
         "- camel",
         *(["- red-teaming", "- not-for-all-audiences"] if restricted else []),
         "size_categories:",
-        f"- {size}",
+        f"- {next((name for limit, name in _SIZES if rows < limit), 'n>1M')}",
         *(_gate() if restricted else []),
-        *_sizes(figures, total),
+        *_sizes(splits),
         "configs:",
         "- config_name: default",
         "  data_files:",
-        *(line for split in figures for line in (f"  - split: {split}", f"    path: data/{split}-*.parquet")),
+        *(
+            line
+            for name, split in splits.items()
+            for line in (f"  - split: {name}", f"    path: {split.path}")
+        ),
         "---",
     ]
-    parts = [
-        [f"# {_plain(title)}"],
+    first = [
+        [f"# {plain(title)}"],
         [f"> **Warning.** {_WARNING}"] if restricted else [],
-        [f"Canary: `{_plain(release.canary)}`. Data with this GUID must not be in a training corpus."]
-        if release.canary and restricted
-        else [f"Canary: `{_plain(release.canary)}`."]
-        if release.canary
+        [f"Canary: `{plain(canary)}`. Data with this GUID must not be in a training corpus."]
+        if canary and restricted
+        else [f"Canary: `{plain(canary)}`."]
+        if canary
         else [],
-        [
-            f"{total.conversations:,} conversations between language-model agents, {total.messages:,} messages, "
-            "generated with CAMEL. Text written by models: it contains errors and inventions.",
-        ],
-        ["## Provenance", "", *_provenance(total, licence)],
-        ["## Statistics", "", *_statistics(figures, total)],
-        ["## Known failure rates", "", *_failure_rates(total)],
-        ["## Columns", "", *_COLUMNS],
     ]
-    return "\n".join(front) + "\n\n" + "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    said = "\n\n".join("\n".join(part) for part in [*first, *parts] if part)
+    return "\n".join(front) + "\n\n" + said + "\n"
 
 
-def _sizes(figures: Mapping[str, _Figures], total: _Figures) -> list[str]:
+def _sizes(splits: Mapping[str, Split]) -> list[str]:
     """What each split holds. `datasets` keeps what it once loaded under a hash of the card: without these figures it would
     show the old rows of a dataset that was exported anew, or of another one whose folder has the same name."""
-    splits = (
-        (f"  - name: {split}", f"    num_bytes: {figure.bytes}", f"    num_examples: {figure.conversations}")
-        for split, figure in figures.items()
+    each = (
+        (f"  - name: {name}", f"    num_bytes: {split.bytes}", f"    num_examples: {split.rows}")
+        for name, split in splits.items()
     )
+    total = sum(split.bytes for split in splits.values())
     return [
         "dataset_info:",
         "  config_name: default",
         "  splits:",
-        *chain.from_iterable(splits),
-        f"  download_size: {total.bytes}",
-        f"  dataset_size: {total.bytes}",
+        *chain.from_iterable(each),
+        f"  download_size: {total}",
+        f"  dataset_size: {total}",
     ]
 
 
@@ -266,7 +308,7 @@ def _provenance(total: _Figures, licence: str) -> list[str]:
         f"- Configuration fingerprint: {_listed(total.fingerprints)}",
         *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
         f"- Written by camel-society {__version__}",
-        f"- Licence: {_plain(licence) or 'none stated'}; what a model wrote is also subject to the terms of that model.",
+        f"- Licence: {plain(licence) or 'none stated'}; what a model wrote is also subject to the terms of that model.",
     ]
 
 
@@ -331,13 +373,13 @@ def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
 def _listed(counts: Counter[str], most: int = 8) -> str:
     """Names by frequency; they come from endpoints and configurations, so they are shown as code."""
     named = [(name, count) for name, count in _ranked(counts) if name]
-    shown_names = [f"`{_plain(name)}` ({count:,})" for name, count in named[:most]]
+    shown_names = [f"`{plain(name)}` ({count:,})" for name, count in named[:most]]
     if len(named) > most:
         shown_names.append(f"and {len(named) - most:,} more")
     return ", ".join(shown_names) or "not recorded"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """On one line and without what Markdown or a table would read as markup."""
     return " ".join(re.sub(r"[`|<>\[\]*\\]", " ", text).split())[:200]
 

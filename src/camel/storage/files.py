@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import os
 import re
 import secrets
 import shutil
@@ -21,7 +20,7 @@ from typing import IO, Any, cast
 from urllib.parse import quote
 
 from camel.core.errors import InputError, shown
-from camel.storage.journal import sync_folder
+from camel.storage.journal import sync, sync_folder
 
 Put = Callable[[str, bytes], None]
 """Takes the name of a document and its JSON."""
@@ -119,16 +118,22 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
     if path.is_dir():
         raise InputError(f"{path} is a folder")
     path.parent.mkdir(parents=True, exist_ok=True)
+    with taking_place(path) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+@contextlib.contextmanager
+def taking_place(path: Path) -> Generator[Path]:
+    """Where to write the file that takes the place of `path` once it is whole and durable; the folder must be there."""
     temporary = _beside(path)
     try:
-        with temporary.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        sync(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what went wrong before is what is to be told
+            temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -144,6 +149,31 @@ def new_folder(path: Path) -> Generator[Path]:
         sync_folder(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def in_place_of(path: Path, force: bool) -> Generator[Path]:
+    """Where to write what is to be at `path`: there, or, by `force`, beside the folder whose place it takes once whole.
+
+    Not where that folder holds anything that the new one does not: a mistyped name must cost nobody his files.
+    """
+    if not (force and path.is_dir() and any(path.iterdir())):
+        yield path
+        return
+    temporary, old = _beside(path), _beside(path)
+    try:
+        yield temporary
+        names = {one.name for one in temporary.iterdir()}
+        if others := sorted(one.name for one in path.iterdir() if one.name not in names):
+            raise InputError(
+                f"{path} holds {shown(others[0])}, which this export does not write: choose another name, or remove it"
+            )
+        path.replace(old)
+        temporary.replace(path)
+        sync_folder(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

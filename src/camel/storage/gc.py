@@ -2,7 +2,7 @@
 
 The one decision to know: a file is garbage only because a marker says so. That of a shard with a marker that names
 another file can go at any time; that of a shard without a marker may be somebody's who is about to commit it, so it
-must be old, or nobody may be working. And the small files that a compaction has replaced go only when asked, each
+must be old, or nobody may be working, here or for a driver that has just died. And the small files that a compaction has replaced go only when asked, each
 range after its rows have been compared with those of the large file.
 """
 
@@ -21,7 +21,7 @@ from camel.storage.compact import Compaction, all_compactions, compactions
 from camel.storage.cube import digest_of
 from camel.storage.index import FOLDER, NUMBERS, files_of, name_of
 from camel.storage.ordered import ordered_name
-from camel.storage.run import Marker, RunFolder
+from camel.storage.run import DRIVER, Marker, RunFolder
 from camel.storage.store import DiskStore, Entry
 from camel.storage.table import stream_shard
 from camel.storage.verify import look_at
@@ -65,8 +65,10 @@ def collect_garbage(
     folder.settings()
     with _alone(folder) as alone:
         found = Garbage(folder.address, [], [], [], [], working=not alone)
+        # A driver that died has not said that its workers are out: one may be about to commit.
+        nobody = alone and folder.on_disk and not (folder.root / DRIVER).exists()
         for stage in sorted({*folder.stages(), *folder.store.folders("data")}):
-            _collect(folder, stage, found, dry_run, 0.0 if alone and folder.on_disk else older)
+            _collect(folder, stage, found, dry_run, 0.0 if nobody else older)
             if compacted:
                 if not alone:
                     raise InputError(

@@ -94,12 +94,18 @@ def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = No
         yield _instruction(shared, group, scenario)
 
 
+def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Conversations that `camel play --save` or `Transcript.to_json` wrote."""
+    return _converted(_documents(path), lambda document: _transcript(document, scenario), on_error)
+
+
 IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
     "chat": chat,
     "instruction": instruction,
     "problems": problems,
+    "transcript": transcript,
 }
-"""Every format that can be read back, by the name under which it is exported."""
+"""Every format that can be read back, by the name under which it is exported; and what `camel play --save` writes."""
 
 
 def _converted(
@@ -114,6 +120,17 @@ def _converted(
             on_error(error)
         else:
             yield made
+
+
+def _transcript(document: _Document, scenario: str) -> Transcript:
+    row = document.row()
+    if "messages" not in row or "task" not in row:
+        raise InputError(f"{document.where}: no transcript; {_looks_like(row)}")
+    try:
+        made = Transcript.from_json(msgspec.json.encode(row))
+    except InputError as error:
+        raise InputError(f"{document.where}: {error}") from None
+    return msgspec.structs.replace(made, scenario=scenario) if scenario else made
 
 
 def _chat(document: _Document, scenario: str) -> Transcript:
@@ -151,9 +168,14 @@ def _looks_like(row: dict[str, Any]) -> str:
         found = "chat" if isinstance(row["message_1"], dict) else "problems"
     elif "instruction" in row and "output" in row:
         found = "instruction"
+    elif "messages" in row and "speakers" in row:
+        found = "transcript"
     elif "messages" in row or "conversations" in row:
         kind = "messages" if "messages" in row else "sharegpt"
-        return f"this row is of the format {kind}, which cannot be read back: export the run as chat instead"
+        return (
+            f"this row is of the format {kind}, which is not read: there are {', '.join(IMPORTERS)} "
+            "(docs/formats.md says what is in each); a run of ours is exported as chat"
+        )
     else:
         return f"this row has {shown(list(row))}: name the file's format with --format {', '.join(IMPORTERS)}"
     return f"this row looks like --format {found}"
@@ -474,7 +496,9 @@ def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cos
         scenarios |= {transcript.scenario for transcript in some}
         rows, number = rows + written.rows, number + 1
     if not rows:
-        raise InputError("there is nothing in what was to be imported")
+        raise InputError(
+            "there is nothing in what was to be imported: known are .json, .jsonl, .tar.gz, .zip and folders of .json files"
+        )
     config = {"scenario": ", ".join(sorted(scenarios - {""})) or "imported", "imported": format}
     folder.create(Settings("imported", config, __version__))
     return rows

@@ -16,7 +16,6 @@ so that it needs no marker of its own; one that is missing, damaged or of anothe
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import tempfile
@@ -34,7 +33,8 @@ from camel.core.errors import CamelError, InputError
 from camel.core.message import Usage
 from camel.core.transcript import Transcript
 from camel.storage.compact import parts_of, ranges
-from camel.storage.journal import make_folder, sync_folder
+from camel.storage.files import taking_place
+from camel.storage.journal import make_folder, sync
 from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.store import BucketStore
 from camel.storage.table import Shard, arrow, batches, read_shard, write_batches
@@ -196,6 +196,32 @@ _COLUMNS = [
 _NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
 
 
+UNFINISHED = "unfinished"
+"""How a conversation ended that has no end."""
+
+
+class Told(NamedTuple):
+    """What every index says of a conversation in the same words."""
+
+    assistant: str
+    user: str
+    stop: str
+    model: str
+
+
+def told_of(
+    names: Sequence[str], roles: Sequence[str], models: Iterable[str | None], reason: str | None
+) -> Told:
+    """The same from the speakers' names and roles, the messages' models, and why it stopped."""
+    seats = dict(zip(reversed(names), reversed(roles), strict=True))  # of two with one name, the first
+    return Told(
+        seats.get("assistant", ""),
+        seats.get("user", ""),
+        reason or UNFINISHED,
+        " + ".join(dict.fromkeys(filter(None, models))),
+    )
+
+
 def no_cost(model: str, usage: Usage) -> float | None:
     """Where nobody knows what a model costs."""
     return None
@@ -210,24 +236,28 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
         pc.utf8_trim_whitespace(pc.replace_substring_regex(original, r"\s+", " ")), 0, TASK_CHARS
     )
     seats = _parts(columns["speakers"], "name", "role")
-    models = [" + ".join(dict.fromkeys(filter(None, row[0]))) for row in _parts(columns["messages"], "model")]
-    reasons = pc.fill_null(pc.struct_field(columns["stop"], "reason"), "unfinished")
+    said = _parts(columns["messages"], "model")
+    reasons = pc.struct_field(columns["stop"], "reason").to_pylist()
+    told = [
+        told_of(names, roles, models, reason)
+        for (names, roles), (models,), reason in zip(seats, said, reasons, strict=True)
+    ]
     prompt, completion, cached, calls = (
         columns[name].to_pylist() for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
     )
     costs = [
-        cost(model, Usage(*counts)) if counts[0] or counts[1] else None
-        for model, *counts in zip(models, prompt, completion, cached, calls, strict=True)
+        cost(one.model, Usage(*counts)) if counts[0] or counts[1] else None
+        for one, *counts in zip(told, prompt, completion, cached, calls, strict=True)
     ]
     made = {
         "id": columns["id"],
         "scenario": columns["scenario"],
-        "assistant": _texts([_role(names, roles, "assistant") for names, roles in seats]),
-        "user": _texts([_role(names, roles, "user") for names, roles in seats]),
+        "assistant": _texts([one.assistant for one in told]),
+        "user": _texts([one.user for one in told]),
         "others": _texts([_others(names, roles) for names, roles in seats]),
         "task": task,
-        "stop": reasons,
-        "model": _texts(models),
+        "stop": _texts([one.stop for one in told]),
+        "model": _texts([one.model for one in told]),
         "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
         "findings": _texts([""] * data.num_rows),
         "marks": _texts([""] * data.num_rows),
@@ -259,10 +289,6 @@ def _parts(lists: Any, *names: str) -> list[list[list[str]]]:
     ends: list[int] = lists.offsets.to_pylist()
     fields: list[list[str]] = [lists.values.field(name).to_pylist() for name in names]
     return [[field[start:end] for field in fields] for start, end in pairwise(ends)]
-
-
-def _role(names: Sequence[str], roles: Sequence[str], seat: str) -> str:
-    return next((role for name, role in zip(names, roles, strict=True) if name == seat), "")
 
 
 def _others(names: Sequence[str], roles: Sequence[str]) -> str:
@@ -349,6 +375,7 @@ def write(path: Path, table: Any, header: Header) -> None:
     try:
         with Writer(writing, header, small=True) as writer:
             writer.add(table)
+        sync(writing)
         writing.replace(path)  # its name may be lost in a power cut, its content not: then it is made anew
     finally:
         writing.unlink(missing_ok=True)
@@ -365,7 +392,6 @@ class Writer:
         )
         self.header = header
         """Written last, so that it may be of what was counted meanwhile."""
-        self._path = path
         self._writer = pq.ParquetWriter(
             path,
             schema(),
@@ -386,9 +412,6 @@ class Writer:
     def __exit__(self, *error: object) -> None:
         self._writer.add_key_value_metadata({_KEY: msgspec.json.encode(self.header)})
         self._writer.close()
-        if error[0] is None:
-            with self._path.open("rb+") as file:
-                os.fsync(file.fileno())
 
 
 def said_in(metadata: Any, key: bytes) -> bytes:
@@ -706,24 +729,18 @@ def _merge_range(
     name = f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
     path = files.folder.root / name
     make_folder(path.parent)
-    writing = path.with_name(f".{path.name}")
     pa, pq = arrow(), arrow("pyarrow.parquet")
-    try:
-        with Writer(writing, whole) as writer:
-            held: list[Any] = []
-            for _, source in headers:
-                with pq.ParquetFile(files.path(source)) as file:
-                    for batch in file.iter_batches(_GATHERED):
-                        held.append(pa.Table.from_batches([batch]).replace_schema_metadata(None))
-                        if sum(table.num_rows for table in held) >= _GATHERED:
-                            together = pa.concat_tables(held)
-                            even = together.num_rows // _ROWS * _ROWS
-                            writer.add(together.slice(0, even))
-                            held = [together.slice(even)]
-            if held:
-                writer.add(pa.concat_tables(held))
-        writing.replace(path)
-        sync_folder(path.parent)
-        files.keep(name)
-    finally:
-        writing.unlink(missing_ok=True)
+    with taking_place(path) as writing, Writer(writing, whole) as writer:
+        held: list[Any] = []
+        for _, source in headers:
+            with pq.ParquetFile(files.path(source)) as file:
+                for batch in file.iter_batches(_GATHERED):
+                    held.append(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+                    if sum(table.num_rows for table in held) >= _GATHERED:
+                        together = pa.concat_tables(held)
+                        even = together.num_rows // _ROWS * _ROWS
+                        writer.add(together.slice(0, even))
+                        held = [together.slice(even)]
+        if held:
+            writer.add(pa.concat_tables(held))
+    files.keep(name)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from camel.core.errors import CamelError
+from camel.core.errors import CamelError, mend_of
 
 _FRAME = struct.Struct("<II")
 _MAGIC = b"camel journal 1\n"
@@ -68,6 +68,8 @@ class Journal:
             except BaseException as error:
                 # What was written of this group is a torn tail; a frame after it would never be read.
                 self._broken = (isinstance(error, OSError) and error.strerror) or repr(error)
+                if isinstance(error, OSError) and (advice := mend_of(error)):
+                    self._broken += f"; {advice}"
                 if not isinstance(error, Exception):  # the loop itself is going down
                     group.cancel()
                     raise

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from camel.storage.files import taking_place
 from camel.storage.index import (
     FOLDER,
     NUMBERS,
@@ -27,7 +28,7 @@ from camel.storage.index import (
     joined,
     merge_counts,
 )
-from camel.storage.journal import make_folder, sync_folder
+from camel.storage.journal import make_folder
 from camel.storage.ordered import ordered_name
 from camel.storage.run import new_attempt
 from camel.storage.table import arrow
@@ -87,22 +88,20 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
     name = f"{FOLDER}/{header.stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
     path = files.folder.root / name
     make_folder(path.parent)
-    writing = path.with_name(f".{path.name}")
     counts: list[Header] = []
     found = rows()
-    try:
-        with arrow("pyarrow.parquet").ParquetFile(files.path(old)) as file, Writer(writing, header) as writer:
-            for batch in file.iter_batches(_BATCH):
-                table = arrow().Table.from_batches([batch]).replace_schema_metadata(None)
-                table = marked(table, list(islice(found, table.num_rows)))
-                counts.append(Header(header.stage, header.fingerprint, [], count(table)))
-                writer.add(table)
-            assert not list(found)
-            writer.header = Header(header.stage, header.fingerprint, shards, merge_counts(counts))
-        writing.replace(path)
-        sync_folder(path.parent)
-        files.keep(name)
-    finally:
-        writing.unlink(missing_ok=True)
+    with (
+        taking_place(path) as writing,
+        arrow("pyarrow.parquet").ParquetFile(files.path(old)) as file,
+        Writer(writing, header) as writer,
+    ):
+        for batch in file.iter_batches(_BATCH):
+            table = arrow().Table.from_batches([batch]).replace_schema_metadata(None)
+            table = marked(table, list(islice(found, table.num_rows)))
+            counts.append(Header(header.stage, header.fingerprint, [], count(table)))
+            writer.add(table)
+        assert not list(found)
+        writer.header = Header(header.stage, header.fingerprint, shards, merge_counts(counts))
+    files.keep(name)
     if old.rpartition("/")[2].startswith("m"):
         files.folder.store.remove([old, *(ordered_name(old, number) for number in NUMBERS)])

@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
+from camel.storage.files import taking_place
 from camel.storage.index import FACETS, FOLDER, NUMBERS, VERSION, Header, Readable, said_in
-from camel.storage.journal import sync, sync_folder
-from camel.storage.run import new_attempt
 from camel.storage.table import arrow
 
 FROM = 50_000
@@ -102,11 +101,11 @@ def write_copy(path: Path, index: Path, number: str) -> None:
     said = Ordered(
         number, low, high, rows, [one for each in combinations if (one := _counted(table, each)) is not None]
     )
-    writing = path.with_name(f".{path.name}.{new_attempt()}")
     few = _COLUMNS[2:]
     packed = {"row": "DELTA_BINARY_PACKED"} | ({} if number == "cost" else {"value": "DELTA_BINARY_PACKED"})
-    try:
-        with pq.ParquetWriter(
+    with (
+        taking_place(path) as writing,
+        pq.ParquetWriter(
             writing,
             table.schema,
             compression="zstd",
@@ -114,14 +113,10 @@ def write_copy(path: Path, index: Path, number: str) -> None:
             use_dictionary=["shard", *few],
             column_encoding=packed,
             store_schema=False,  # in memory some columns are coded; readers want text
-        ) as writer:
-            writer.write_table(table, row_group_size=_GROUP)
-            writer.add_key_value_metadata({_KEY: msgspec.json.encode(said)})
-        sync(writing)
-        writing.replace(path)
-        sync_folder(path.parent)
-    finally:
-        writing.unlink(missing_ok=True)
+        ) as writer,
+    ):
+        writer.write_table(table, row_group_size=_GROUP)
+        writer.add_key_value_metadata({_KEY: msgspec.json.encode(said)})
 
 
 def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:

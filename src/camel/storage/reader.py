@@ -11,7 +11,8 @@ import atexit
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from camel.core.errors import InputError, MissingExtra
 from camel.core.notebook import facts_html
 from camel.core.transcript import Transcript
-from camel.storage.compact import Part, parts_of
+from camel.storage.compact import Part, open_parts, parts_of
 from camel.storage.dataset import dataset_rows, dataset_schema
 from camel.storage.run import Marker, open_folder
 from camel.storage.table import read_shard, stream_shard
@@ -40,6 +41,8 @@ class Run:
         self.settings = self.folder.settings()
         stages = [name for name in LAST_STAGES if self.folder.committed(name)]
         self.stage = stage or (stages[0] if stages else LAST_STAGES[0])
+        self._sound: set[str] = set()
+        """Files that were found to be as they were committed."""
 
     @cached_property
     def markers(self) -> list[Marker]:
@@ -70,16 +73,20 @@ class Run:
         return sum(marker.rows for marker in self.markers)
 
     def __iter__(self) -> Iterator[Transcript]:
-        with self.folder.opened(part.file for part in self.parts) as files:
+        with self.opened(self.parts) as files:
             for file in files:
                 yield from stream_shard(file)
+
+    def opened(self, parts: Sequence[Part]) -> AbstractContextManager[Iterator[Path]]:
+        """The files of some parts, each compared with its marker when it is first opened."""
+        return open_parts(self.folder, parts, self._sound)
 
     def shard(self, number: int) -> list[Transcript]:
         """The records of one committed shard, the `number`th of `markers`."""
         shard = self.markers[number].shard
         part = next(part for part in self.parts if part.first <= shard <= part.last)
         start = sum(part.rows[: shard - part.first])
-        with self.folder.opened([part.file]) as files:
+        with self.opened([part]) as files:
             return list(stream_shard(next(files), start, start + self.markers[number].rows))
 
     def to_arrow(self, columns: list[str] | None = None) -> Any:
@@ -135,7 +142,11 @@ class Run:
                 self.stage,
                 f"{len(self):,} in {len(self.markers):,} {'shard' if len(self.markers) == 1 else 'shards'}",
             ),
-            *((name.replace("_", " "), f"{value:,.0f}") for name, value in sorted(totals.items()) if value),
+            *(
+                (name.replace("_", " "), f"${value:,.2f}" if name == "money" else f"{value:,.0f}")
+                for name, value in sorted(totals.items())
+                if value
+            ),
             ("fingerprint", self.settings.fingerprint),
             ("made with", f"camel {self.settings.version}"),
         ]

@@ -7,6 +7,7 @@
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.storage.compact`)
     index/<stage>/*, text/<stage>/*     derived from the data (`camel.storage.index`); may be missing
     stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
+    holders/<stage>.json                in an object store: which folder has the journals of a stage
 
 The one decision to know: a marker is created, never replaced. Whoever comes second, a paused worker or a second
 machine, finds that it exists, and its own file is garbage.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import secrets
 import shutil
 import tempfile
@@ -31,16 +33,26 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from camel.core.errors import InputError
+from camel.core.errors import Damaged, InputError, closest, mend_of
 from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 SCHEMA = 1
-JOURNALS = "CAMEL_JOURNALS"
-"""Environment: the folder below which runs in object stores keep their journals, `runs/.journals` unless set."""
+JOURNALS, USUAL_JOURNALS = "CAMEL_JOURNALS", "runs/.journals"
+"""Environment: the folder below which runs in object stores keep their journals, and what it is unless set."""
+HOLDER = "holder.json"
+"""The file in such a folder that tells it from others."""
+_AT_HAND = 256
+"""Markers kept in memory at most."""
 _FETCHES = 4
 """Files being fetched while others are read."""
+DRIVER = ".driver"
+"""The file in a run's folder while workers elsewhere may be at work for a driver, alive or just dead (`engine.fence`)."""
 T = TypeVar("T")
+
+
+_ROOM = 256 << 10
+"""Bytes that must be free where journals are: what a window of calls may say."""
 
 
 class Marker(msgspec.Struct, frozen=True):
@@ -71,6 +83,20 @@ class Settings(msgspec.Struct, frozen=True):
     """Of the package that made the run."""
     forked_from: str = ""
     schema: int = SCHEMA
+    lists: dict[str, str] = {}
+    """By level, a hash of what its lists are made from, so that a fork knows which it can take over."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A folder that has journals of a run in an object store."""
+
+    host: str
+    folder: str
+    token: str = msgspec.field(default_factory=partial(secrets.token_hex, 8))
+    """Of this folder alone, also where many machines have the same name."""
+
+    def __str__(self) -> str:
+        return f"{self.folder} on {self.host}"
 
 
 class Kept(NamedTuple):
@@ -88,6 +114,8 @@ class RunFolder:
         self.store: Store = store or DiskStore(root)
         self._known: dict[str, set[int]] = {}
         """Shards seen committed; a marker never goes away."""
+        self._recent: dict[tuple[str, int], Marker] = {}
+        """Markers that are kept at hand."""
 
     @property
     def address(self) -> str:
@@ -118,7 +146,7 @@ class RunFolder:
             settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
             raise InputError(
-                f"{self.address} is not a run: it has no run.json; camel runs lists those below a folder"
+                f"{self.address} is not a run: it has no run.json{self._meant()}; camel runs lists those below a folder"
             ) from None
         if settings.schema > SCHEMA:
             raise InputError(
@@ -126,23 +154,42 @@ class RunFolder:
             )
         return settings
 
+    def _meant(self) -> str:
+        """A suggestion where there is no run here and one with such a name beside it; a store is not searched for it."""
+        if not self.on_disk:
+            return ""
+        try:
+            beside = [
+                path.parent.name
+                for path in self.root.parent.glob("*/run.json")
+                if path.parent.name.isprintable()
+            ]
+        except OSError:
+            return ""
+        close = closest(self.root.name, beside)
+        return f" (did you mean {self.root.with_name(close)}?)" if close else ""
+
     def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet."""
+        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet. For
+        whoever has `locked` the run."""
         name = f"stages/{stage}.json"
         journals = self._by_shard("journal", stage)
-        if not self.committed(stage) and not any(
-            True for shard in journals for _ in self.replay(stage, shard)
-        ):
+        done = self.committed(stage) or any(True for shard in journals for _ in self.replay(stage, shard))
+        if not done and not self.held_elsewhere(stage):
             self.store.remove([name])
         self.store.create(name, msgspec.json.encode(settings))
         return self._decoded(name, dict[str, Any])
 
+    def has_own_settings(self, stage: str) -> bool:
+        """Whether a stage was begun with something that is not of the run's configuration."""
+        return self.store.exists(f"stages/{stage}.json")
+
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Keep a second process on this machine from working on the same run, and paying for it twice.
+        """Keep a second process from working on the same run, and paying for it twice.
 
         What is locked is `root`: of a run in an object store that is the folder of its journals, for the store has no
-        locks. A process that uses another such folder is not kept out; of two that finish a shard the marker takes one.
+        locks. A process that uses another such folder is kept out by `hold_journals`.
         """
         if isinstance(self.store, BucketStore):
             self._claim_journals()
@@ -165,6 +212,37 @@ class RunFolder:
             )
         make_folder(self.root)
 
+    def hold_journals(self, stage: str) -> None:
+        """Have the journals of a stage here and nowhere else; of a run on a disk they are.
+
+        Whoever comes with another folder, by mistake or at the same time, would pay for what is answered there. It is
+        the folder that holds them, not the process: every further start from it goes on, wherever it has been moved.
+        """
+        if self.on_disk:
+            return
+        beside = DiskStore(self.root)
+        # Here first: whoever is killed in between must find its own word in the store, or none.
+        beside.create(HOLDER, msgspec.json.encode(Holder(platform.node(), str(self.root.absolute()))))
+        while not self.store.create(f"holders/{stage}.json", beside.get(HOLDER)):
+            if other := self.held_elsewhere(stage):
+                raise InputError(
+                    f"the journals of {self.address} are in {other}, and what is answered there would be paid for again "
+                    f"from {self.root}: start it there, or set {JOURNALS} so that they are found. If they are lost, remove "
+                    f"{self.address}/holders/{stage}.json, and what is not committed is asked again"
+                )
+
+    def held_elsewhere(self, stage: str) -> Holder | None:
+        """Which other folder has the journals of a stage."""
+        if self.on_disk:
+            return None
+        try:
+            holder = self._decoded(f"holders/{stage}.json", Holder)
+        except FileNotFoundError:
+            return None
+        here = self.root / HOLDER
+        ours = here.exists() and msgspec.json.decode(here.read_bytes(), type=Holder) == holder
+        return None if ours else holder
+
     def stages(self) -> list[str]:
         """The stages of which something is committed."""
         return self.store.folders("committed")
@@ -185,11 +263,18 @@ class RunFolder:
 
     def is_committed(self, stage: str, shard: int) -> bool:
         """Whether a shard is finished."""
-        return self.store.exists(_marker_name(stage, shard))
+        return self.store.exists(marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
         """Read a marker."""
-        return self._decoded(_marker_name(stage, shard), Marker)
+        return self._recent.get((stage, shard)) or self._decoded(marker_name(stage, shard), Marker)
+
+    def have_at_hand(self, marker: Marker) -> None:
+        """Keep a marker in memory for a while: who commits on a thread is asked about it on an event loop, which must not
+        wait for a store."""
+        if len(self._recent) >= _AT_HAND:
+            self._recent = {}
+        self._recent[marker.stage, marker.shard] = marker
 
     def markers(self, stage: str, shards: Iterable[int]) -> Iterator[Marker]:
         """Read many markers, of an object store several at once."""
@@ -198,7 +283,7 @@ class RunFolder:
 
     def commit(self, marker: Marker) -> bool:
         """Declare a shard finished; False when somebody else has."""
-        return self.store.create(_marker_name(marker.stage, marker.shard), msgspec.json.encode(marker))
+        return self.store.create(marker_name(marker.stage, marker.shard), msgspec.json.encode(marker))
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Where an attempt at a shard writes its file."""
@@ -280,19 +365,43 @@ class RunFolder:
             return self.store.get(name)
         return b""
 
+    def check_room(self) -> None:
+        """Raise unless journals can be written: who has no room is to know it before paying for what cannot be kept."""
+        probe = self.root / f".room-{new_attempt()}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(bytes(_ROOM))
+        except OSError as error:
+            raise InputError(
+                f"cannot write journals in {self.root}: {error.strerror}; {mend_of(error) or 'mend that, and the same command goes on'}"
+            ) from None
+        finally:
+            with contextlib.suppress(OSError):
+                probe.unlink(missing_ok=True)
+
     def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
         """Start the journal of an attempt."""
         return Journal(self.root / "journal" / stage / f"{shard:06d}-{attempt}")
 
     def replay(self, stage: str, shard: int) -> Generator[bytes]:
-        """Everything that earlier attempts at a shard have journaled.
+        """Everything that earlier attempts at a shard have journaled."""
+        for attempt in self.attempts(stage, shard):
+            yield from attempt
+
+    def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
+        """What each earlier attempt at a shard has journaled.
 
         Made durable first: what a killed process wrote and did not sync can be read, and would be gone after a power
         cut, when the steps that followed from it are not.
         """
         for path in self._journals(stage, shard):
             _settle(path)
-            yield from read(path)
+            yield read(path)
+
+    def journaled(self, stage: str) -> set[int]:
+        """The shards that are being worked on, or were when the run stopped: those that have journals and no marker."""
+        shards = set(self._by_shard("journal", stage))
+        return shards - self.committed(stage) if shards else shards
 
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""
@@ -324,6 +433,10 @@ class RunFolder:
                 named = self.root / self.marker(stage, shard).file
                 _remove([path for path in paths if path != named])
 
+    def with_data(self, stage: str) -> set[int]:
+        """The shards of which there is a data file on this disk, of whichever attempt."""
+        return set(self._by_shard("data", stage))
+
     def _by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
         """The files of a stage in one part of the folder, by the shard in their names."""
         found: dict[int, list[Path]] = {}
@@ -341,10 +454,15 @@ class RunFolder:
             return msgspec.json.decode(self.store.get(name), type=kind)
         except FileNotFoundError:
             raise
+        except NotADirectoryError:
+            raise InputError(f"{self.address} is a file, and not the folder of a run") from None
         except OSError as error:
             raise InputError(f"cannot read {where}: {error.strerror}") from None
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise InputError(f"{where} is damaged: {error}") from None
+            mend = "restore it from a copy"
+            if name.startswith("committed/"):
+                mend += f"; camel verify {self.address} finds all that is damaged"
+            raise Damaged(f"{where} is damaged: {error}: {mend}") from None
 
 
 def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
@@ -356,8 +474,12 @@ def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
     if not is_remote(where):
         return RunFolder(Path(where))
     store = BucketStore(str(where))
-    below = Path(os.environ.get(JOURNALS) or "runs/.journals")
-    return RunFolder(journal or below / store.address.replace("://", "/"), store)
+    return RunFolder(journal or journals() / store.address.replace("://", "/"), store)
+
+
+def journals() -> Path:
+    """Where the journals of runs in object stores are, each run's in a folder of its own."""
+    return Path(os.environ.get(JOURNALS) or USUAL_JOURNALS)
 
 
 def new_attempt() -> str:
@@ -372,7 +494,8 @@ def check_name(file: str) -> str:
     return file
 
 
-def _marker_name(stage: str, shard: int) -> str:
+def marker_name(stage: str, shard: int) -> str:
+    """Of a shard's marker, in the run's folder."""
     return f"committed/{stage}/{shard:06d}.json"
 
 

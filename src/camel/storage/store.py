@@ -137,7 +137,8 @@ class DiskStore:
             os.link(temporary, path)
             made = True
         except FileExistsError:
-            made = False
+            # Of a file system over a network the answer may have been lost, and the link asked for again.
+            made = path.exists() and temporary.samefile(path)
         finally:
             temporary.unlink(missing_ok=True)
         sync(path.parent)  # also when it is somebody else's: ours is given up because of it
@@ -178,6 +179,9 @@ class BucketStore:
     Can be sent to another process, which opens its own connections.
     """
 
+    patience = PATIENCE
+    """Seconds for which requests are repeated. Whoever only looks may have less."""
+
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition(":/")
         bucket, _, prefix = rest.removeprefix("/").rstrip("/").partition("/")
@@ -207,10 +211,10 @@ class BucketStore:
                 client_options={
                     "allow_http": endpoint.startswith("http://"),
                     # The whole request, a shard's download included; and no byte for so long.
-                    "timeout": timedelta(seconds=PATIENCE),
+                    "timeout": timedelta(seconds=self.patience),
                     "read_timeout": timedelta(seconds=30),
                 },
-                retry_config={"max_retries": 12, "retry_timeout": timedelta(seconds=PATIENCE)},
+                retry_config={"max_retries": 12, "retry_timeout": timedelta(seconds=self.patience)},
             )
 
     def _ask(self, doing: str, name: str, request: Callable[[], A]) -> A:
@@ -219,7 +223,7 @@ class BucketStore:
         The client repeats what the store refuses, and reads whose connection breaks. What it does not repeat is a write
         whose answer it has not seen.
         """
-        until, wait = time.monotonic() + PATIENCE, 0.1
+        until, wait = time.monotonic() + self.patience, 0.1
         while True:
             try:
                 with self._typed(doing, name):

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from camel.core.errors import InputError, MissingExtra
+from camel.core.errors import Damaged, InputError, MissingExtra
 from camel.core.message import Deliberation, Message, Sampling, Usage, well_formed
 from camel.core.stopping import Stop
 from camel.core.task import Task
@@ -253,7 +253,8 @@ def _readable(path: Path, read: Callable[[], T]) -> T:
     try:
         return read()
     except (OSError, arrow().ArrowException) as error:
-        raise InputError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+        said = " ".join(str(error).split()).rstrip(".")
+        raise Damaged(f"cannot read {path}: {said}; camel verify finds what is damaged in a run") from None
 
 
 class _Hashed:

@@ -17,7 +17,7 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.storage.compact import Compaction, compactions
-from camel.storage.run import Marker, RunFolder
+from camel.storage.run import Marker, RunFolder, marker_name
 from camel.storage.store import ahead
 from camel.storage.table import read_shard, shape_of
 
@@ -43,6 +43,8 @@ class Problem(msgspec.Struct, frozen=True):
     stage: str
     what: str
     file: str = ""
+    marker: str = ""
+    """Of the file: without both a shard has never been, and `generate` makes it again."""
 
 
 class Report(msgspec.Struct):
@@ -106,6 +108,10 @@ def verify(
             listed = {entry.name for entry in folder.store.entries(f"data/{stage}")}
             gone = {marker.shard for marker in markers if marker.shard in held and marker.file not in listed}
         seen: dict[bytes, str] = {}
+        expected, whose = settings.fingerprint, "the run's"
+        # A translation has its own, of which the run knows nothing.
+        if markers and folder.has_own_settings(stage):
+            expected, whose = markers[0].fingerprint, "the stage's"
         small = [marker for marker in markers if marker.shard not in gone]
         looks = ahead(partial(_look, folder), [*large, *small], FILES_AT_ONCE)
         for one, found in zip([*large, *small], looks, strict=True):
@@ -117,15 +123,14 @@ def verify(
             report.rows += 0 if again else found.rows
             report.notes += found.notes
             wrong = [*found.problems]
-            if one.fingerprint != settings.fingerprint:
-                wrong.append(
-                    f"its fingerprint {one.fingerprint!r} is not the run's, {settings.fingerprint!r}"
-                )
+            if one.fingerprint != expected:
+                wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
             if isinstance(one, Marker):
                 wrong += _against_plan(one, plan)
             if not again:
                 wrong += _repeated(found.ids, one.file, seen)
-            report.problems += [Problem(stage, text, one.file) for text in wrong]
+            named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
+            report.problems += [Problem(stage, text, one.file, named) for text in wrong]
             if len(seen) > MOST_IDS:
                 report.notes.append(f"{stage}: ids were compared within files, not over all of them")
                 seen.clear()
@@ -134,6 +139,22 @@ def verify(
     progress(total, total)
     report.notes = list(dict.fromkeys(report.notes))
     return report
+
+
+def gone(folder: RunFolder, stage: str) -> list[str]:
+    """The files of committed shards that are not there, as listings of a disk tell it; of an object store, none is looked for.
+
+    For whoever is about to call a run complete: cheap enough for each start, and blind to all other damage.
+    """
+    if not folder.on_disk:
+        return []
+    lost = folder.committed(stage) - folder.with_data(stage)
+    if not lost:
+        return []
+    held = {
+        shard for one in compactions(folder, stage) if folder.store.exists(one.file) for shard in one.shards
+    }
+    return [folder.marker(stage, shard).file for shard in sorted(lost - held)]
 
 
 def _count_shards(report: Report, stage: str, shards: list[int], plan: Planned | None) -> None:
@@ -161,12 +182,12 @@ def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Repor
             return "it was listed and is not there"
 
     for shard, marker in zip(shards, ahead(one, shards, 1 if folder.on_disk else 64), strict=True):
-        name = f"committed/{stage}/{shard:06d}.json"
+        name = marker_name(stage, shard)
         if isinstance(marker, str):
-            report.problems.append(Problem(stage, marker, name))
+            report.problems.append(Problem(stage, marker, name, name))
         elif (marker.stage, marker.shard) != (stage, shard):
             said = f"it is the marker of shard {marker.shard} of {marker.stage}"
-            report.problems.append(Problem(stage, said, name))
+            report.problems.append(Problem(stage, said, name, name))
         else:
             good.append(marker)
     return good
@@ -199,10 +220,11 @@ def look_at(path: Path, one: Marker | Compaction) -> _Found:
         edited = [f"{one.file} was edited since it was committed"] if digest != one.sha256 else []
         return _Found(size, rows, [], [], edited)
     problems: list[str] = []
-    if digest != one.sha256:
-        problems.append("its SHA-256 is not the marker's")
     if one.size and size != one.size:
         problems.append(f"it has {size:,} bytes, and the marker says {one.size:,}")
+    changed = digest != one.sha256
+    if changed:
+        problems.append("its SHA-256 is not the marker's")
     ids: list[bytes] = []
     try:
         count, _ = shape_of(path)
@@ -211,7 +233,8 @@ def look_at(path: Path, one: Marker | Compaction) -> _Found:
         column = read_shard(path, ["id"]).column("id")
         ids = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in column.to_pylist()]
     except CamelError as error:
-        problems.append(str(error))
+        if not changed:  # else it follows from that
+            problems.append(str(error))
     return _Found(size, rows, ids, problems, [])
 
 
@@ -238,9 +261,9 @@ def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -
     for one in large:
         for shard, rows in zip(one.shards, one.rows, strict=True):
             if shard not in markers:
-                problems.append(Problem(stage, f"it holds shard {shard}, which is not committed", one.file))
+                said = f"it holds shard {shard}, which is not committed"
+                problems.append(Problem(stage, said, one.file, one.name))
             elif markers[shard].rows != rows:
-                problems.append(
-                    Problem(stage, f"it holds other rows of shard {shard} than are committed", one.file)
-                )
+                said = f"it holds other rows of shard {shard} than are committed"
+                problems.append(Problem(stage, said, one.file, one.name))
     return problems

@@ -78,9 +78,10 @@ def _labels(rows: Rows) -> set[str]:
 
     pq = arrow("pyarrow.parquet")
     found: set[str] = set()
-    for file in rows.files:
-        column = pq.read_table(file, columns=["labels"]).column("labels").combine_chunks()
-        found.update(column.flatten().unique().to_pylist())
+    with rows.opened() as files:
+        for file in files:
+            column = pq.read_table(file, columns=["labels"]).column("labels").combine_chunks()
+            found.update(column.flatten().unique().to_pylist())
     return found
 
 

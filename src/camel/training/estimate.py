@@ -5,14 +5,23 @@ two moments and a copy of the weights in float32 (8 + 4), spread over the device
 (2 bytes, half a byte in four bits) and 16 bytes for each of their own. Activations, with checkpointing, are one hidden
 state a layer and token, and the logits of one forward pass. A token costs 6 operations a parameter, 8 with checkpointing, because the
 forward pass is done twice.
+
+The one decision to know: a model's size is read from its own files where they are on this disk, from the headers alone;
+of any other its number of parameters must be said, and its shape is guessed from that.
 """
 
 from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.training.config import TrainConfig
+from camel.training.weights import need, on_disk
 
 
 class Architecture(msgspec.Struct, frozen=True):
@@ -29,6 +38,73 @@ KNOWN = {
     "LLaMA-13B": Architecture(13.0e9, 40, 5120, 32_000),
     "local": Architecture(1.345e8, 30, 576, 49_152),
 }
+
+
+MULTIPLES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
+_LONGEST_HEADER = 100_000_000
+
+
+def guessed(parameters: str) -> Architecture:
+    """A model of so many parameters (7B, 135M, 6.7e9), of the shape that such models commonly have."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d{1,2})?) *([MBT]?)", parameters.strip(), re.IGNORECASE)
+    count = float(found[1]) * MULTIPLES[found[2].upper()] if found else 0.0
+    if not 1e5 <= count <= 1e14:
+        raise InputError(
+            f"--parameters is how many the model has, such as 7B, 135M or 6.7e9, not {parameters!r}"
+        )
+    # A block has about 12 hidden^2 parameters, and models are about 128 times as wide as they have blocks.
+    hidden = round((128 * count / 12) ** (1 / 3))
+    return Architecture(count, max(1, round(hidden / 128)), hidden, 128_000)
+
+
+def architecture_of(model: str) -> Architecture | None:
+    """The size of a model: one that is known by name, or whose files are on this disk."""
+    if model in KNOWN:
+        return KNOWN[model]
+    path = on_disk(model)
+    if path is None:
+        return None
+    try:
+        return _of_gguf(path) if path.is_file() else _of_folder(path)
+    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+        raise InputError(
+            f"the size of {model} cannot be read from its files ({' '.join(str(error).split())[:100]}): give --parameters"
+        ) from None
+
+
+def _of_folder(folder: Path) -> Architecture:
+    """By its configuration and, where they are there, the headers of its weights."""
+    said: dict[str, Any] = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
+    said = said.get("text_config") or said
+    layers, hidden, words = (int(said[name]) for name in ("num_hidden_layers", "hidden_size", "vocab_size"))
+    counted = sum(map(_elements, sorted(folder.glob("*.safetensors"))))
+    if not counted:
+        heads = int(said.get("num_attention_heads") or 1)
+        keys = int(said.get("num_key_value_heads") or heads) / heads
+        wide = int(said.get("intermediate_size") or 4 * hidden)
+        counted = layers * hidden * (hidden * (2 + 2 * keys) + 3 * wide)
+        counted += words * hidden * (1 if said.get("tie_word_embeddings") else 2)
+    return Architecture(counted, layers, hidden, words)
+
+
+def _elements(file: Path) -> int:
+    """The numbers in a safetensors file, by its header."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > _LONGEST_HEADER:
+            raise ValueError(f"{file.name} is damaged")
+        header: dict[str, Any] = msgspec.json.decode(opened.read(length), type=dict[str, Any])
+    return sum(math.prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
+
+
+def _of_gguf(file: Path) -> Architecture:
+    reader: Any = need("gguf").GGUFReader(file)
+    kind = reader.fields["general.architecture"].contents()
+    layers, hidden = (
+        int(reader.fields[f"{kind}.{name}"].contents()) for name in ("block_count", "embedding_length")
+    )
+    words = len(reader.fields["tokenizer.ggml.tokens"].data)
+    return Architecture(float(sum(int(one.n_elements) for one in reader.tensors)), layers, hidden, words)
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -79,9 +155,11 @@ def estimate(
     """What a training on `rows` rows of `tokens` tokens in all would take."""
     if device not in DEVICES:
         raise InputError(f"no device {device!r} is known here: there are {', '.join(DEVICES)}")
-    size = model or KNOWN.get(config.model)
+    size = model or architecture_of(config.model)
     if size is None:
-        raise InputError(f"the size of {config.model} is not known here: there are {', '.join(KNOWN)}")
+        raise InputError(
+            f"the size of {config.model} is not known here: give --parameters, such as 7B, or as --model a folder that has it"
+        )
     kind, count = DEVICES[device], config.devices
     billions = size.parameters / 1e9
     adapter = config.adapter
@@ -90,7 +168,7 @@ def estimate(
         weights = f"16 B x {billions:.2f} billion parameters / {count} = {held:.1f} GB"
     else:
         own = _adapter_parameters(size, adapter.rank) / 1e9
-        each = adapter.bits / 8
+        each = 4.0 if config.precision == "fp32" else adapter.bits / 8
         held = (each * billions + 16 * own) / count
         weights = f"({each:g} B x {billions:.2f} billion + 16 B x {own * 1e3:.1f} million of adapters) / {count} = {held:.1f} GB"
     at_once = min(config.at_once, config.batch)
@@ -119,9 +197,23 @@ def estimate(
             f"logits and their gradient: {at_once} x {config.length:,} x {size.vocabulary:,} x 8 B = {logits:.1f} GB",
             f"framework and buffers: {OVERHEAD:.0f} GB; together {memory:.1f} of {kind.memory:.0f} GB on each of {count}",
             f"steps: {rows:,} rows x {config.epochs:g} epochs / {config.batch} = {steps:,}",
-            f"time: {each} x {billions:.2f} billion x {seen / 1e6:,.1f} million tokens / ({USED} x {kind.operations / 1e12:,.0f} TFLOP/s x {count}) = {hours:,.1f} h",
-            f"cost: {hours:,.1f} h x {count} x ${kind.dollars:.2f} = ${dollars:,.0f}",
+            f"time: {each} x {billions:.2f} billion x {seen / 1e6:,.3g} million tokens / ({USED} x {kind.operations / 1e12:,.3g} TFLOP/s x {count}) = {span(hours)}",
+            f"cost: {span(hours)} x {count} x ${kind.dollars:.2f} an hour = {price(dollars)}",
         ],
+    )
+
+
+def span(hours: float) -> str:
+    """A length of time in the unit that fits it."""
+    if hours >= 1:
+        return f"{hours:,.1f} hours"
+    return f"{hours * 60:.1f} minutes" if hours * 60 >= 1 else f"{hours * 3600:.2g} seconds"
+
+
+def price(dollars: float) -> str:
+    """An amount of money, to the cent where it is small."""
+    return (
+        f"${dollars:,.0f}" if dollars >= 100 else f"${dollars:.2f}" if dollars >= 0.01 else "less than a cent"
     )
 
 

@@ -1,7 +1,7 @@
 """How rows overlap: with one another, and with questions that a model will be tested on.
 
-Words are runs of letters, digits and underscores, whatever their case and whatever stands between them. A row is known by the
-hashes of its words and of their n-grams.
+Words are runs of letters, digits and underscores, whatever their case and whatever stands between them; where a script has no
+spaces (Chinese, Japanese, Thai), each character is one. A row is known by the hashes of its words and of their n-grams.
 
 The one decision to know: everything is counted over bytes, with sums that wrap around. The hash of any stretch is the
 difference of two running sums, so that n-grams of any length cost the same three passes, and no word becomes a string.
@@ -93,7 +93,7 @@ def words(data: Any, ends: Any, breaks: Any = None) -> Words:
     np.not_equal(inside[1:], inside[:-1], out=edges[1:-1])
     places = np.flatnonzero(edges)
     # A word ends with its text, even where no space follows.
-    inner = np.unique(ends if breaks is None else breaks)
+    inner = np.unique(np.concatenate([ends if breaks is None else breaks, _alone(data)]))
     inner = inner[(inner > 0) & (inner < len(data))]
     cut = inner[inside[inner] & inside[inner - 1]]
     if len(cut):
@@ -107,6 +107,21 @@ def words(data: Any, ends: Any, breaks: Any = None) -> Words:
     hashes = _mixed(hashes * np.uint64(_BASE) + _mixed(last + sizes.astype(np.uint64)))
     until = np.searchsorted(starts, ends)
     return Words(hashes, np.repeat(np.arange(len(ends)), np.diff(until, prepend=0)))
+
+
+def _alone(data: Any) -> Any:
+    """Where the characters of scripts without spaces begin and end: kana and Han, whose UTF-8 begins with E3 to E9, and Thai
+    with Lao, with E0 B8 to E0 BB."""
+    np = arrow("numpy")
+    wide = data >= 0xE0
+    if not wide.any():
+        return np.zeros(0, np.int64)
+    places = np.flatnonzero(wide)
+    first, second = data[places], data[np.minimum(places + 1, len(data) - 1)]
+    han = (first >= 0xE3) & (first <= 0xE9)
+    thai = (first == 0xE0) & (second >= 0xB8) & (second <= 0xBB)
+    places = places[han | thai]
+    return np.concatenate([places, places + 3])
 
 
 def grams(found: Words, size: int) -> Words:
@@ -236,7 +251,8 @@ def signatures(rows: Table) -> Any:
         places = (of + piece.first) * BINS + (hashes >> shift).astype(np.int64)
         np.minimum.at(found.reshape(-1), places, hashes)
     empty = found == np.iinfo(np.uint64).max
-    while empty.any() and not empty.all(axis=1).any():
+    empty[empty.all(axis=1)] = False  # a row without a word has nothing to fill them from
+    while empty.any():
         following = np.roll(found, -1, axis=1) + np.uint64(0x1F3)
         found = np.where(empty & ~np.roll(empty, -1, axis=1), following, found)
         empty &= np.roll(empty, -1, axis=1)

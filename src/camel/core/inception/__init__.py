@@ -40,14 +40,25 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def load(folder: Path) -> Inception:
-    """Read the prompts of a folder with `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt`."""
-    return Inception(**{name: _read(folder / f"{name}.txt") for name in Inception.__struct_fields__})
+    """Read `assistant.txt`, `user.txt`, `specifier.txt` and `opening.txt` of a folder; what it lacks is the paper's.
+
+    Other texts are refused: a name that is misspelt would leave the paper's prompt in its place unseen.
+    """
+    files = {name: folder / f"{name}.txt" for name in Inception.__struct_fields__}
+    found = {name: _read(path) for name, path in files.items() if path.exists()}
+    wanted = ", ".join(path.name for path in files.values())
+    if found and (stray := sorted(path.name for path in folder.glob("*.txt") if path.stem not in files)):
+        raise InputError(f"{folder} has {', '.join(stray)}, which no prompt is called: they are {wanted}")
+    if not found:
+        raise InputError(f"there is no prompt in {folder}: put one there, or several, as {wanted}")
+    return msgspec.structs.replace(paper(), **found)
 
 
 @cache
 def paper() -> Inception:
     """The AI Society prompts of the paper's Figure 2."""
-    return load(Path(__file__).parent)
+    folder = Path(__file__).parent
+    return Inception(**{name: _read(folder / f"{name}.txt") for name in Inception.__struct_fields__})
 
 
 @cache

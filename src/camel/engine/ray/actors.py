@@ -61,9 +61,9 @@ class CoordinatorActor:
         """Send everybody home."""
         self._coordinator.close()
 
-    async def lost(self, worker: str) -> None:
-        """A worker is dead."""
-        self._coordinator.lost(worker)
+    async def lost(self, worker: str) -> list[int]:
+        """A worker is dead; returns the shards that it held."""
+        return self._coordinator.lost(worker)
 
     async def shun(self, worker: str) -> None:
         """A worker cannot be reached."""

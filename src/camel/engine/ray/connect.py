@@ -11,7 +11,8 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Generator
+import tempfile
+from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -22,6 +23,11 @@ PATIENCE = 10.0
 """Seconds for a head to let itself be reached."""
 OBJECT_STORE = 80 * 2**20
 """Bytes, the least that Ray takes: nothing of size goes through it."""
+_START = "start one (ray start --head), or give host:port of its head, from a node of the cluster"
+_ASKED = (
+    "export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE, the file of the token with which its head was started "
+    "(~/.ray/auth_token unless given)"
+)
 
 
 @contextlib.contextmanager
@@ -29,7 +35,7 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
     """Be a driver on the cluster at `address`: `local`, `auto` or `host:port`."""
     if address.startswith("ray://"):
         raise InputError(
-            "ray:// is Ray's client for other people's machines, and a run's driver must be a part of the cluster: "
+            "ray:// is Ray's client for other people's machines, and a run's driver must be a part of the cluster; "
             "give host:port from a node of it, or send the command there with ray job submit"
         )
     if address not in (LOCAL, AUTO):
@@ -46,10 +52,11 @@ def connected(address: str, *, workers: int | None = None) -> Generator[None]:
     except ImportError:
         raise MissingExtra("A Ray cluster", "cluster") from None
     with _quiet():
-        try:
-            ray.init(**_settings(address, workers))
-        except Exception as error:
-            raise InputError(f"no Ray cluster at {address}: {_line(error)}") from None
+        with _overheard(address) as heard:
+            try:
+                ray.init(**_settings(address, workers))
+            except Exception as error:
+                raise InputError(_refusal(address, error, heard())) from None
         try:
             yield
         finally:
@@ -61,7 +68,7 @@ def _check_listens(address: str) -> None:
     host, _, port = address.rpartition(":")
     where = "give host:port of its head, whose port is 6379 unless ray start was told another"
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InputError(f"no Ray cluster at {address}: {where}")
+        raise InputError(f"no Ray cluster at {address}: that is no address of one; {where}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
     except OSError as error:
@@ -112,6 +119,39 @@ def _quiet() -> Generator[None]:
     finally:
         if before is not None:
             setattr(worker, name, before)
+
+
+@contextlib.contextmanager
+def _overheard(address: str) -> Generator[Callable[[], str]]:
+    """Keep what Ray's C++ writes while it connects: twenty lines that hold the reason, where its error holds none.
+
+    A cluster that is started here must not get such a file as its standard error.
+    """
+    if address == LOCAL:
+        yield lambda: ""
+        return
+    with tempfile.TemporaryFile() as file:
+
+        def heard() -> str:
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        before = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield heard
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _refusal(address: str, error: Exception, heard: str) -> str:
+    """Why there is no cluster for us, and after the last semicolon what to do."""
+    if type(error).__name__ == "AuthenticationError" or "Unauthenticated" in heard:
+        given = os.environ.get("RAY_AUTH_MODE", "") == "token"
+        why = "it asks for a token" + (", and there is none here, or a wrong one" if given else "")
+        return f"no Ray cluster at {address} that lets us in: {why}; {_ASKED}"
+    return f"no Ray cluster at {address}: {_line(error)}; {_START}"
 
 
 def _say_nothing(*args: Any, **kwargs: Any) -> None:

@@ -22,7 +22,7 @@ class Metrics:
         self._before: dict[str, float] = {}
 
     def show(self, totals: Totals) -> None:
-        """Publish what has changed."""
+        """Publish the figures. Gauges also where they have not changed: Ray exports those that were set lately."""
         for name, value in totals.counters.items():
             if (more := value - self._before.get(name, 0.0)) > 0:
                 self._before[name] = value
@@ -31,9 +31,8 @@ class Metrics:
         now = {**totals.gauges, **shards, "workers": float(len(totals.live))}
         gone = {name: 0.0 for name in self._before if name not in now and name not in totals.counters}
         for name, value in {**gone, **now}.items():
-            if self._before.get(name) != value:
-                self._before[name] = value
-                self._metric(Gauge, name).set(value, tags=self._tags(name))
+            self._before[name] = value
+            self._metric(Gauge, name).set(value, tags=self._tags(name))
 
     def _metric(self, kind: type[Any], name: str) -> Any:
         name = "camel_" + name.partition(".")[0]

@@ -24,6 +24,7 @@ from camel.engine.control import controlled
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.member import Left
+from camel.engine.notices import Tell, shards_again, unheard
 from camel.engine.ray.actors import CoordinatorActor, Job, WorkerActor
 from camel.engine.site import Factory, Share, Turn, equal_share
 from camel.engine.stage import Stage
@@ -37,6 +38,8 @@ LOOK_EVERY = 0.25
 SCALE_EVERY = 3.0
 PATIENCE = 5
 """Workers that may die one after the other without a single heartbeat before it is given up."""
+AFTER_REFUSAL = 15.0
+"""Seconds until another worker is tried after one could not start; the next may be put on the same node."""
 SLOWEST = 5.0
 """Seconds at most between the replacement of one worker that died at its start and the next."""
 SOON = 15.0
@@ -78,16 +81,18 @@ class RaySupervisor:
         share: Share = equal_share,
         environment: dict[str, str] | None = None,
         watch: Callable[[Totals], None] = lambda totals: None,
+        tell: Tell = unheard,
     ) -> None:
         """Describe the work; nothing is started yet.
 
         `workers` is how many to have, by default one for each CPU of the cluster, but never more than `concurrency`,
         which is what all of them together may have in flight. `environment` is handed to each worker where it has no
-        value of its own, and kept nowhere. `watch` is told how everything stands, on the event loop of the stage.
+        value of its own, and kept nowhere. `watch` is told how everything stands, and `tell` of workers that died, on the
+        event loop of the stage.
         """
         self._factory, self._folder, self._share = factory, folder, share
         self._concurrency, self._workers, self._cpus, self._ttl = concurrency, workers, cpus, ttl
-        self._environment, self._watch = environment or {}, watch
+        self._environment, self._watch, self._tell = environment or {}, watch, tell
         self._fence = Fence(folder, ttl)
         self._coordinator: Any = None
         self._running: dict[Any, _Worker] = {}
@@ -97,6 +102,8 @@ class RaySupervisor:
         self._met: set[str] = set()
         """Workers that were heard of."""
         self._early, self._pause_until = 0, 0.0
+        self._refused: set[str] = set()
+        """Why workers could not start while others worked; each is told once."""
         self._turn, self._seen = 0, 0
         self._totals: Totals | None = None
         self._error: Exception | None = None
@@ -108,6 +115,8 @@ class RaySupervisor:
         self._begin: tuple[Turn, int, list[int]] | None = None
         self._lock = threading.Lock()
         self._news: list[int] = []
+        self._notices: list[tuple[str, str, list[int]]] = []
+        """What became of workers, to be told: a worker, a line, its shards."""
         self._thread = threading.Thread(target=self._supervise, name="camel-supervisor", daemon=True)
 
     def __enter__(self) -> RaySupervisor:
@@ -179,9 +188,12 @@ class RaySupervisor:
         """Pass on what is new in both directions; True when the turn is over."""
         with self._lock:
             news, self._news = self._news, []
+            notices, self._notices = self._notices, []
             totals, error = self._totals, self._error
         for shard in news:
             committed(shard)
+        for worker, text, shards in notices:
+            self._tell("worker", text, worker=worker, shards=shards)
         if totals is not None:
             self._watch(totals)
             if totals.halt:
@@ -233,6 +245,9 @@ class RaySupervisor:
         with self._lock:
             self._news += totals.committed
             self._totals = totals
+            for worker, shards in totals.silent.items():
+                text = f"worker {worker} was silent for {self._ttl:g} s and is out: {shards_again(shards)}"
+                self._notices.append((worker, text, shards))
 
     def _expected(self) -> int:
         """Workers that are there or can be expected in a moment; others may wait for a place for hours."""
@@ -288,8 +303,23 @@ class RaySupervisor:
             with contextlib.suppress(Exception):
                 ray.kill(worker.actor)
         # A worker on a node that is out of reach may be alive: its lease has to run out first.
-        self._call("shun" if _may_live(error) else "lost", worker.name)
-        if (left is not None and left.how == "failed") or isinstance(error, RayTaskError):
+        may_live = _may_live(error)
+        shards: list[int] = self._call("shun" if may_live else "lost", worker.name) or []
+        if left is None:
+            rest = f"its lease runs out in {self._ttl:g} s at most" if may_live else shards_again(shards)
+            how = "is out of reach" if may_live else "died"
+            with self._lock:
+                self._notices.append((worker.name, f"worker {worker.name} {how} ({why}): {rest}", shards))
+        failed = (left is not None and left.how == "failed") or isinstance(error, RayTaskError)
+        # A node that cannot work, by its mounts or its version, does not end what others are doing well.
+        others_work = any(one.name in self._met for one in self._running.values())
+        if failed and worker.name not in self._met and others_work:
+            self._pause_until = time.monotonic() + AFTER_REFUSAL
+            if why not in self._refused:
+                self._refused.add(why)
+                with self._lock:
+                    self._notices.append((worker.name, f"worker {worker.name} cannot start: {why}", []))
+        elif failed:
             failure = WorkerFailed(why if left else f"a worker met a bug: {why}; see the logs of Ray")
             failure.__cause__ = error
             self._error = self._error or failure

@@ -28,13 +28,13 @@ from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Halted, Unfinished
 from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import NO_CODE, Judge, Verdict
-from camel.evaluation.humaneval.problems import HASHES, Problem, problems
+from camel.evaluation.humaneval.problems import COUNT, HASHES, Problem, problems
 from camel.models.recorded import RecordedModel, usage_in
 from camel.storage.run import RunFolder, Settings
 
 SAMPLES, VERDICTS = "samples", "verdicts"
 PASSES = 3
-RULES = 1
+RULES = 2
 """Of extraction and judging: another number, other verdicts; those of an older one are made anew."""
 SAMPLING = Sampling(temperature=0.8, top_p=0.95, max_tokens=1024)
 """As the authors of HumanEval sampled for large k."""
@@ -50,13 +50,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sampling: Sampling = SAMPLING
     seed: int | None = None
     """Makes each sample's seed, for endpoints that can repeat themselves."""
-    problems: int = 164
+    problems: int = COUNT
     """The first so many."""
     data: dict[str, str] = msgspec.field(default_factory=HASHES.copy)
 
     def __post_init__(self) -> None:
-        if not 0 < self.problems <= 164:
-            raise InputError(f"there are 164 problems: ask for 1 to 164 of them, not {self.problems}")
+        if not 0 < self.problems <= COUNT:
+            raise InputError(f"there are {COUNT} problems: ask for 1 to {COUNT} of them, not {self.problems}")
 
     @property
     def fingerprint(self) -> str:
@@ -231,9 +231,9 @@ class Evaluation:
     async def judge(self, judge: Judge, *, threads: int | None = None) -> bool:
         """Run the programs, or go on running them; False when something stopped it."""
         samples = self.samples()
-        known = self._known()
+        known = self._known(judge.contained)
         workers = threads or os.cpu_count() or 1
-        name = f"{VERDICTS}-{RULES}-{self.n}"
+        name = f"{_verdicts(judge.contained)}{self.n}"
         self.judged, self.settled = 0, len(self.folder.committed(name))
 
         with self.folder.locked(), ThreadPoolExecutor(workers, "camel-judge") as pool:
@@ -309,11 +309,12 @@ class Evaluation:
             [places[text] for text in extracted],
         )
 
-    def _known(self) -> dict[tuple[str, str], Verdict]:
+    def _known(self, contained: bool) -> dict[tuple[str, str], Verdict]:
         """Verdicts of evaluations with fewer samples, by the same rules."""
         known: dict[tuple[str, str], Verdict] = {}
+        prefix = _verdicts(contained)
         for name in self.folder.stages():
-            if name.startswith(f"{VERDICTS}-{RULES}-"):
+            if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
                 for one in self._records(name):
                     known |= {
                         (one.problem, program): found
@@ -321,9 +322,9 @@ class Evaluation:
                     }
         return known
 
-    def verdicts(self) -> list[Judged]:
-        """What was found, problem by problem."""
-        return self._records(f"{VERDICTS}-{RULES}-{self.n}")
+    def verdicts(self, *, contained: bool = True) -> list[Judged]:
+        """What was found, problem by problem, in the sandbox or without it."""
+        return self._records(f"{_verdicts(contained)}{self.n}")
 
     def _records(self, name: str) -> list[Judged]:
         decode = msgspec.json.Decoder(Judged).decode
@@ -331,6 +332,11 @@ class Evaluation:
             decode(self.folder.read(self.folder.marker(name, shard).file))
             for shard in sorted(self.folder.committed(name))
         ]
+
+
+def _verdicts(contained: bool) -> str:
+    """How the names of stages of verdicts begin: what was found without a sandbox never counts as found in it."""
+    return f"{VERDICTS}-{RULES}-" if contained else f"{VERDICTS}-{RULES}-bare-"
 
 
 def _write_samples(path: Path, records: Sequence[Any]) -> Written:

@@ -177,8 +177,8 @@ def _completed(problem: Problem, program: str, blocks: list[str]) -> str:
                 if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
                 and _bound(ast.Module([node], [])) & missing
             ]
-    # `from __future__` has to come first.
-    lead = [ast.unparse(n) for n in own.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    # `from __future__` has to come first, and nowhere else.
+    lead = [ast.unparse(node) for node in own.body if _is_future(node)]
     return "\n".join([*lead, *before, _without_trials(program, own, problem.entry), ""])
 
 
@@ -198,25 +198,32 @@ def _bound(tree: ast.Module) -> set[str]:
 
 
 def _without_trials(program: str, tree: ast.Module, entry: str) -> str:
-    """The program without statements that print, ask or call the function: examples, which would be run as well."""
+    """The program without statements that print, ask or call the function: examples, which would be run as well. And
+    without `from __future__`, which stands before it."""
     lines = program.split("\n")
     taken = [
         set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         for node in tree.body
-        if not _is_trial(node, entry)
+        if not (_is_trial(node, entry) or _is_future(node))
     ]
     needed = set[int]().union(*taken)
     for node in tree.body:
         own = set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        if _is_trial(node, entry) and not own & needed:
+        if (_is_trial(node, entry) or _is_future(node)) and not own & needed:
             for line in own:
                 lines[line - 1] = ""
     return "\n".join(lines).rstrip()
 
 
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
 def _is_trial(node: ast.stmt, entry: str) -> bool:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return False
+    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == entry for t in node.targets):
+        return False  # the function itself, which may call itself
     called = {
         one.func.id for one in ast.walk(node) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
     }

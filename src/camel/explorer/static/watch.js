@@ -50,8 +50,10 @@ function totals(now) {
   state.className = `badge${now.working ? " live" : ""}`;
   document.querySelector("#why").textContent = now.why;
   const control = document.querySelector("#control");
-  control.hidden = !now.can.length;
-  control.querySelectorAll("button").forEach((one) => { one.hidden = !now.can.includes(one.value); });
+  if (control) {
+    control.hidden = !now.can.length;
+    control.querySelectorAll("button").forEach((one) => { one.hidden = !now.can.includes(one.value); });
+  }
   document.querySelector("#figures").replaceChildren(...now.figures.map(([name, figure]) => {
     const cell = element("div");
     cell.append(element("b", "", figure), element("span", "", name));

@@ -27,16 +27,13 @@ from starlette.staticfiles import StaticFiles
 from camel.core.errors import InputError
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import BallotBox, Choice, Dealer, Stale, Vote, voter_name
-from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys
-from camel.explorer.app import local
+from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
 from camel.explorer.forms import read_form
 from camel.explorer.pages import STATIC, environment
 from camel.explorer.vote.passes import Passes
 from camel.storage.journal import JournalBroken
 from camel.storage.release import RESTRICTED
 
-SCREEN = ("A", "B", "draw", "skip")
-"""What can be answered, in terms of the screen."""
 _NONCE = re.compile(r"[0-9a-f]{0,32}")
 
 
@@ -243,12 +240,7 @@ def create_app(
         form = await form_from(request, shown)
         given = form.get("name", "")
         try:
-            name = voter_name(given)
-            if not by_name and box.known(name):
-                raise InputError(
-                    "somebody has this name: if it is you, open your own link; else add something to it"
-                )
-            name = await box.join(name)
+            name = await box.join(voter_name(given), new=not by_name)
         except InputError as error:
             return await page(request, "vote/join.html", 400, name=given[:200], wrong=str(error))
         except JournalBroken:  # its text names a folder, and that perhaps a system

@@ -57,7 +57,7 @@ def serve(
         )
     by_name = is_loopback(host) and not url and not allow_hosts
     with listening(host, port) as opened:
-        invited = asyncio.run(_invite(votes_folder(pairs), invited))
+        invited = asyncio.run(keep_invited(votes_folder(pairs), invited))
         box = BallotBox(votes_folder(pairs))
         # Of all addresses of this machine, its name is the one that others can use.
         base = url or link_to(socket.gethostname() if is_any(host) else host, opened.getsockname()[1], "")
@@ -73,7 +73,7 @@ def serve(
         answer(app, opened)
 
 
-async def _invite(folder: Path, names: Sequence[str]) -> list[str]:
+async def keep_invited(folder: Path, names: Sequence[str]) -> list[str]:
     """Keep the names for those who get the links, from before the links are printed."""
     box = BallotBox(folder)
     try:

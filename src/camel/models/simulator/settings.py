@@ -102,7 +102,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     latency: Constant | LogNormal | None = None
     """Seconds before the first byte of whatever the model had to write."""
     tokens_per_second: float | None = None
-    """Pace of a streamed reply; `None` sends it at once."""
+    """Pace of a streamed reply; `None` sends it at once. One that is not streamed comes whole after `latency`."""
     tokens_per_event: int = 1
     prefix_cache: int = 0
     """Message prefixes remembered for `cached_tokens`; 0 turns it off. It is the one part of a reply that

@@ -12,6 +12,7 @@ from camel.core.errors import InputError, shown, whole
 from camel.core.message import Sampling
 from camel.core.tables import read_table
 from camel.evaluation.agents import JUDGE_PROMPT
+from camel.evaluation.humaneval.problems import COUNT
 
 SHIPPED = {"society": "society-1", "code": "code-1"}
 """Domains whose questions have a prompt of their own; those of others are asked for by their subjects."""
@@ -112,7 +113,7 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
     """What holds judges at endpoints to JSON: llama.cpp, vllm or openai, if their server can."""
     humaneval: int = 0
     """Samples of each of HumanEval's problems that every model is asked for; 0: none. The paper's figures need 100 at least."""
-    problems: int = 164
+    problems: int = COUNT
     """The first so many of HumanEval's."""
 
     def __post_init__(self) -> None:
@@ -122,7 +123,7 @@ class EmergenceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
             raise InputError("an emergence study needs domains to ask about")
         whole("repeats", self.repeats, 0, 10_000)
         whole("humaneval", self.humaneval, 0, 10_000)
-        whole("problems", self.problems, 1, 164)
+        whole("problems", self.problems, 1, COUNT)
         whole("context", self.context, 256, 10_000_000)
         _once("domain", [one.name for one in self.domains])
         _once("domain", [one.label for one in self.domains])

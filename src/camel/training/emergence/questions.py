@@ -16,13 +16,12 @@ import msgspec
 from camel.core.errors import InputError, ModelError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
-from camel.core.model import Model, Reply, Request
 from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
 from camel.engine.supervisor import run_stages
 from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.agents import Named
 from camel.evaluation.tasks import Drawn
-from camel.models.recorded import RecordedModel, usage_in
+from camel.models.recorded import CountedModel, RecordedModel, usage_in
 from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
@@ -75,7 +74,7 @@ class Questions:
         fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
         async def work(index: int, steps: Steps) -> Asked:
-            model = _Counted(RecordedModel(writer.model, steps.once))
+            model = CountedModel(RecordedModel(writer.model, steps.once))
             try:
                 items = await ask_list(
                     model,
@@ -170,18 +169,6 @@ class Questions:
         if not self._done(part):
             return None
         return msgspec.json.decode(self.folder.read(self.folder.marker(part.stage.name, 0).file), type=Asked)
-
-
-class _Counted:
-    """Sums up what the calls of one list use."""
-
-    def __init__(self, model: Model) -> None:
-        self._model, self.usage = model, Usage()
-
-    async def reply(self, request: Request) -> Reply:
-        reply = await self._model.reply(request)
-        self.usage += reply.usage
-        return reply
 
 
 def file_of(out: Path, domain: Domain) -> Path:

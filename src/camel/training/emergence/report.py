@@ -12,23 +12,23 @@ from itertools import groupby
 import msgspec
 
 from camel.core.message import Usage
+from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import PAPER as PAPER_PROGRAMS
 from camel.evaluation.humaneval.report import SUITES
 from camel.evaluation.humaneval.report import points as percentages
 from camel.evaluation.intervals import Rate
-from camel.evaluation.page import document, figure, short, text
+from camel.evaluation.markdown import grid, md
+from camel.evaluation.page import document, figure, outcomes, short, text, tiles
+from camel.evaluation.page import table as html_table
 from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
 from camel.evaluation.plots import INK, MUTED, Plot, Spec, svg, write_plots
 from camel.evaluation.report import (
     LOSS,
     WIN,
-    grid,
-    html_table,
     judge_points,
     judging,
     judging_parts,
     judging_plots,
-    md,
 )
 from camel.evaluation.standing import Interval
 from camel.training.emergence.results import Figures, Line
@@ -263,7 +263,7 @@ def _head(made: Figures) -> str:
     known = all(one.money is not None for one in costs)
     money, calls = sum(one.money or 0.0 for one in costs), f"{usage.calls:,} calls"
     whole = total.seen == (0, len(made.models) - 1)
-    tiles = [
+    cards = [
         ("Models", f"{len(made.models):,}", f"{sum(one.trained for one in made.models):,} trained here"),
         ("Questions", f"{sum(one.questions for one in made.domains):,}", f"{len(made.domains):,} domains"),
         (
@@ -276,13 +276,9 @@ def _head(made: Figures) -> str:
         if not known
         else ("Cost", f"${money:,.2f}", f"{calls}, {short(usage.total)} tokens"),
     ]
-    cards = "".join(
-        f"<div><dt>{text(name)}</dt><dd>{text(value)}<small>{text(note)}</small></dd></div>"
-        for name, value, note in tiles
-    )
     chain = " → ".join(text(one.label) for one in (made.models[0], made.models[-1]))
     judges = ", ".join(f'<span class="mono">{text(one)}</span>' for one in made.judging.judges)
-    return f'<h1>Emergence of knowledge</h1><p class="muted">{chain} · judged by {judges}</p><dl class="tiles">{cards}</dl>'
+    return f'<h1>Emergence of knowledge</h1><p class="muted">{chain} · judged by {judges}</p>{tiles(cards)}'
 
 
 def _table(made: Figures) -> str:
@@ -318,13 +314,7 @@ def _table(made: Figures) -> str:
 
 
 def _bar(one: Line) -> str:
-    values = (one.after_wins.rate, one.draws.rate, one.before_wins.rate)
-    inner = "".join(
-        f'<i class="{kind}" style="width:{value * 100:.2f}%"></i>'
-        for kind, value in zip(("win", "draw", "loss"), values, strict=True)
-    )
-    label = f"{values[0]:.0%} won, {values[1]:.0%} drawn, {values[2]:.0%} lost by model 2"
-    return f'<div class="wdl" role="img" aria-label="{label}">{inner}</div>'
+    return outcomes(one.after_wins.rate, one.draws.rate, one.before_wins.rate, " by model 2")
 
 
 def _cell(rate: Rate) -> str:
@@ -342,7 +332,7 @@ def _effect(one: Line) -> str:
 
 
 def _programs(made: Figures) -> str:
-    part = min(one.problems for one in made.humaneval) < 164
+    part = min(one.problems for one in made.humaneval) < COUNT
     note = " A part of the problems: not to be compared with the paper's." if part else ""
     return (
         f"<h2>HumanEval and HumanEval+</h2>{html_table(*programs(made), 1)}<p><small>The paper's Table 3, then the models of the chain with "

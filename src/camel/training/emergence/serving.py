@@ -13,12 +13,11 @@ from collections.abc import AsyncGenerator, Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
-from urllib.parse import urlsplit
 
 from camel.core.errors import InputError, ServerFailed, shown
 from camel.core.model import Model, Reply, Request
 from camel.models.catalogue import Entry, find
-from camel.models.connect import connect
+from camel.models.connect import connect, label, named_at
 from camel.models.guided import Guide
 from camel.models.local import ALIAS, LocalServer, find_model, local_model
 from camel.training.train import CONFIG, RESULT
@@ -41,18 +40,16 @@ class Place(NamedTuple):
     @property
     def label(self) -> str:
         """As it is reported: of where it is, only the host."""
-        return f"{self.name}@{urlsplit(self.url).netloc.rpartition('@')[2]}" if self.url else self.name
+        return label(self.name, self.url)
 
 
 def find_place(spec: str, say: Say) -> Place:
     """The model that somebody named: `local`, a GGUF file, a folder, NAME or NAME@URL."""
     if spec == LOCAL:
         return Place(ALIAS, find_model(say))
-    name, at, url = spec.partition("@http")
-    if not name:
-        raise InputError(f"a model is a file, a folder, NAME or NAME@URL, not {shown(spec)}")
-    if at:
-        return Place(name, None, f"http{url}")
+    name, url = named_at(spec)
+    if url:
+        return Place(name, None, url)
     path = Path(spec)
     if path.is_file() or path.suffix == ".gguf":
         return Place(path.parent.name if path.name == GGUF else path.stem, path)
@@ -168,6 +165,3 @@ class Lent:
             self._say(f"writing {self.place.name} as a GGUF file")
             to_gguf(_folder(self.place.path), made)
         return made
-
-
-__all__ = ["Lent", "Place", "find_place", "version_of"]

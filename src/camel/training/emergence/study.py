@@ -258,10 +258,11 @@ class Emergence:
         return steps
 
     def spent(self) -> dict[str, Usage]:
-        """What all starts so far have used, by model."""
+        """What all starts so far have used, by the names under which models are asked."""
         used = self.contest().spent()
+        asked = {one.label: one.place.label for one in self.members() if one.place}
         more = [(self._writer.label, self.questions.spent())]
-        more += [(name, one.spent()) for name, one in self.programs(kept=False)]
+        more += [(asked[label], one.spent()) for label, one in self.programs(kept=False)]
         for name, usage in more:
             if usage.calls:
                 used[name] = used.get(name, Usage()) + usage

@@ -1,0 +1,186 @@
+"""`camel export` and `camel rows`: what they say of a run that is not finished, and what `--force` replaces."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from camel import Transcript
+from camel.cli import app, main
+from camel.core.errors import InputError
+from camel.core.message import Message
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker
+from camel.storage.run import Marker, RunFolder, Settings, new_attempt
+from camel.storage.table import write_shard
+
+COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
+
+
+def talk(number: int) -> Transcript:
+    said = [
+        Message(0, "user", "Trader", "Instruction: Name one.\nInput: None"),
+        Message(1, "assistant", "Programmer", "Solution: One. Next request."),
+    ]
+    speakers = [Speaker("user", "Trader"), Speaker("assistant", "Programmer")]
+    return Transcript(f"001_001_{number:03d}", Task("Trade"), speakers, said, Stop("done", "done"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """Half of what was planned."""
+    folder = RunFolder(tmp_path / "run")
+    folder.create(Settings("f", {"scenario": "ai_society", "counts": COUNTS, "shard_size": 2}, "0"))
+    commit(folder, 0)
+    return folder
+
+
+def commit(folder: RunFolder, shard: int) -> None:
+    path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
+    written = write_shard(path, map(talk, range(2 * shard, 2 * shard + 2)))
+    kept = folder.keep(path)
+    assert folder.commit(Marker("conversations", shard, kept.file, 2, written.sha256, "f", {}, kept.size))
+
+
+def export(run: RunFolder, *words: str) -> Any:
+    done = CliRunner().invoke(app, ["export", run.address, *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["messages", "dataset", "site"])
+def test_a_run_that_is_not_finished_is_called_so(run: RunFolder, tmp_path: Path, format: str):
+    ending = "half.jsonl" if format == "messages" else "half"
+    done = export(run, format, str(tmp_path / ending))
+    assert "2 of 4 conversations: unfinished" in done.stderr
+    assert ": unfinished" not in done.stdout
+    if format == "dataset":
+        assert "**Unfinished**: 2 of 4 planned" in (tmp_path / "half" / "README.md").read_text()
+    commit(run, 1)
+    whole = export(run, format, str(tmp_path / f"whole-{ending}"))
+    assert whole.stderr == ""
+    if format == "dataset":
+        assert "**Unfinished**" not in (tmp_path / "whole-half" / "README.md").read_text()
+
+
+def refused(*words: str) -> str:
+    done = CliRunner().invoke(app, list(words), standalone_mode=False)
+    assert isinstance(done.exception, InputError)
+    return str(done.exception)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["dataset", "site", "chat"])
+def test_force_replaces_a_folder_that_holds_nothing_else(run: RunFolder, tmp_path: Path, format: str):
+    out = tmp_path / "out"
+    export(run, format, str(out))
+    before = {path.name for path in out.iterdir()}
+    assert "--force" in refused("export", run.address, format, str(out))
+    commit(run, 1)
+    export(run, format, str(out), "--force")
+    assert before <= {path.name for path in out.iterdir()}
+    (out / "notes.txt").write_text("mine")
+    assert "notes.txt" in refused("export", run.address, format, str(out), "--force")
+    assert (out / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
+    assert "written as .jsonl" in refused("export", run.address, "messages", str(out), "--force")
+
+
+@pytest.mark.slow
+def test_force_makes_other_rows_and_never_removes_a_run(run: RunFolder, tmp_path: Path):
+    out = str(tmp_path / "rows")
+
+    def rows(*words: str) -> Any:
+        done = CliRunner().invoke(app, ["rows", run.address, *words, "--json"], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return msgspec.json.decode(done.stdout)
+
+    first = rows("--out", out)
+    assert "--force" in refused("rows", run.address, "--out", out, "--seat", "user")
+    other = rows("--out", out, "--seat", "user", "--force")
+    assert other["tokens"] != first["tokens"]
+    assert rows("--out", out, "--seat", "user", "--force") == other
+    assert rows("--out", out, "--force") == first
+    assert "holds a run" in refused("rows", run.address, "--out", run.address, "--force")
+    assert run.committed("conversations") == {0}
+
+
+def test_options_that_would_do_nothing_are_refused(run: RunFolder, tmp_path: Path):
+    for option in ("--first", "--seed"):
+        said = refused("export", run.address, "messages", str(tmp_path / "all.jsonl"), option, "1")
+        assert option in said
+        assert "of a site" in said
+    said = refused("export", run.address, "site", str(tmp_path / "site"), "--seed", "1")
+    assert "--random" in said
+    said = refused("export", run.address, "site", str(tmp_path / "site"), "--where", "stop=done&reson=x")
+    assert "--where knows no reson: there are" in said
+    file, out = tmp_path / "recipe.toml", tmp_path / "rows"
+    file.write_text(f'out = "{out}"\n[[sources]]\nrun = "{run.address}"\n')
+    said = refused("rows", str(file), "--out", "elsewhere", "--markers", "--json")
+    assert said.endswith("leave out --out, --markers")
+    assert not out.exists()
+    done = CliRunner().invoke(app, ["rows", str(file), "--json", "--force"])
+    assert done.exit_code == 0, done.output
+
+
+def test_rows_of_which_nothing_is_left_say_by_what(run: RunFolder, tmp_path: Path):
+    done = CliRunner().invoke(app, ["rows", run.address, "--out", str(tmp_path / "rows"), "--stop", "don"])
+    assert done.exit_code == 0
+    assert "Nothing is left, most by 'stop'" in " ".join(done.output.split())
+    assert "is a file" in refused("train", __file__, "--recipe", "cpu", "--dry-run")
+
+
+@pytest.mark.parametrize(("number", "mend"), [(errno.ENOSPC, "make room"), (errno.EROFS, "another folder")])
+def test_what_the_file_system_refuses_is_one_line(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, number: int, mend: str
+):
+    def refuse(*_: Any) -> Any:
+        raise OSError(number, os.strerror(number), str(tmp_path / "x.jsonl"))
+
+    monkeypatch.setattr("os.fsync", refuse)
+    monkeypatch.setattr("os.fdatasync", refuse)
+    monkeypatch.setattr(sys, "argv", ["camel", "export", run.address, "chat", str(tmp_path / "x.jsonl")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 1
+    [line] = capfd.readouterr().err.strip().splitlines()
+    assert line.startswith(f"camel: {tmp_path / 'x.jsonl'}: {os.strerror(number)}: ")
+    assert mend in line
+
+
+def test_names_of_an_archive_do_not_act_on_the_terminal(run: RunFolder, tmp_path: Path):
+    export(run, "chat", str(tmp_path / "talks.jsonl"))
+    sound = (tmp_path / "talks.jsonl").read_bytes().splitlines()[0]
+    archive = tmp_path / "talks.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, data in (("bad\x1b[2J.json", b"{"), ("001_001_001.json", sound)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    done = CliRunner().invoke(app, ["import", str(archive), str(tmp_path / "imported"), "--skip"])
+    assert done.exit_code == 0, done.output
+    assert "camel: skipped: " in done.stderr
+    assert "bad␚[2J.json" in done.stderr
+    assert "\x1b" not in done.output
+
+
+def test_runs_lists_damaged_ones_for_programs_too(run: RunFolder, tmp_path: Path):
+    broken = tmp_path / "broken" / "run.json"
+    broken.parent.mkdir()
+    broken.write_text("{")
+    done = CliRunner().invoke(app, ["runs", str(tmp_path), "--json"], catch_exceptions=False)
+    listed = {one["run"]: one for one in map(msgspec.json.decode, done.stdout.splitlines())}
+    assert set(listed) == {run.address, str(broken.parent)}
+    assert listed[str(broken.parent)]["state"] == "damaged"
+    assert "run.json" in listed[str(broken.parent)]["error"]

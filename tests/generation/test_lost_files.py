@@ -1,0 +1,66 @@
+"""A run that has lost a file is not called complete, and nothing is paid before somebody knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from camel.core.errors import Damaged
+from camel.generation.campaign import Campaign
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.models.scripted import ScriptedModel
+from camel.storage.reader import Run
+
+SCENARIO = """title = "Talks"
+[[levels]]
+name = "trade"
+items = ["Baker", "Cook", "Nomad", "Poet"]
+[society]
+task = "Talk of the <TRADE>'s work."
+"""
+SOCIETY = """
+[[members]]
+name = "Ada"
+[[members]]
+name = "Bob"
+[turns]
+policy = "rounds"
+[stop]
+max_rounds = 1
+"""
+
+
+async def test_a_lost_file_is_noticed_and_made_again_once_its_marker_is_gone_too(tmp_path: Path):
+    talks = tmp_path / "talks"
+    talks.mkdir()
+    (talks / "scenario.toml").write_text(SCENARIO)
+    (talks / "society.toml").write_text(SOCIETY)
+    settings = GenerateConfig(
+        scenario=str(talks),
+        model=ModelSection("scripted"),
+        out=str(tmp_path / "run"),
+        shard_size=2,
+        run=RunSection(concurrency=2),
+    )
+    asked = 0
+
+    def said(request: object) -> str:
+        nonlocal asked
+        asked += 1
+        return f"so it is, {asked}"
+
+    assert (await Campaign(settings, ScriptedModel(said)).run()).complete
+    paid, before = asked, [one.id for one in Run(tmp_path / "run")]
+    marker = next((tmp_path / "run" / "committed").glob("*/000001.json"))
+    lost = next((tmp_path / "run" / "data").glob("*/000001-*"))
+    lost.unlink()
+    with pytest.raises(Damaged, match=rf"{lost.name} is gone\. Restore it from a copy; camel verify"):
+        await Campaign(settings, ScriptedModel(said)).run()
+    assert asked == paid
+    marker.unlink()
+    assert (await Campaign(settings, ScriptedModel(said)).run()).complete
+    assert paid < asked <= 2 * paid
+    assert [one.id for one in Run(tmp_path / "run")] == before
