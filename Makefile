@@ -50,12 +50,12 @@ imports:
 	lint-imports --no-logo --no-cache
 
 test:
-	pytest -n 2 -m "not slow and not real_model and not thorough" --durations=12
+	tools/tests -n 2 -m "not slow and not real_model and not thorough" --durations=12
 
 test-slow:
 	@group() {
-		echo "pytest -m '$$2' $${*:3}"
-		pytest -m "$$2" --durations=40 "$${@:3}" && return
+		echo "tools/tests -m '$$2' $${*:3}"
+		tools/tests -m "$$2" --durations=40 "$${@:3}" && return
 		status=$$?
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}
