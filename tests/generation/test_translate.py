@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
-from camel.core.message import Deliberation, Message, Proposal, Sampling
-from camel.core.model import Request
+from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
+from camel.core.model import Choice, Reply, Request
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.engine.worker import Halt
+from camel.generation.config import Budget
+from camel.generation.meter import Meter
 from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
 from camel.models.simulator import SimulatorSettings, spawn
@@ -171,6 +173,44 @@ async def test_a_stop_keeps_what_was_paid_and_says_so(tmp_path: Path):
     assert paid == 1
     assert await translate(Translation(run, "de", model), concurrency=1)
     assert len(model.heard) == 5 * 2 * 3, "three tries for each of two messages, and none twice"
+
+
+async def test_a_budget_holds_over_languages_and_starts(tmp_path: Path):
+    run = a_run(tmp_path, 5)
+    paid = 0
+
+    def reply(request: Request) -> Reply:
+        nonlocal paid
+        paid += 1
+        return Reply((Choice("Nein."),), Usage(40, 2, calls=1))
+
+    async def start(calls: int) -> str:
+        meter = Meter(Budget(calls=calls), None, Halt())
+        both = [Translation(run, code, ScriptedModel(reply), meter=meter) for code in ("de", "fr")]
+        meter.before = sum((one.spent() for one in both), Usage())
+        for one in both:
+            await translate(one, concurrency=2)
+        return meter.halt.reason
+
+    for most in (7, 20, 45):
+        assert "the budget of" in await start(most)
+        assert paid == most
+    assert not await start(100)
+    assert paid == 2 * 5 * 2 * 3
+    spent = [Translation(run, code, ScriptedModel([])).spent() for code in ("de", "fr")]
+    assert spent == [Usage(30 * 40, 30 * 2, calls=30)] * 2
+
+
+async def test_what_it_will_take_is_known_before_and_better_while_it_goes_on(tmp_path: Path):
+    run = a_run(tmp_path, 20)
+    done = Translation(run, "de", ScriptedModel(lambda request: "Nein."))
+    before = done.estimate()
+    assert before.calls == 2 * 20, "the last message of each is a marker alone"
+    words = sum(len(message.content) for record in run for message in record.messages) // 5
+    assert words / 2 < before.completion < 2 * words
+    assert before.prompt > before.completion
+    assert await translate(done)
+    assert done.estimate() == Usage()
 
 
 def test_a_run_as_tables(tmp_path: Path):

@@ -85,14 +85,14 @@ def humaneval(
 
     from camel.cli.asking import chosen_model
     from camel.cli.progress import leave
+    from camel.cli.spending import metered
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
     from camel.evaluation.humaneval.report import check_extra, default_ks
     from camel.evaluation.sandbox.process import Sandbox
     from camel.generation.config import Budget
-    from camel.generation.meter import Meter, MeteredModel
-    from camel.models.catalogue import find
+    from camel.generation.meter import MeteredModel
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
@@ -109,7 +109,7 @@ def humaneval(
             sandbox.check()
         with chosen_model(console, model, base_url, local, in_flight) as chat:
             folder = out or Path("runs") / f"humaneval-{_file_name(chat.name)}"
-            meter = Meter(budget, find(chat.name), halt)
+            meter = metered(budget, chat.name, halt)
             config = Config(chat.name, prompt_text(), sampling, seed, problems)
             if dry_run:
                 _announce(console, Evaluation(folder, config, n, chat, kept=False), meter, show=True)
@@ -140,15 +140,11 @@ def _file_name(name: str) -> str:
 
 
 def _announce(console: Console, evaluation: Evaluation, meter: Meter, *, show: bool = False) -> None:
-    from camel.cli.panel import money, say, short
+    from camel.cli.panel import say
+    from camel.cli.spending import expect
 
     if left := evaluation.left():
-        need = evaluation.estimate(left)
-        price = "price unknown" if meter.price is None else money(meter.price.cost(need))
-        say(
-            console,
-            f"expect  {need.calls:,} calls of {evaluation.config.model}, about {short(need.total)} tokens, {price}",
-        )
+        expect(console, "expect", evaluation.config.model, evaluation.estimate(left), meter.price)
     if show:
         say(console, f"\n── {evaluation.problems[0].name}", "bold")
         say(console, evaluation.question(evaluation.problems[0]))

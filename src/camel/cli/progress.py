@@ -71,5 +71,6 @@ async def worked(
 def leave(console: Console, reason: str) -> NoReturn:
     """End a command that was stopped before its end: say why, and how to go on."""
     mine = reason == STOPPED
-    say(console, f"{reason if mine else f'stopped: {reason}'}; the same command goes on")
+    how = " with a larger one" if reason.startswith("the budget") else ""
+    say(console, f"{reason if mine else f'stopped: {reason}'}; the same command goes on{how}")
     raise typer.Exit(INTERRUPTED if mine else HALTED)

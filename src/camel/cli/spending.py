@@ -1,4 +1,4 @@
-"""One budget for several models, each with its own price."""
+"""What is said of costs before anything is paid, and one budget for several models, each with its own price."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from camel.core.model import Reply
 from camel.engine.worker import Halt
 from camel.generation.config import Budget
 from camel.generation.meter import Meter
-from camel.models.catalogue import Entry
+from camel.models.catalogue import Entry, find
 
 if TYPE_CHECKING:
     from camel.evaluation.agents import Need
@@ -29,10 +29,7 @@ class Purse(Meter):
 
     def share(self, model: str, price: Entry | None) -> Share:
         """The meter of one model; the same for the same name."""
-        if self.budget.money is not None and price is None:
-            raise InputError(
-                f"the price of {model} is not known, and --max-money needs it: give --max-tokens"
-            )
+        _check_price(self.budget, model, price)
         return self.shares.setdefault(model, Share(self, price))
 
     @property
@@ -72,6 +69,24 @@ class Share(Meter):
         """Note how a call ended."""
         super().end(reply, error)
         self._purse.end(reply, error)
+
+
+def metered(budget: Budget, model: str, halt: Halt) -> Meter:
+    """The meter of a command that asks one model, which sets `halt` at a limit."""
+    price = find(model)
+    _check_price(budget, model, price)
+    return Meter(budget, price, halt)
+
+
+def _check_price(budget: Budget, model: str, price: Entry | None) -> None:
+    if budget.money is not None and price is None:
+        raise InputError(f"the price of {model} is not known, and --max-money needs it: give --max-calls")
+
+
+def expect(console: Console, word: str, model: str, need: Usage, price: Entry | None) -> None:
+    """Say before the first call what a step will take and cost, about."""
+    cost = "price unknown" if price is None else money(price.cost(need))
+    say(console, f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}")
 
 
 def announce_needs(console: Console, steps: Sequence[tuple[str, Need]], purse: Purse) -> None:

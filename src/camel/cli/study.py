@@ -133,12 +133,12 @@ class _Judging:
     def __init__(
         self, run: Run, kept: Path, made: _Made, chat: ChatModel, sample: int, budget: Budget, halt: Halt
     ) -> None:
+        from camel.cli.spending import metered
         from camel.evaluation.deserved import Judging
-        from camel.generation.meter import Meter, MeteredModel
-        from camel.models.catalogue import find
+        from camel.generation.meter import MeteredModel
 
         self._made, self._chat = made, chat
-        self._meter = Meter(budget, find(chat.name), halt)
+        self._meter = metered(budget, chat.name, halt)
         self._judging = Judging(
             run,
             kept,
@@ -153,20 +153,16 @@ class _Judging:
         """Say what it will cost, ask, and add what the verdicts come to; None when something stopped it."""
         from msgspec.structs import replace
 
-        from camel.cli.panel import money, say, short
+        from camel.cli.panel import money, say
         from camel.cli.progress import CALLS_END, worked
+        from camel.cli.spending import expect
 
         judging, meter = self._judging, self._meter
         if not judging.sample:
             say(console, "no conversation ended as done: there is nothing to judge")
             return self._made
         if left := judging.left():
-            need = judging.estimate(left)
-            price = "" if meter.price is None else f", {money(meter.price.cost(need))}"
-            say(
-                console,
-                f"judge   {self._chat.name}: about {need.calls:,} calls, {short(need.total)} tokens{price}",
-            )
+            expect(console, "judge", self._chat.name, judging.estimate(left), meter.price)
 
         def line(seconds: float) -> str:
             cost = f" · {money(meter.money)}" if meter.money else ""

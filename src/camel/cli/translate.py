@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import RunPlace
+from camel.cli.options import MaxCalls, MaxMoney, MaxTokens, RunPlace
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,33 +34,40 @@ def translate(
     concurrency: Annotated[
         int | None, typer.Option(metavar="N", help="Conversations in flight: 64, with --local 2.")
     ] = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
 ) -> None:
     """Put every message of a run into other languages, keeping the markers. The same command goes on after a stop."""
     from rich.console import Console
 
     from camel.cli.asking import check_finished, chosen_model
     from camel.cli.panel import say
-    from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED
+    from camel.cli.progress import leave
+    from camel.cli.spending import expect, metered
+    from camel.core.message import Usage
     from camel.engine.worker import Halt
+    from camel.generation.config import Budget
     from camel.generation.translate import Translation
     from camel.storage.reader import Run
 
     console, halt = Console(highlight=False), Halt()
+    budget = Budget(money=max_money, tokens=max_tokens, calls=max_calls)
     in_flight = concurrency or (2 if local else 64)
     check_finished(run, "translated")
     with chosen_model(console, model, base_url, local, in_flight) as chat:
         # All of them before the first call: what cannot go on is refused before anything is paid.
         records = Run(run)
-        wanted = [Translation(records, language, chat, halt=halt) for language in to]
+        meter = metered(budget, chat.name, halt)
+        wanted = [Translation(records, language, chat, meter=meter) for language in to]
+        meter.before = sum((one.spent() for one in wanted), Usage())
+        if (need := sum((one.estimate() for one in wanted), Usage())).calls:
+            expect(console, "expect", chat.name, need, meter.price)
         complete = asyncio.run(_work(console, wanted, chat, in_flight))
     if complete:
         say(console, f"export  camel export {shlex.quote(str(run))} chat FILE --language {to[0]}")
         return
-    mine = halt.reason == STOPPED
-    say(console, halt.reason if mine else f"stopped: {halt.reason}")
-    own_url = base_url if base_url != os.environ.get("OPENAI_BASE_URL", "") else ""
-    say(console, f"resume  {_resume(run, to, model, own_url, local, concurrency)}")
-    raise typer.Exit(INTERRUPTED if mine else HALTED)
+    leave(console, halt.reason)
 
 
 async def _work(console: Console, wanted: list[Translation], chat: ChatModel, concurrency: int) -> bool:
@@ -88,23 +94,13 @@ def _line(translation: Translation, seconds: float | None = None) -> str:
     from camel.cli.panel import duration, money, short
 
     tally, meter = translation.tally, translation.meter
+    used = meter.before + meter.usage
     parts = [
         f"{translation.language}  {tally.finished:,} / {tally.planned:,} conversations",
-        f"{meter.usage.calls:,} calls" if meter.usage.calls else "",
-        f"{short(meter.usage.total)} tokens" if meter.usage.total else "",
+        f"{used.calls:,} calls" if used.calls else "",
+        f"{short(used.total)} tokens" if used.total else "",
         money(meter.money) if meter.money else "",
         f"{sum(meter.errors.values()):,} errors" if meter.errors else "",
         f"{duration(seconds)} gone" if seconds else "",
     ]
     return " · ".join(part for part in parts if part)
-
-
-def _resume(run: str, to: list[str], model: str, base_url: str, local: bool, concurrency: int | None) -> str:
-    words: list[Any] = ["camel", "translate", run]
-    for language in to:
-        words += ["--to", language]
-    words += ["--model", model] if model else []
-    words += ["--base-url", base_url] if base_url else []
-    words += ["--local"] if local else []
-    words += ["--concurrency", concurrency] if concurrency is not None else []
-    return shlex.join(str(word) for word in words)

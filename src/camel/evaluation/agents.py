@@ -28,12 +28,13 @@ from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
-from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
+from camel.engine.journaled import journaled
+from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
 from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, Sample, draw_tasks
-from camel.models.recorded import RecordedModel, usage_in
+from camel.models.recorded import RecordedModel
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 
@@ -320,10 +321,7 @@ class Contest:
             usage = used.get(job.model, Usage())
             for one in self._records(job, Solution if job.kind in ("summary", "answer") else Judged).values():
                 usage += one.usage
-            for shard in self._open(job):
-                for entry in self.folder.replay(job.stage.name, shard):
-                    usage += usage_in(read_step(entry).result)
-            used[job.model] = usage
+            used[job.model] = sum(journaled(self.folder, job.stage.name, self._open(job)), usage)
         return used
 
     # ---------------------------------------------------------------- doing it

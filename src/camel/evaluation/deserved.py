@@ -22,13 +22,14 @@ from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
-from camel.engine.stage import Stage, Steps, read_step, write_lines
+from camel.engine.journaled import journaled
+from camel.engine.stage import Stage, Steps, write_lines
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.agents import quoted_talk, shortened
 from camel.evaluation.intervals import wilson
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
-from camel.models.recorded import RecordedModel, usage_in
+from camel.models.recorded import RecordedModel
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 
@@ -109,10 +110,8 @@ class Judging:
     def spent(self) -> Usage:
         """What earlier starts have used, by the verdicts and by the journals of shards that are still open."""
         used = sum((one.usage for one in self.verdicts()), Usage())
-        for shard in set(range(self.stage().shards)) - self.folder.committed(self.name):
-            for entry in self.folder.replay(self.name, shard):
-                used += usage_in(read_step(entry).result)
-        return used
+        still_open = set(range(self.stage().shards)) - self.folder.committed(self.name)
+        return sum(journaled(self.folder, self.name, still_open), used)
 
     def stage(self) -> Stage:
         """The stage that asks."""

@@ -29,15 +29,16 @@ from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.fence import Fence
+from camel.engine.journaled import journaled
 from camel.engine.notices import Tell, unheard
-from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
+from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt, Unfinished
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.catalogue import Entry
 from camel.models.pool import Pool, ReplicaState
-from camel.models.recorded import CountedModel, RecordedModel, usage_in
+from camel.models.recorded import CountedModel, RecordedModel
 from camel.models.traced import traced
 from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
 from camel.storage.compact import damaged
@@ -535,10 +536,9 @@ class Campaign:
         """What earlier starts have used for shards that are still open, by their journals."""
         used = Usage()
         for stage in self.stages:
-            for shard in self.folder.journaled(stage.name):
-                for entry in self.folder.replay(stage.name, shard):
-                    used += usage_in(read_step(entry).result)
-                    self._in_journals += 1
+            for usage in journaled(self.folder, stage.name, self.folder.journaled(stage.name)):
+                used += usage
+                self._in_journals += 1
         return used
 
     def _recorded(self, steps: Steps) -> Model:

@@ -24,10 +24,11 @@ from camel.core.history import History, estimate_tokens
 from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
+from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
-from camel.generation.campaign import Tally, totals_of
+from camel.generation.campaign import Tally, totals_of, usage_of
 from camel.generation.config import Budget, fingerprint, shard_size_for
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.catalogue import find
@@ -40,6 +41,8 @@ STAGE = "translated-"
 """Begins the name of a stage; the language's code ends it."""
 DAMAGED = "damaged-translation"
 TRIES = 3
+SAMPLED = 100
+"""Conversations by which the cost of a translation is told beforehand."""
 SAMPLING = Sampling(temperature=0.2)
 TRANSLATOR = "translator"
 AGAIN = "Please translate the message again, all of it, and keep every marker as it is."
@@ -92,15 +95,18 @@ class Translation:
         *,
         sampling: Sampling = SAMPLING,
         halt: Halt | None = None,
+        meter: Meter | None = None,
     ) -> None:
+        """`meter` has the budget, and the halt that it sets; several languages may share one."""
         scenario = load("translation")
         assert isinstance(scenario.end, Translate)
         if language not in scenario.end.languages:
             known = ", ".join(scenario.end.languages)
             raise InputError(f"no language {language!r}: known are {known}")
         self.run, self.language, self.translate = run, language, scenario.end
-        self.name, self.halt = f"{STAGE}{language}", halt or Halt()
-        self.meter = Meter(Budget(), find(getattr(model, "name", "")), self.halt)
+        self.name = f"{STAGE}{language}"
+        self.meter = meter or Meter(Budget(), find(getattr(model, "name", "")), halt or Halt())
+        self.halt = self.meter.halt
         self.tally = Tally(len(run))
         self._model, self._sampling = MeteredModel(model, self.meter), sampling
         settings = self._begun(getattr(model, "name", type(model).__name__))
@@ -142,13 +148,43 @@ class Translation:
         markers = (folder.marker(self.name, shard) for shard in folder.committed(self.name))
         return sum(int(marker.totals.get("damaged", 0)) for marker in markers)
 
+    def spent(self) -> Usage:
+        """What earlier starts have used, by the markers and by the journals of shards that are still open."""
+        return sum(journaled(self.run.folder, self.name, self.run.folder.journaled(self.name)), self._kept())
+
+    def _kept(self) -> Usage:
+        folder = self.run.folder
+        markers = folder.markers(self.name, sorted(folder.committed(self.name)))
+        return sum((usage_of(marker.totals) for marker in markers), Usage())
+
+    def estimate(self) -> Usage:
+        """What is left will take about this: as what is done did, else each message once, as long as the original."""
+        self.recount()
+        done, left = self.tally.committed, self.tally.planned - self.tally.committed
+        used = self._kept()
+        if not done:
+            some = [self._original(index) for index in range(0, left, max(1, left // SAMPLED))]
+            done = len(some)
+            for message in (message for record in some for message in record.messages):
+                if _letters(message.content, self.translate):
+                    # Three bytes a token is on the high side by a quarter, for English.
+                    size, asked = (
+                        estimate_tokens(text) * 4 // 5
+                        for text in (message.content, self.translate.asked(message.content, self.language))
+                    )
+                    used += Usage(asked, size, calls=1)
+        share = left / max(1, done)
+        return Usage(
+            round(used.prompt * share), round(used.completion * share), calls=round(used.calls * share)
+        )
+
     def stage(self) -> Stage:
         """The stage that does it."""
         return Stage(
             name=self.name,
             count=len(self.run),
             work=self._tallied,
-            write=_write,
+            write=self._write,
             shard_size=self._shard_size,
         )
 
@@ -223,12 +259,12 @@ class Translation:
         )
         return said, not wrong
 
-
-def _write(path: Path, records: Sequence[Any]) -> Written:
-    shard = write_shard(path, records)
-    usage = sum((message.usage for record in records for message in record.messages), Usage())
-    damaged = sum(DAMAGED in record.labels for record in records)
-    return Written(shard.rows, shard.sha256, {**totals_of(usage), "damaged": float(damaged)})
+    def _write(self, path: Path, records: Sequence[Any]) -> Written:
+        shard = write_shard(path, records)
+        usage = sum((message.usage for record in records for message in record.messages), Usage())
+        damaged = sum(DAMAGED in record.labels for record in records)
+        totals = {**totals_of(usage, self.meter.price), "damaged": float(damaged)}
+        return Written(shard.rows, shard.sha256, totals)
 
 
 async def translate(translation: Translation, *, concurrency: int = 64) -> bool:

@@ -23,13 +23,14 @@ from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
-from camel.engine.stage import Stage, Steps, Written, read_step, write_lines
+from camel.engine.journaled import journaled
+from camel.engine.stage import Stage, Steps, Written, write_lines
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Halted, Unfinished
 from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import NO_CODE, Judge, Verdict
 from camel.evaluation.humaneval.problems import COUNT, HASHES, Problem, problems
-from camel.models.recorded import RecordedModel, usage_in
+from camel.models.recorded import RecordedModel
 from camel.storage.run import RunFolder, Settings
 
 SAMPLES, VERDICTS = "samples", "verdicts"
@@ -163,10 +164,8 @@ class Evaluation:
         for shard in sorted(self.folder.committed(SAMPLES)):
             totals = self.folder.marker(SAMPLES, shard).totals
             used += Usage(**{name: int(totals.get(name, 0)) for name in Usage.__struct_fields__})
-        for shard in set(range(self.n)) - self.folder.committed(SAMPLES):
-            for entry in self.folder.replay(SAMPLES, shard):
-                used += usage_in(read_step(entry).result)
-        return used
+        still_open = set(range(self.n)) - self.folder.committed(SAMPLES)
+        return sum(journaled(self.folder, SAMPLES, still_open), used)
 
     def question(self, problem: Problem) -> str:
         """What a model is asked about a problem."""

@@ -16,12 +16,13 @@ import msgspec
 from camel.core.errors import InputError, ModelError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
-from camel.engine.stage import Stage, Steps, Written, read_step, write_whole
+from camel.engine.journaled import journaled
+from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
 from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.agents import Named
 from camel.evaluation.tasks import Drawn
-from camel.models.recorded import CountedModel, RecordedModel, usage_in
+from camel.models.recorded import CountedModel, RecordedModel
 from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
@@ -139,8 +140,7 @@ class Questions:
             if found := self._record(part):
                 used += found.usage
             else:
-                for entry in self.folder.replay(part.stage.name, 0):
-                    used += usage_in(read_step(entry).result)
+                used = sum(journaled(self.folder, part.stage.name, [0]), used)
         return used
 
     # ---------------------------------------------------------------- doing it

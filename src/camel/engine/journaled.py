@@ -1,0 +1,17 @@
+"""What the calls in open journals used: paid for, and in no shard yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from camel.core.message import Usage
+from camel.engine.stage import read_step
+from camel.models.recorded import usage_in
+from camel.storage.run import RunFolder
+
+
+def journaled(folder: RunFolder, stage: str, shards: Iterable[int]) -> Iterator[Usage]:
+    """What each call used that the journals of these shards hold."""
+    for shard in shards:
+        for entry in folder.replay(stage, shard):
+            yield usage_in(read_step(entry).result)
