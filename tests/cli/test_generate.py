@@ -539,6 +539,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "unknown.toml").write_text('scenario = "code"\nmodle = 1\n[model]\nname = "m"\n')
     (tmp_path / "count.toml").write_text('scenario = "code"\ncount = 1\n[model]\nname = "m"\n')
     (tmp_path / "inner.toml").write_text('scenario = "code"\n[model]\nname = "m"\n[run]\nconcurency = 3\n')
+    (tmp_path / "outer.toml").write_text('scenario = "code"\nconcurrency = 3\n[model]\nname = "m"\n')
     (tmp_path / "nowhere.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
     (tmp_path / "modelless.toml").write_text('scenario = "code"\n')
     for arguments, word in (
@@ -547,6 +548,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
         (("generate", "unknown.toml"), "unknown field 'modle' (did you mean model?)"),
         (("generate", "count.toml"), "did you mean counts?"),
         (("plan", "inner.toml"), "unknown field 'concurency' in [run] (did you mean concurrency?)"),
+        (("plan", "outer.toml"), "unknown field 'concurrency': it belongs below [run]; known: scenario"),
         (("plan", "nowhere.toml"), "the path of a folder of your own: looked for cooking"),
         (("plan", "modelless.toml"), "missing: model"),
         (("generate", "config.toml", "--concurrency", "0"), "at least 1"),

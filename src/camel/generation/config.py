@@ -307,9 +307,9 @@ def _check_names(path: Path, table: dict[str, Any]) -> None:
             sorted(cast("dict[str, Any]", inner).keys() - set(known)) if isinstance(inner, dict) else ()
         ):
             where = f" in [{name}]" if name else ""
-            raise InputError(
-                f"{path}: unknown field {key!r}{where}{similar(key, known)}; known: {', '.join(known)}"
-            )
+            homes = [one for one, its in sections.items() if key in its.__struct_fields__]
+            hint = f": it belongs below [{homes[0]}]" if len(homes) == 1 else similar(key, known)
+            raise InputError(f"{path}: unknown field {key!r}{where}{hint}; known: {', '.join(known)}")
 
 
 def _scenario(path: Path, name: str) -> str:
