@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from camel.core.errors import InputError
 from camel.engine.member import Left
 from camel.engine.ray import actors
 from camel.engine.ray.actors import Job, WorkerActor
-from camel.engine.ray.supervisor import PATIENCE, RaySupervisor, WorkerFailed, WorkersDie, _Worker
+from camel.engine.ray.supervisor import PATIENCE, PLACELESS, RaySupervisor, WorkerFailed, WorkersDie, _Worker
 from camel.storage.run import RunFolder
 
 pytestmark = pytest.mark.slow  # importing ray alone takes seconds
@@ -88,6 +90,29 @@ def test_a_node_that_cannot_work_does_not_end_what_others_do(supervisor: Any):
     supervisor._running.clear()
     supervisor._bury(_Worker("alone", None, 0.0), blind, None)
     assert isinstance(supervisor._error, WorkerFailed)
+
+
+@pytest.mark.parametrize(("free", "cause"), [(0.5, "stop what else runs there"), (3.0, "they are starting")])
+def test_why_nobody_works_is_told_once(
+    supervisor: Any, monkeypatch: pytest.MonkeyPatch, free: float, cause: str
+):
+    ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 4.0}, available_resources=lambda: {"CPU": free})
+    monkeypatch.setattr(f"{RaySupervisor.__module__}.ray", ray)
+    now = time.monotonic()
+    live: dict[str, Any] = {}
+    looked = SimpleNamespace(committed=[], live=live, silent={})
+    monkeypatch.setattr(supervisor, "_call", lambda *args: looked)
+    supervisor._running = {"a": _Worker("w1", None, now), "b": _Worker("w2", None, now)}
+    supervisor._pass_on()
+    assert not supervisor._notices, "it has only begun"
+    supervisor._running["a"] = _Worker("w1", None, now - PLACELESS)
+    for _ in range(3):
+        supervisor._pass_on()
+    [(_, text, _)] = supervisor._notices
+    assert f"2 wait for 1 CPU each, {free:g} of the cluster's 4 are free: {cause}" in text
+    live["w1"] = None
+    supervisor._pass_on()
+    assert not supervisor._told_placeless, "should they all go, it is told again"
 
 
 def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 import threading
 import time
@@ -44,6 +45,8 @@ SLOWEST = 5.0
 """Seconds at most between the replacement of one worker that died at its start and the next."""
 SOON = 15.0
 """Seconds that a worker is given to show up before its part of the window goes to the others."""
+PLACELESS = 30.0
+"""Seconds without a single worker at work after which it is told what they wait for."""
 GRACE = 5.0
 """Seconds that workers have to leave when they are sent home."""
 
@@ -104,6 +107,7 @@ class RaySupervisor:
         self._early, self._pause_until = 0, 0.0
         self._refused: set[str] = set()
         """Why workers could not start while others worked; each is told once."""
+        self._told_placeless = False
         self._turn, self._seen = 0, 0
         self._totals: Totals | None = None
         self._error: Exception | None = None
@@ -241,13 +245,30 @@ class RaySupervisor:
         self._seen += len(totals.committed)
         self._met.update(totals.live)
         if self._met.intersection(worker.name for worker in self._running.values()):
-            self._early = 0
+            self._early, self._told_placeless = 0, False
+        elif not self._told_placeless:
+            self._tell_placeless()
         with self._lock:
             self._news += totals.committed
             self._totals = totals
             for worker, shards in totals.silent.items():
                 text = f"worker {worker} was silent for {self._ttl:g} s and is out: {shards_again(shards)}"
                 self._notices.append((worker, text, shards))
+
+    def _tell_placeless(self) -> None:
+        """Say why nobody works, if nobody has for a while."""
+        oldest = min((worker.since for worker in self._running.values()), default=math.inf)
+        if time.monotonic() - oldest < PLACELESS:
+            return
+        self._told_placeless = True
+        there, free = (
+            found.get("CPU", 0.0) for found in (ray.cluster_resources(), ray.available_resources())
+        )
+        wait = f"{len(self._running)} wait for {self._cpus:g} CPU each"
+        cause = "stop what else runs there, or add a node" if free < self._cpus else "they are starting"
+        text = f"no worker is at work for {PLACELESS:g} s: {wait}, {free:g} of the cluster's {there:g} are free: {cause}"
+        with self._lock:
+            self._notices.append(("", text, []))
 
     def _expected(self) -> int:
         """Workers that are there or can be expected in a moment; others may wait for a place for hours."""
