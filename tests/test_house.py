@@ -107,16 +107,18 @@ def run(code: str, *args: str) -> str:
     return done.stdout
 
 
-def cpu_seconds(code: str, *args: str, runs: int = 5) -> float:
-    """The least user and system time of several runs, which is what a busy machine distorts least."""
-    run(code, *args)  # writes the bytecode, and shows what went wrong if something does
-    seconds: list[float] = []
+def cpu_seconds(*codes: str, runs: int = 7) -> list[float]:
+    """The least user and system time of several runs of each, in turn, which is what a busy machine distorts least."""
+    for code in codes:
+        run(code)  # writes the bytecode, and shows what went wrong if something does
+    seconds: list[list[float]] = [[] for _ in codes]
     for _ in range(runs):
-        child = subprocess.Popen([sys.executable, "-c", code, *args], cwd=ROOT, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        seconds.append(usage.ru_utime + usage.ru_stime)
-    return min(seconds)
+        for code, its in zip(codes, seconds, strict=True):
+            child = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            its.append(usage.ru_utime + usage.ru_stime)
+    return [min(its) for its in seconds]
 
 
 def test_imports_point_downward():
@@ -140,11 +142,16 @@ def test_core_is_pure():
 
 
 def test_import_is_fast():
-    assert cpu_seconds("import camel") <= 0.15
+    ours, bare = cpu_seconds("import camel", "pass")
+    assert ours <= max(0.15, 7 * bare), "the second is for a machine that is slow just now"
 
 
 def test_help_is_fast():
-    assert cpu_seconds("from camel.cli import main; main()", "--help") <= 0.4
+    ours, bare = cpu_seconds(
+        "import sys; sys.argv.append('--help'); from camel.cli import main; main()",
+        "import typer, rich.table",
+    )
+    assert ours <= max(0.4, 2.5 * bare), "the second is for a machine that is slow just now"
 
 
 def test_import_leaves_heavy_modules_alone():
