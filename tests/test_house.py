@@ -151,7 +151,7 @@ def test_help_is_fast():
         "import sys; sys.argv.append('--help'); from camel.cli import main; main()",
         "import typer, rich.table",
     )
-    assert ours <= max(0.4, 2.5 * bare), "the second is for a machine that is slow just now"
+    assert ours <= max(0.4, 3 * bare), "the second is for a machine that is slow just now"
 
 
 def test_import_leaves_heavy_modules_alone():
