@@ -787,3 +787,10 @@ def test_two_runs_of_the_same_name_are_told_apart(tmp_path: Path):
     with Catalogue([tmp_path / "a" / "run", tmp_path / "b" / "run"]) as catalogue:
         assert [run.name for run in catalogue.runs] == ["run", "run-2"]
         assert dict(catalogue.facets()["run"]) == {"run": 3, "run-2": 4}
+
+
+def test_the_one_run_that_is_chosen_is_counted(tmp_path: Path):
+    society(tmp_path / "run", rows=3)
+    with Catalogue([tmp_path / "run"]) as catalogue:
+        assert "run" not in catalogue.facets()
+        assert catalogue.facets(Query(runs=("run",)))["run"] == [("run", 3)]

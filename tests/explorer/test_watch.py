@@ -227,3 +227,4 @@ def test_a_finished_run_is_watched_too(tmp_path: Path):
         one.look_now()
         assert not one.state()["lanes"]
         assert one.state()["totals"]["figures"]
+        assert "complete" in one.state()["totals"]["quiet"]

@@ -166,7 +166,7 @@ class Catalogue:
         """By facet, each value and how many conversations have it, the most first; buckets of numbers in their order.
 
         The values of a facet are counted as if none of them were chosen, so that one can see what another choice would
-        give. `run` is among the facets where there are several.
+        give. `run` is among the facets where there are several, or one is chosen.
         """
         return self._now().facets(query)
 
@@ -306,7 +306,7 @@ class _Reader:
             for name, counts in self.counts(asked).facets(asked, names):
                 counted[name].update(counts)
         result = {name: ranked(FACETS[name], counts) for name, counts in counted.items()}
-        if len(self.state.sources) > 1:
+        if len(self.state.sources) > 1 or query.runs:
             alone = [
                 (one.name, msgspec.structs.replace(query, runs=(one.name,))) for one in self.state.sources
             ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -41,6 +42,8 @@ from camel.explorer.views import NUMBER_TITLES, TITLES, State, facet_name, money
 MOST = 14
 """Values of a facet that are drawn; the data has them all."""
 BINS = 24
+FEWEST = 5
+"""Numbers for which a plot of bars has room, though it has fewer."""
 MOST_TURNS = 60
 WIDTH = 205
 """Of what is drawn, beside the labels: all of it fits a phone, where it is shown about as large as it is."""
@@ -310,32 +313,49 @@ def _summary(made: Histogram) -> str:
     return text + (f" Not known of {made.unknown:,}." if made.unknown else "")
 
 
+def _along(made: Histogram, title: str) -> tuple[float, Spec]:
+    """The axis on which the bars of a histogram stand, and by how much they are moved there.
+
+    Where each bar is one number it stands above it, and a single one is not all of the plot.
+    """
+    low, high, moved = made.edges[0], made.edges[-1], 0.0
+    style: dict[str, Any] = {"tickCount": 5, "grid": False, "labelFlush": True}
+    style["format"] = "$~g" if made.number == "cost" else "~s"
+    if made.number != "cost" and made.edges[1] - low == 1:
+        moved = -0.5
+        style["values"] = list(range(int(low), int(high), math.ceil((high - low) / 10)))
+        style["labelFlush"] = False
+        middle = (low + high) / 2
+        low, high = min(low, middle - FEWEST / 2), max(high, middle + FEWEST / 2)
+    return moved, {
+        "field": "low",
+        "bin": {"binned": True},
+        "type": "quantitative",
+        "title": title,
+        "axis": style,
+        "scale": {"domain": [low + moved, high + moved], "nice": False, "zero": False},
+    }
+
+
 def _columns(rows: Rows, made: Histogram, title: str) -> Spec:
     width = made.edges[1] - made.edges[0]
+    moved, along = _along(made, title)
     values = [
-        {"low": row["from"], "high": row["from"] + width, "n": row["conversations"], "link": f"{_GO}{number}"}
+        {
+            "low": row["from"] + moved,
+            "high": row["from"] + moved + width,
+            "n": row["conversations"],
+            "link": f"{_GO}{number}",
+        }
         for number, row in enumerate(rows)
     ]
-    style = {
-        "format": "$~g" if made.number == "cost" else "~s",
-        "tickCount": 5,
-        "grid": False,
-        "labelFlush": True,
-    }
     return {
         "data": {"values": values},
         "width": WIDTH + LABELS - 50,
         "height": 170,
         "mark": {"type": "bar", "color": ACCENT, "binSpacing": 1},
         "encoding": {
-            "x": {
-                "field": "low",
-                "bin": {"binned": True},
-                "type": "quantitative",
-                "title": title,
-                "axis": style,
-                "scale": {"domain": [made.edges[0], made.edges[-1]], "nice": False, "zero": False},
-            },
+            "x": along,
             "x2": {"field": "high"},
             "y": {
                 "field": "n",
@@ -359,7 +379,8 @@ def _length_by_stop(catalogue: Catalogue, state: State) -> Chart | None:
         for stop in order
         for low, high, count in zip(made.edges, made.edges[1:], made.series[stop], strict=False)
     ]
-    values = [{**row, "high": row["to"] + 1} for row in rows]
+    moved, along = _along(made, "messages")
+    values = [{**row, "low": row["from"] + moved, "high": row["to"] + 1 + moved} for row in rows]
     names = [facet_name("stop", stop) for stop in order]
     spec: Spec = {
         "data": {"values": values},
@@ -367,14 +388,7 @@ def _length_by_stop(catalogue: Catalogue, state: State) -> Chart | None:
         "height": 190,
         "mark": {"type": "bar", "binSpacing": 1},
         "encoding": {
-            "x": {
-                "field": "from",
-                "bin": {"binned": True},
-                "type": "quantitative",
-                "title": "messages",
-                "axis": {"format": "~s", "tickCount": 5, "grid": False, "labelFlush": True},
-                "scale": {"domain": [made.edges[0], made.edges[-1]], "nice": False, "zero": False},
-            },
+            "x": along,
             "x2": {"field": "high"},
             "y": {
                 "field": "conversations",

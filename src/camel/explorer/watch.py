@@ -307,6 +307,7 @@ class RunWatch:
             "can": _can(now, self.source),
             "why": now.why if now else "",
             "working": working,
+            "quiet": _quiet(now, working),
             "figures": [
                 ["tokens", short(used.total)],
                 ["tokens/s", short((used.total - tokens) / passed) if known else "–"],
@@ -404,6 +405,15 @@ def _scenario(source: Source) -> Scenario | None:
         return load(str(config.get("scenario", ""))).resized(config.get("counts", {}))
     except (CamelError, OSError):
         return None
+
+
+def _quiet(now: Snapshot | None, working: bool) -> str:
+    """What is said where nobody talks."""
+    if now and now.state == "complete":
+        return "The run is complete: nobody talks any more."
+    return (
+        f"Nobody is talking. {'What is being said' if working else 'When the run goes on, it'} appears here."
+    )
 
 
 def _can(now: Snapshot | None, source: Source) -> list[str]:

@@ -49,6 +49,7 @@ function totals(now) {
   state.textContent = now.state;
   state.className = `badge${now.working ? " live" : ""}`;
   document.querySelector("#why").textContent = now.why;
+  document.querySelector("#quiet").textContent = now.quiet;
   const control = document.querySelector("#control");
   if (control) {
     control.hidden = !now.can.length;
