@@ -81,6 +81,7 @@ def test_the_first_of_a_run(run: Path, tmp_path: Path):
     assert len(found) == 13
     index = Page(found[tmp_path / "site" / "index.html"])
     assert "A <b>title</b>" in index.said
+    assert "12 of 27 conversations" in index.said, "three may not be seen"
     for id, transcript in said.items():
         assert f"conversations/{id}.html" in [link.partition("#")[0] for link in index.links]
         page = Page(found[tmp_path / "site" / "conversations" / f"{id}.html"])

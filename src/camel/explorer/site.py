@@ -152,7 +152,14 @@ class _Site:
             home="index.html",
             rows=shown,
             several_runs=self.several_runs,
-            summary=self.frame["total"],
+            summary=self._summary(),
+        )
+
+    def _summary(self) -> str:
+        """How many there are here, and of how many."""
+        here, there = len(self.rows), self.catalogue.count(Query())
+        return (
+            f"{here:,} of {counted(there, 'conversation')}" if here < there else counted(here, "conversation")
         )
 
     def write_talk(self, folder: Path, number: int, row: Row) -> None:

@@ -10,5 +10,5 @@ find?.addEventListener("input", () => {
     shown += !row.hidden;
   }
   const count = document.querySelector("#count");
-  count.textContent = words.length ? `${shown.toLocaleString("en")} of ${count.dataset.total}` : count.dataset.total;
+  count.textContent = words.length ? `${shown.toLocaleString("en")} of ${count.dataset.total}` : count.dataset.summary;
 });
