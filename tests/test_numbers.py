@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
 
 from benchmarks import recorded  # noqa: E402 - benchmarks are no part of the package
 

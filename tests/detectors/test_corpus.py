@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections import Counter
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from benchmarks.detectors import GOAL_PRECISION, GOAL_RECALL, corpus, milliseconds, rows, scores
 from camel.detectors import DETECTORS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,6 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from benchmarks.accounts import Account, Strike, Tail, account
 from camel.models.simulator import LedgerRow

@@ -30,7 +30,6 @@ pytest.importorskip("pyarrow")
 grpc: Any = pytest.importorskip("grpc")
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT))
 
 from benchmarks import cluster  # noqa: E402
 from benchmarks.chaos import as_toml  # noqa: E402

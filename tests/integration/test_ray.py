@@ -26,7 +26,6 @@ pytest.importorskip("ray")
 pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT))
 
 from benchmarks import cluster  # noqa: E402
 from benchmarks.crash import Crashes, Witness, exported  # noqa: E402
