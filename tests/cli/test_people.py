@@ -324,7 +324,7 @@ def test_sigterm_while_the_ai_speaks_keeps_everything(tmp_path: Path):
         while seen.count("▌") < 3:
             seen += process.stdout.read(1)
         process.terminate()
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert not err
     assert "It was told to end (SIGTERM)." in out
@@ -455,7 +455,7 @@ def test_a_pipe_that_stays_open_does_not_keep_the_process(endpoint: SimulatorPro
         assert time.monotonic() < until
         time.sleep(0.05)
     process.terminate()
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert not err
 

@@ -155,7 +155,7 @@ def test_ctrl_c_ends_cleanly_and_keeps_what_was_said(tmp_path: Path):
         while seen.count("▌") < 3 and time.monotonic() < deadline:
             seen += process.stdout.read(1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "You stopped it" in out

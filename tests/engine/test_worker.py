@@ -320,7 +320,7 @@ async def test_whoever_is_cancelled_as_a_place_comes_free_hands_it_on():
     await asyncio.sleep(0)
     window.release()
     first.cancel()
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, 30)
     assert window.taken == 1
     with pytest.raises(asyncio.CancelledError):
         await first

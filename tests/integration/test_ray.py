@@ -357,7 +357,7 @@ def test_figures_are_at_the_prometheus_endpoint(scene: Scene, nodes: cluster.Ray
         for port in nodes.metrics_ports():
             with (
                 contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://{port}/metrics", timeout=5) as reply,
+                urllib.request.urlopen(f"http://{port}/metrics", timeout=20) as reply,
             ):
                 names |= set(re.findall(r"^(ray_camel_\w+)", reply.read().decode(), re.MULTILINE))
         time.sleep(0.5)

@@ -168,7 +168,7 @@ async def test_who_is_cancelled_waits_for_nobody():
     await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 10)
 
 
 def test_the_end_of_input_and_silence_are_leaving():

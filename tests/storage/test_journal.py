@@ -154,7 +154,7 @@ async def test_a_cancelled_close_loses_nothing(tmp_path: Path):
     closing = asyncio.create_task(log.close())
     await asyncio.sleep(0)
     closing.cancel()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
     await asyncio.gather(closing, return_exceptions=True)
     await log.close()
     assert list(read(log.path)) == [b"a"]
