@@ -250,6 +250,7 @@ def test_killed_once_it_goes_on(tmp_path: Path):
     killed_at_random(tmp_path, 1, 10, 8)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_killed_at_random_points_it_ends_with_the_same_numbers(tmp_path: Path):
     killed_at_random(tmp_path, 5, 15, 20)

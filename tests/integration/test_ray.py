@@ -214,6 +214,7 @@ def test_a_local_cluster_on_loopback_survives_a_worker(scene: Scene):
     run.check(lost=WINDOW)
 
 
+@pytest.mark.thorough  # `python -m benchmarks.chaos --short` does it in CI
 def test_workers_and_nodes_die_and_nothing_is_lost(scene: Scene, nodes: cluster.RayCluster):
     run = Run(scene, "nodes", nodes.address, nodes.environment)
     run.until(0.15)
