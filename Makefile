@@ -66,13 +66,18 @@ test-slow:
 
 test-all: test test-slow
 
-# Everything of which CI does a part: all of HumanEval in the sandbox, every extra alone in a bare virtualenv.
+# Everything of which CI does a part: all of HumanEval in the sandbox, every extra alone in a bare virtualenv, and the short
+# benchmarks of what tests check as well, for how quick it is.
 thorough:
 	pytest -m thorough
 	python tools/package --extras
+	$(MAKE) --no-print-directory bench-short SHORT="paper_sizes explore rows sandbox humaneval"
+
+# The short forms of which CI is the only check: the cost of a call, many speakers, and the cluster.
+SHORT ?= orchestration society governor affinity scale overhead chaos
 
 bench-short:
-	@for name in orchestration society paper_sizes governor affinity scale overhead explore rows sandbox humaneval chaos; do
+	@for name in $(SHORT); do
 		started=$$SECONDS
 		# As with tests: what passes a limit twice is ours, and not that of others on the machine.
 		python -m benchmarks.$$name --short || { echo "== once more: $$name"; python -m benchmarks.$$name --short; }
