@@ -246,7 +246,7 @@ class RayCluster:
         self._until(lambda: "runtime started" in log.read_text(), f"node {last} does not come up", 1.0)
         return node
 
-    def _until(self, holds: object, otherwise: str, seconds: float = 90.0) -> None:
+    def _until(self, holds: object, otherwise: str, seconds: float = 180.0) -> None:
         assert callable(holds)
         deadline = time.monotonic() + seconds
         while not holds():
