@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import errno
 import hashlib
 import json
@@ -297,14 +298,16 @@ class Crashes:
         if not (root / "run.json").exists():
             return found
         for name, count, size in self.stages():
+            for path in (root / "journal" / name).glob("*-*"):
+                # One that vanishes meanwhile has its marker, which is read afterwards.
+                with contextlib.suppress(FileNotFoundError):
+                    entries: Iterator[Any] = map(msgspec.msgpack.decode, journal.read(path))
+                    found |= {(session_of(self.scenario, name, entry[0]), entry[1]) for entry in entries}
             for marker in (root / "committed" / name).glob("[0-9]*.json"):
                 start = int(marker.stem) * size
                 for index in range(start, min(count, start + size)):
                     session = session_of(self.scenario, name, index)
                     found |= {(session, call) for call in range(self.witness.lengths[session])}
-            for path in (root / "journal" / name).glob("*-*"):
-                entries: Iterator[Any] = map(msgspec.msgpack.decode, journal.read(path))
-                found |= {(session_of(self.scenario, name, entry[0]), entry[1]) for entry in entries}
         return found
 
     def stages(self) -> list[tuple[str, int, int]]:

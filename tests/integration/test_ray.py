@@ -18,6 +18,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -84,8 +85,23 @@ def nodes() -> Iterator[cluster.RayCluster]:
             yield started
 
 
+@pytest.fixture(autouse=True)
+def _nobody_stays() -> Iterator[None]:
+    """Drivers of a test that failed must not talk into the next one's account."""
+    yield
+    left = [child for child in Run.started if child.poll() is None]
+    Run.started.clear()
+    for child in left:
+        child.kill()
+        child.communicate()
+    if left:
+        time.sleep(15)  # until their workers' leases have run out
+
+
 class Run:
     """A run by the command, and what befalls it."""
+
+    started: ClassVar[list[subprocess.Popen[str]]] = []
 
     def __init__(
         self,
@@ -133,6 +149,7 @@ class Run:
             text=True,
             start_new_session=True,
         )
+        self.started.append(self.child)
         return self.child
 
     def until(self, share: float) -> None:
