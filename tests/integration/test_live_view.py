@@ -68,7 +68,7 @@ class Viewer(threading.Thread):
         self.told: dict[tuple[str, int], float] = {}
         """When each reply of each conversation was first seen."""
         self.calls = 0
-        self.state = ""
+        self.state = self.workers = ""
         self.shown: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
@@ -140,8 +140,8 @@ def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoin
     try:
         wait(lambda: viewer.connections)
         away = [(started, time.time())]
+        wait(lambda: viewer.workers == "1")
         wait(lambda: sent(0.3))
-        assert viewer.workers == "1"
         # The server dies, and comes back while the run goes on.
         away.append((time.time(), 0.0))
         server.kill()
