@@ -176,7 +176,7 @@ def test_slurm_script_starts_every_node_once_and_cleans_up(tmp_path: Path, statu
         "NODES": "".join(f"n{number}\\n" for number in range(1, nodes + 1)),
     }
     command = ["bash", str(DEPLOY / "slurm.sh"), "config.toml", "--workers", "16"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == status, done.stderr
     calls = (tmp_path / "calls").read_text()
     assert calls.count("ray start --head") == 1

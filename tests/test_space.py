@@ -119,7 +119,7 @@ def space(tmp_path: Path, **variables: str) -> Iterator[int]:
         text=True,
     )
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while time.monotonic() < until and process.poll() is None:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:

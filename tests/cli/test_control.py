@@ -25,7 +25,7 @@ def endpoint() -> Iterator[SimulatorProcess]:
 
 
 def camel(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *args], cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run([*COMMAND, *args], cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
 def wait(until: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -101,7 +101,7 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(
         time.sleep(1.5)
         assert calls(endpoint) == stopped
         assert camel("resume", "run", cwd=tmp_path).returncode == 0
-        running.communicate(timeout=120)
+        running.communicate(timeout=300)
         assert running.returncode == 0
     finally:
         running.kill()

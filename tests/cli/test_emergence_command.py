@@ -107,7 +107,7 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Pat
             )
             # The first while the questions are being written.
             more = chance.randint(20, 80) if kill else 1
-            wanted, deadline = served + more, time.monotonic() + 60
+            wanted, deadline = served + more, time.monotonic() + 180
             while (
                 process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline
             ):

@@ -279,7 +279,7 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path,
             process = subprocess.Popen(
                 command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
             )
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             wanted = served + chance.randint(1, 30)
             while (
                 process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline

@@ -52,7 +52,7 @@ def camel(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProc
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -87,7 +87,7 @@ def chats(folder: Path, run: str = "run") -> list[dict[str, Any]]:
 
 
 def wait_for(endpoint: SimulatorProcess, requests: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while endpoint.ledger().requests < requests:
         assert time.monotonic() < deadline, "the run does not get there"
         time.sleep(0.01)

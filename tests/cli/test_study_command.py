@@ -35,7 +35,7 @@ def endpoint() -> Iterator[SimulatorProcess]:
 def camel(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", "camel", *args]
     given = {**os.environ, "OPENAI_API_KEY": "none", **environment}
-    return subprocess.run(command, cwd=cwd, env=given, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=cwd, env=given, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from camel.evaluation.votes import BallotBox, Vote, key_of, votes_folder
 
 def camel(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", "camel", *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def foreign_processes() -> set[tuple[int, str]]:
 
 def assert_nothing_is_left() -> None:
     """Whoever is there now is gone soon: tests beside this one end theirs too."""
-    there, until = foreign_processes(), time.monotonic() + 60
+    there, until = foreign_processes(), time.monotonic() + 180
     while there and time.monotonic() < until:
         time.sleep(0.05)
         there &= foreign_processes()
@@ -177,7 +177,7 @@ def test_the_attacks_are_real_and_would_be_seen(sandbox: Sandbox, secret: Path):
         assert SECRET in repr(attacked(bare, hostile.FILES["read the secret"], secret, reached.port))
         attacked(bare, hostile.NETWORK["connect to this machine"], secret, reached.port)
         attacked(bare, hostile.FILES["write over the secret"], secret, reached.port)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not reached.came and time.monotonic() < until:
         time.sleep(0.01)
     reached.server.close()
@@ -284,7 +284,7 @@ def test_an_ordinary_user_can_use_it_too():
         env={"PYTHONPATH": str(Path(process.__file__).parents[3]), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     if "No module named 'camel" in done.stderr or "Self" in done.stderr:
         pytest.skip("this source is not open to others, or that Python is too old")
@@ -346,7 +346,7 @@ def test_when_the_judge_is_killed_its_programs_die():
         f"camel-sandbox-{judge.pid}-*"
     ):  # or the next day's command would
         shutil.rmtree(left)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while Path(f"/proc/{outer}").exists() and time.monotonic() < until:
         time.sleep(0.02)
     assert not Path(f"/proc/{outer}").exists()

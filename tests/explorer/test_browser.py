@@ -126,6 +126,7 @@ class Reader:
         self.context = browser.new_context(
             base_url=server.url, viewport={"width": 1280, "height": 900}, **options
         )
+        self.context.set_default_timeout(120_000)  # of milliseconds; on a machine that others use, too
         self.page = self.context.new_page()
         self.wrong: list[str] = []
         self.page.on(

@@ -26,7 +26,7 @@ from camel.storage.store import StoreFailed
 
 
 def wait(until: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not until():
         assert time.monotonic() < end
         time.sleep(0.02)

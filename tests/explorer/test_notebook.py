@@ -90,7 +90,7 @@ def test_view_looks_runs_through(tmp_path: Path):
     society(tmp_path / "caravan", rows=20)
     one = Run(tmp_path / "caravan").view()
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while True:
             with urllib.request.urlopen(one.url + "statistics") as answer:
                 if b"not looked through yet" not in answer.read():

@@ -167,13 +167,13 @@ def test_killed_in_the_middle_of_a_search(tmp_path: Path):
         kills = 0
         for requests in (30, 90, 140):
             with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + 180
                 while slow.ledger().requests < requests:
                     assert time.monotonic() < deadline
                     time.sleep(0.01)
                 process.kill()
                 kills += 1
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         assert slow.ledger().billed - paid(tmp_path / "run") <= kills * 3 * 4
     assert all(m.usage.calls <= 14 for record in Run(tmp_path / "run") for m in record.messages)

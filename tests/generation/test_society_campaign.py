@@ -133,7 +133,7 @@ async def test_roles_that_nobody_proposes_become_the_record_of_a_failure(tmp_pat
 
 
 def wait_for(endpoint: SimulatorProcess, requests: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while endpoint.ledger().requests < requests:
         assert time.monotonic() < deadline, "the run does not get there"
         time.sleep(0.01)

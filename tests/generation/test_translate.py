@@ -243,7 +243,7 @@ print(len(data))
             env={**os.environ, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout == f"{rows}\n"

@@ -25,7 +25,7 @@ def test_the_template_works_once_it_is_installed(tmp_path: Path):
 
     def run(*command: object, cwd: Path = tmp_path) -> str:
         words = [str(word) for word in command]
-        done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -47,7 +47,7 @@ class Scene:
         self.root, self.witness = root, witness
         self.calm = self.crashes("calm")
         child = self.calm.start()
-        assert not child.communicate(timeout=120)[1]
+        assert not child.communicate(timeout=300)[1]
         witness.learn()
         witness.forget()
         self.export = exported(root / "calm")
@@ -154,7 +154,7 @@ class Run:
 
     def until(self, share: float) -> None:
         """Wait until that share of the calls was sent."""
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 180
         while self.scene.witness.endpoint.ledger().requests < share * self.scene.total:
             assert self.child.poll() is None, self.child.communicate()[0]
             assert time.monotonic() < deadline, "the run does not get there"
@@ -166,7 +166,7 @@ class Run:
         self.deaths += 1
         blow()
 
-    def end(self, status: int = 0, timeout: float = 120) -> str:
+    def end(self, status: int = 0, timeout: float = 300) -> str:
         out, _ = self.child.communicate(timeout=timeout)
         assert self.child.returncode == status, out
         assert "Traceback" not in out
@@ -309,7 +309,7 @@ def test_a_dead_cluster_is_one_line_and_goes_on(scene: Scene, nodes: cluster.Ray
     run.until(0.4)
     run.strike(nodes.restart_head)
     # Ray's own library ends a driver whose head is gone, if we have not noticed before.
-    run.child.communicate(timeout=120)
+    run.child.communicate(timeout=300)
     assert run.child.returncode != 0
     run.start()
     run.end()
@@ -356,7 +356,7 @@ def test_the_key_is_nowhere(scene: Scene, nodes: cluster.RayCluster):
 def test_a_cluster_refuses_who_has_no_token(scene: Scene, nodes: cluster.RayCluster):
     environment = {**nodes.environment, "RAY_AUTH_TOKEN": "0" * 64}
     run = Run(scene, "stranger", nodes.address, environment)
-    out, _ = run.child.communicate(timeout=120)
+    out, _ = run.child.communicate(timeout=300)
     assert run.child.returncode == 2, out
     assert "no Ray cluster at" in out
     assert not run.scene.witness.endpoint.ledger().requests
@@ -405,7 +405,7 @@ def test_ray_job_submit_needs_the_token_and_then_just_works(scene: Scene):
                 env={**nodes.environment, **wrong},
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=300,
             )
             assert refused.returncode != 0
             assert not scene.witness.endpoint.ledger().requests

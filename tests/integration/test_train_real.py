@@ -50,7 +50,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
     made = _camel("rows", "run", "--markers", "--out", "rows", "--length", "200", folder=root)
-    said = made.communicate(timeout=100)[0].decode()
+    said = made.communicate(timeout=300)[0].decode()
     assert made.returncode == 0, said
     (root / "train.toml").write_text(
         f'recipe = "cpu"\nrows = ["rows"]\nsteps = {STEPS}\nbatch = 4\nlength = 64\nsave_every = 2\nlearning_rate = 1e-3\n'
