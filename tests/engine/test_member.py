@@ -101,7 +101,7 @@ class Line:
 class Team:
     """A driver by hand, and its workers."""
 
-    def __init__(self, bench: Bench, *, ttl: float = 0.5, concurrency: int = 6) -> None:
+    def __init__(self, bench: Bench, *, ttl: float = 2.0, concurrency: int = 6) -> None:
         self.bench = bench
         self.coordinator = Coordinator(concurrency, ttl=ttl)
         self.sites: dict[str, BenchSite] = {}
@@ -127,7 +127,7 @@ class Team:
         turn = Turn(self.number, "talk", attempt, "f")
         self.coordinator.begin(turn, self.bench.stage.shards, self.bench.folder.committed("talk"))
         acting = asyncio.create_task(during()) if during else None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while not (totals := self.look()).over:
                 await asyncio.sleep(0.01)
             if acting:
@@ -136,7 +136,7 @@ class Team:
 
     async def close(self) -> dict[str, Left]:
         self.coordinator.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not all(task.done() for task in self.tasks.values()):
                 self.look()
                 await asyncio.sleep(0.01)
@@ -208,7 +208,7 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
 async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.engine.worker.PAUSED", 0.01)
     bench = Bench(tmp_path, 80)
-    team = Team(bench, ttl=0.3)
+    team = Team(bench, ttl=1.5)
 
     async def slow(index: int, step: int) -> None:
         await asyncio.sleep(0.005)
@@ -217,9 +217,9 @@ async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatc
         while bench.taken.total() < 60:
             await asyncio.sleep(0.001)
         team.coordinator.pause(True)
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.8)
         taken = bench.taken.total()
-        await asyncio.sleep(0.6)  # longer than a lease, which is kept alive
+        await asyncio.sleep(1.8)  # longer than a lease, which is kept alive
         assert bench.taken.total() == taken
         team.coordinator.pause(False)
 
@@ -328,7 +328,7 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     team.hire("b")
     team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
     team.look()  # and never again
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         left = await asyncio.gather(*team.tasks.values())
     assert [one.how for one in left] == ["out", "out"]
     taken = bench.taken.total()
@@ -351,7 +351,7 @@ async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path):
     team.look()
     await asyncio.sleep(0.1)
     team.lines["a"].dead = True
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await team.tasks["a"] == Left("out", member.GONE)
 
 
