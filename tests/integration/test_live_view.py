@@ -188,5 +188,6 @@ def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoin
                 missed += 1
     assert not missed, f"{missed} replies were not shown"
     print(f"median {statistics.median(seen):.2f} s, the slowest {max(seen):.2f} s of {len(seen):,} replies")
-    # Half of them, and not nearly all: a process may be kept waiting for seconds where others use the machine.
     assert statistics.median(seen) < SOON
+    # On a machine that is busy with other things a process may be kept waiting: most are in time all the same.
+    assert sum(delay < SOON for delay in seen) > 0.9 * len(seen), sorted(seen)[-20:]
