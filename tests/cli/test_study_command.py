@@ -74,7 +74,7 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     stopped = camel("study", "run", "--judge", "--sample", "5", "--max-calls", "4", cwd=folder, **url)
     assert stopped.returncode == 3
     assert "budget of 4 calls" in stopped.stdout
-    assert "about 5 calls" in stopped.stdout
+    assert "5 calls of simulated" in stopped.stdout
     assert endpoint.ledger().served == asked + 4
     done = camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url)
     assert done.returncode == 0, done.stderr

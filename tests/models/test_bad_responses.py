@@ -1474,8 +1474,8 @@ def _always(value: float) -> Callable[[float, float], float]:
 
 
 async def test_the_deadline_covers_the_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With waits of 0.4 s, a deadline of 1.15 s leaves room for three tries, not for the six allowed."""
-    monkeypatch.setattr(random, "uniform", _always(0.4))
+    """With waits of 0.8 s, a deadline of 2.3 s leaves room for three tries, not for the six allowed."""
+    monkeypatch.setattr(random, "uniform", _always(0.8))
     async with serving((http(500),)) as server:
-        failed = await _failure(ChatModel("m", base_url=server.url, deadline=1.15), ServerFailed)
+        failed = await _failure(ChatModel("m", base_url=server.url, deadline=2.3), ServerFailed)
         assert failed.attempts == server.requests == 3
