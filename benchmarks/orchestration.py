@@ -54,7 +54,7 @@ def main() -> int:
     if args.child:
         print(json.dumps(asyncio.run(_child(args.child, args.url, args.conversations))))
         return 0
-    rounds = args.rounds or (9 if args.short else 15)
+    rounds = args.rounds or (5 if args.short else 15)
     cpu, same = compare(args.conversations, rounds)
     open_mb, conversations = hold_open(1_000)
     ratio = min(cpu["camel"]) / min(cpu["bare"])

@@ -83,7 +83,7 @@ def main() -> int:
     if args.child:
         print(json.dumps(asyncio.run(_child(VARIANTS[args.child], args.url))))
         return 0
-    rounds = args.rounds or (3 if args.short else 7)
+    rounds = args.rounds or (2 if args.short else 7)
     measured = compare(rounds)
     print(f"\nCPU per LLM call, {rounds} rounds\n")
     print(

@@ -489,7 +489,9 @@ def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path):
 
 @pytest.mark.real_model
 @pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'")
-@pytest.mark.parametrize("seat", ["user", "assistant", "critic"])
+@pytest.mark.parametrize(
+    "seat", ["user", *(pytest.param(seat, marks=pytest.mark.thorough) for seat in ("assistant", "critic"))]
+)
 def test_with_the_real_model(tmp_path: Path, seat: str):
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     command = [*COMMAND, "--local", "--max-tokens", "40", "--human", seat]

@@ -366,7 +366,9 @@ def test_the_live_view(chromium: Any, runs: tuple[Path, Path, Path]):
         loop.close()
 
 
-@pytest.mark.parametrize("kind", ["simulated", pytest.param("real", marks=pytest.mark.real_model)])
+@pytest.mark.parametrize(
+    "kind", ["simulated", pytest.param("real", marks=[pytest.mark.real_model, pytest.mark.thorough])]
+)
 def test_what_was_generated_can_be_explored(kind: str, chromium: Any, tmp_path: Path):
     """Every page over a run as `camel generate` leaves it, with the simulated endpoint and with the real small model."""
     short = tmp_path / "short"

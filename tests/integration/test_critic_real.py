@@ -60,7 +60,15 @@ def critics(model: Any) -> dict[str, Critic]:
     }
 
 
-@pytest.mark.parametrize("kind", ["choose", "score", "feedback", "beam", "best_first"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "choose",
+        "feedback",
+        "beam",
+        *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("score", "best_first")),
+    ],
+)
 def test_a_critic_decides(kind: str, model: ChatModel):
     counted = Counted(model)
     critic = critics(counted)[kind]

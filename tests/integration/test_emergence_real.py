@@ -16,7 +16,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.storage.run import Marker, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
 
-pytestmark = pytest.mark.real_model
+pytestmark = [pytest.mark.real_model, pytest.mark.thorough]
 SAID = {"society": "A warm pie of {}.", "code": "def bake(x): return '{}'"}
 CONFIG = """
 base = "local"

@@ -38,7 +38,10 @@ def shortened(name: str) -> Society:
     return msgspec.structs.replace(society, stop=stop)
 
 
-@pytest.mark.parametrize(("name", "longest"), [("debate", 7), ("software_team", 5), ("town_hall", 12)])
+@pytest.mark.parametrize(
+    ("name", "longest"),
+    [("debate", 7), ("software_team", 5), pytest.param("town_hall", 12, marks=pytest.mark.thorough)],
+)
 def test_a_worked_society_ends_by_a_rule_and_replays(name: str, longest: int, model: ChatModel):
     society, journal = shortened(name), list[bytes]()
 
