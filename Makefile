@@ -59,15 +59,15 @@ test-slow:
 		status=$$?
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}
-	# Files side by side: those that talk to clusters mostly wait.
-	group slow "slow and not real_model and not thorough" -n 2 --dist loadfile
+	# Files side by side, and more of them than cores: those that talk to clusters mostly wait.
+	group slow "slow and not real_model and not thorough" -n 3 --dist loadfile
 	# A thread of the model's server each.
 	group real_model "real_model and not thorough" -n 2 --dist loadfile
 
 test-all: test test-slow
 
-# Everything of which CI does a part: all of HumanEval in the sandbox, every extra alone in a bare virtualenv, and the short
-# benchmarks of what tests check as well, for how quick it is.
+# Everything of which CI does a part: all of HumanEval in the sandbox, the real model in every scenario and seat, every extra
+# alone in a bare virtualenv, and the short benchmarks of what tests check as well, for how quick it is.
 thorough:
 	pytest -m thorough
 	python tools/package --extras

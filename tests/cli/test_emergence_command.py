@@ -86,7 +86,7 @@ def test_the_paper_s_table_is_planted_and_found(tmp_path: Path):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # CI kills runs, whose stages are the same: tests/integration/test_crash.py
 def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Path):
     """After each kill exactly what is not in the folder is asked; the table is that of an undisturbed study."""
     domains = "".join(

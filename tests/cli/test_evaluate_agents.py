@@ -255,7 +255,7 @@ def test_an_endpoint_that_fails_now_and_then_changes_no_figure(folder: Path, end
         assert (folder / "faulty" / name).read_bytes() == (folder / "sound" / name).read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # CI kills runs, whose stages are the same: tests/integration/test_crash.py
 def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path, tmp_path: Path):
     """After each kill exactly what is not in the folder is asked; the figures are those of an undisturbed evaluation."""
     args = (

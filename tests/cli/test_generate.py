@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -588,22 +587,6 @@ def test_shipped_configurations_plan(config: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     items = {"trial": 8, "code": 50_000, "math": 50_000, "ai_society": 25_000, "misalignment": 25_000}
     assert json.loads(done.stdout)["items"] == items.get(config.stem, 20_000)
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_docs(tmp_path: Path):
-    (tmp_path / "configs").symlink_to(ROOT / "configs")
-    page = (ROOT / "docs" / "generate.md").read_text()
-    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ camel ")]
-    assert len(lines) >= 8
-    with spawn(SimulatorSettings(length=Constant(5))) as endpoint:
-        for line in lines:
-            arguments = shlex.split(line, comments=True)[1:]
-            if "--local" in arguments:
-                continue
-            done = camel(*arguments, cwd=tmp_path, OPENAI_BASE_URL=endpoint.base_url)
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.slow

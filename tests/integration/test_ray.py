@@ -244,6 +244,7 @@ def test_workers_and_nodes_die_and_nothing_is_lost(scene: Scene, nodes: cluster.
     run.check(lost=2 * WINDOW)
 
 
+@pytest.mark.thorough  # `python -m benchmarks.chaos --short` does it in CI
 def test_a_worker_that_sleeps_longer_than_its_lease_calls_nobody(scene: Scene, nodes: cluster.RayCluster):
     run = Run(scene, "sleeper", nodes.address, nodes.environment)
     run.until(0.2)
@@ -262,6 +263,7 @@ def test_a_worker_that_sleeps_longer_than_its_lease_calls_nobody(scene: Scene, n
     run.check(lost=WINDOW)
 
 
+@pytest.mark.thorough  # `python -m benchmarks.chaos --short` does it in CI
 def test_a_dead_driver_is_followed_by_the_same_command(scene: Scene, nodes: cluster.RayCluster):
     run = Run(scene, "driver", nodes.address, nodes.environment)
     run.until(0.3)

@@ -277,7 +277,7 @@ def test_places_are_between_minus_one_and_one(n: int, width: int, seed: int):
     assert np.abs(scaled(np.array([[np.nan, 1.0], [np.inf, 2.0]], np.float32))).max() <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # CI draws the maps of docs/map.md
 def test_umap_keeps_neighbours_together_also_those_placed_afterwards(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.maps.layout.FEW", FEW)
     chance = np.random.default_rng(0)

@@ -160,7 +160,7 @@ def descendants(pid: int) -> list[int]:
     return found + [more for one in found for more in descendants(one)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough  # CI kills one, and lets two workers of a cluster train
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_same_losses(scene: Path):
     process = start(scene, "train", settings(scene, "two", 2), "--no-gguf")
