@@ -64,9 +64,8 @@ def critics(model: Any) -> dict[str, Critic]:
     "kind",
     [
         "choose",
-        "feedback",
         "beam",
-        *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("score", "best_first")),
+        *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("score", "feedback", "best_first")),
     ],
 )
 def test_a_critic_decides(kind: str, model: ChatModel):

@@ -20,7 +20,7 @@ from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.local import LOCAL_SAMPLING
 
-pytestmark = pytest.mark.real_model
+pytestmark = [pytest.mark.real_model, pytest.mark.thorough]
 
 SHORT = Sampling(temperature=0.3, max_tokens=48, seed=5)
 

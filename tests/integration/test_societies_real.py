@@ -40,7 +40,13 @@ def shortened(name: str) -> Society:
 
 @pytest.mark.parametrize(
     ("name", "longest"),
-    [("debate", 7), ("software_team", 5), pytest.param("town_hall", 12, marks=pytest.mark.thorough)],
+    [
+        ("software_team", 5),
+        *(
+            pytest.param(name, most, marks=pytest.mark.thorough)
+            for name, most in {"debate": 7, "town_hall": 12}.items()
+        ),
+    ],
 )
 def test_a_worked_society_ends_by_a_rule_and_replays(name: str, longest: int, model: ChatModel):
     society, journal = shortened(name), list[bytes]()
