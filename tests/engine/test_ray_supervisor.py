@@ -92,11 +92,17 @@ def test_a_node_that_cannot_work_does_not_end_what_others_do(supervisor: Any):
     assert isinstance(supervisor._error, WorkerFailed)
 
 
-@pytest.mark.parametrize(("free", "cause"), [(0.5, "stop what else runs there"), (3.0, "they are starting")])
+@pytest.mark.parametrize(
+    ("there", "free", "cause"),
+    [(4, 0.5, "stop what else runs there"), (4, 3.0, "they are starting"), (0, 0.0, "its nodes have died")],
+)
 def test_why_nobody_works_is_told_once(
-    supervisor: Any, monkeypatch: pytest.MonkeyPatch, free: float, cause: str
+    supervisor: Any, monkeypatch: pytest.MonkeyPatch, there: int, free: float, cause: str
 ):
-    ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 4.0}, available_resources=lambda: {"CPU": free})
+    ray = SimpleNamespace(
+        cluster_resources=lambda: {"CPU": float(there)} if there else {},
+        available_resources=lambda: {"CPU": free},
+    )
     monkeypatch.setattr(f"{RaySupervisor.__module__}.ray", ray)
     now = time.monotonic()
     live: dict[str, Any] = {}
@@ -109,7 +115,7 @@ def test_why_nobody_works_is_told_once(
     for _ in range(3):
         supervisor._pass_on()
     [(_, text, _)] = supervisor._notices
-    assert f"2 wait for 1 CPU each, {free:g} of the cluster's 4 are free: {cause}" in text
+    assert f"2 wait for 1 CPU each, {free:g} of the cluster's {there} are free: {cause}" in text
     live["w1"] = None
     supervisor._pass_on()
     assert not supervisor._told_placeless, "should they all go, it is told again"

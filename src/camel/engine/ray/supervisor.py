@@ -264,7 +264,10 @@ class RaySupervisor:
         there, free = (
             found.get("CPU", 0.0) for found in (ray.cluster_resources(), ray.available_resources())
         )
-        cause = "stop what else runs there, or add a node" if free < self._cpus else "they are starting"
+        if not there:
+            cause = "its nodes have died; start them again"
+        else:
+            cause = "stop what else runs there, or add a node" if free < self._cpus else "they are starting"
         text = (
             f"no worker is at work for {PLACELESS:g} s: {len(self._running)} wait for {self._cpus:g} CPU each, {free:g} of "
             f"the cluster's {there:g} are free: {cause}"
