@@ -29,7 +29,10 @@ def ablate(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where the runs go; runs/SCENARIO-ablation unless given."),
+        typer.Option(
+            metavar="FOLDER",
+            help="Where the runs go; runs/SCENARIO-ablation unless given, with --local runs/SCENARIO-ablation-local.",
+        ),
     ] = None,
     sentence: Annotated[
         list[str] | None,
@@ -63,7 +66,7 @@ def ablate(
     settings = read_config(config, local=local)
     local = local or settings.is_local
     settings = adjusted(settings, local, concurrency, "")
-    folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation"
+    folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation{'-local' if local else ''}"
     ablation = Ablation(settings, folder, names=sentence or [], conversations=conversations)
     if list_:
         for line in described(ablation.variants):
