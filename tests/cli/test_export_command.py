@@ -93,8 +93,46 @@ def test_force_replaces_a_folder_that_holds_nothing_else(run: RunFolder, tmp_pat
     (out / "notes.txt").write_text("mine")
     assert "notes.txt" in refused("export", run.address, format, str(out), "--force")
     assert (out / "notes.txt").read_text() == "mine"
+    (out / "notes.txt").unlink()
+    # Nor what lies deeper, beside what is written there.
+    deeper = next((one for one in sorted(out.iterdir()) if one.is_dir()), out / "more")
+    deeper.mkdir(exist_ok=True)
+    (deeper / "mine.csv").write_text("mine")
+    assert "mine.csv" in refused("export", run.address, format, str(out), "--force")
+    (deeper / "mine.csv").unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
+    assert "written as .jsonl" in refused("export", run.address, "messages", str(out))
     assert "written as .jsonl" in refused("export", run.address, "messages", str(out), "--force")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["dataset", "site"])
+def test_here_is_a_name_and_a_file_is_no_folder(
+    run: RunFolder, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    export(run, format, ".")
+    monkeypatch.chdir(here)
+    assert "--force" in refused("export", run.address, format, ".")
+    export(run, format, ".", "--force")
+    assert any(here.iterdir())
+    (tmp_path / "file").write_text("mine")
+    for words in ([], ["--force"]):
+        assert "is a file" in refused("export", run.address, format, str(tmp_path / "file"), *words)
+
+
+@pytest.mark.slow
+def test_a_question_mark_in_a_query_is_part_of_it(run: RunFolder, tmp_path: Path):
+    assert "knows no nothing" in refused(
+        "export", run.address, "site", str(tmp_path / "out"), "--where", "nothing=how are you?"
+    )
+    address = "http://127.0.0.1:8000/list?q=how are you?"
+    for where in (address, address.partition("?")[2]):
+        assert "no conversation fits" in refused(
+            "export", run.address, "site", str(tmp_path / "out"), "--where", where
+        )
 
 
 @pytest.mark.slow

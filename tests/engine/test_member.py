@@ -355,6 +355,25 @@ async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path):
         assert await team.tasks["a"] == Left("out", member.GONE)
 
 
+async def test_a_worker_that_was_to_stop_leaves_when_the_coordinator_is_dead(tmp_path: Path):
+    bench = Bench(tmp_path, 400)
+    team = Team(bench, ttl=30)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.01)
+
+    bench.before = slow
+    team.hire("a")
+    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.look()
+    await asyncio.sleep(0.1)
+    team.lines["a"].dead = True
+    team.sites["a"].halt.set("the budget of 5 calls is used up")
+    async with asyncio.timeout(60):
+        await team.tasks["a"]
+    assert team.sites["a"].closed
+
+
 async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench)

@@ -16,6 +16,7 @@ from camel.core.errors import (
 )
 from camel.core.history import History
 from camel.engine.worker import Halt, Halted
+from camel.generation.campaign import totals_of, usage_of
 from camel.generation.config import Budget
 from camel.generation.meter import PATIENCE, Grant, Meter, MeteredModel
 from camel.models.catalogue import Entry
@@ -150,6 +151,15 @@ def test_calls_without_a_count_are_taken_for_as_large_as_the_others():
         spend(meter, reply())
         spend(meter, untold)
     assert meter.usage.calls == 10
+
+
+def test_what_was_not_counted_is_not_forgotten_by_a_marker():
+    used = Usage(30, 10, 5, calls=8, unknown=6)
+    assert usage_of(totals_of(used)) == used
+    assert "unknown" not in totals_of(Usage(30, 10, 5, calls=8))
+    later = Meter(Budget(tokens=1_000_000), PRICE, Halt())
+    later.before = usage_of(totals_of(Usage(calls=500, unknown=500)))
+    assert "limit the calls instead" in later.over_budget()
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=1_000_000), Budget(money=5)])

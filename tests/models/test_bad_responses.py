@@ -674,7 +674,7 @@ body(
     completion(
         usage={"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
     ),
-    Said(usage=Usage(3, 1, 3, 1)),
+    Said(usage=Usage(7, 1, 4, 1)),
 )
 body(
     "usage_missing",

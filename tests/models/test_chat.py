@@ -176,10 +176,13 @@ def _headers(server: HostileServer, index: int = 0) -> dict[str, str]:
     return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
 
 
+@pytest.mark.parametrize("size", [10, 2**20])
 @pytest.mark.parametrize("passes", [0, 1])
-async def test_nothing_leaves_once_the_gate_is_shut(passes: int) -> None:
-    """Before an attempt begins, and where it has its connection and was about to be written."""
+async def test_nothing_leaves_once_the_gate_is_shut(passes: int, size: int) -> None:
+    """Before an attempt begins, and where it has its connection and was about to be written; also in pieces."""
     asked = itertools.count()
+    history = History()
+    history.add("user", "o" * size)
 
     class Shut(Exception):
         pass
@@ -191,11 +194,11 @@ async def test_nothing_leaves_once_the_gate_is_shut(passes: int) -> None:
     async with serving((good(),)) as server, ChatModel("m", base_url=server.url) as model:
         model.pool.gate = gate
         with pytest.raises(Shut):
-            await model.reply(_request())
+            await model.reply(_request(history=history))
         assert not server.requests
         assert model.pool.states()[0].in_flight == 0
         model.pool.gate = lambda: None
-        assert (await model.reply(_request())).content
+        assert (await model.reply(_request(history=history))).content
         assert server.requests == 1
 
 

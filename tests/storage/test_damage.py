@@ -105,6 +105,37 @@ def test_a_damaged_shard_of_an_object_store(bucket: Callable[[str], str]):
         list(Run(folder.address))
 
 
+def test_a_lost_object_is_said_where_a_run_is_explored(bucket: Callable[[str], str]):
+    pytest.importorskip("duckdb")
+    from camel.explorer.catalogue import Catalogue
+    from camel.explorer.query import Query
+
+    folder = a_run(open_folder(bucket("run")), 2)
+    with Catalogue([folder.address]) as catalogue:
+        [name] = {row.run for row in catalogue.page(Query()).rows}
+        folder.store.remove([folder.marker(STAGE, 1).file])
+        assert catalogue.conversation(name, "000000").id == "000000"
+        with pytest.raises(InputError, match="is gone"):
+            catalogue.conversation(name, "000004")
+    with Catalogue([folder.address]) as catalogue:
+        assert catalogue.count(Query()) == 3
+        assert any("3 conversations cannot be shown" in note for note in catalogue.notes())
+        assert not any("2 shards had no index" in note for note in catalogue.notes())
+
+
+def test_who_has_a_run_in_a_store_open_finds_what_is_compacted_meanwhile(bucket: Callable[[str], str]):
+    pytest.importorskip("duckdb")
+    from camel.explorer.sources import Source as Opened
+
+    folder = a_run(open_folder(bucket("run")), 2)
+    opened = Opened("run", folder, STAGE, [])
+    assert opened.read(1, 0).id == "000003"
+    small = folder.marker(STAGE, 1).file
+    compact(folder, STAGE)
+    folder.store.remove([small])
+    assert opened.read(1, 0).id == "000003"
+
+
 @pytest.mark.parametrize("damage", [cut, empty, Path.unlink])
 @pytest.mark.parametrize("what", ["data/*/000001-*", "committed/*/000001.json"])
 def test_what_a_study_keeps_is_made_again_where_it_is_damaged(

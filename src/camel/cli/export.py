@@ -90,7 +90,12 @@ def export(
         )
     if seed is not None and not random:
         raise InputError("--seed is for another draw of --random N: give both, or neither")
-    if not force and (out.is_file() or (out.is_dir() and any(out.iterdir()))):
+    folders = format == SITE or "" in FORMATS[format].endings
+    # `.` has no name that a title, or what is written beside it, could have.
+    out = out if out.name not in ("", "..") else out.resolve()
+    if out.is_file() and (format == SITE or FORMATS[format].endings == ("",)):
+        raise InputError(f"{out} is a file, and a {format} is a folder: choose another name")
+    if not force and (out.is_file() or (folders and out.is_dir() and any(out.iterdir()))):
         raise InputError(f"{out} exists: --force replaces it")
     if format == SITE:
         if language:
@@ -103,7 +108,6 @@ def export(
     release = Release(restricted, canary_of(folder) if restricted else "")
     records = Run(run, stage)
     planned = _planned(folder, stage)
-    folders = "" in FORMATS[format].endings
     with in_place_of(out, force and folders) as place:
         if format == "dataset":
             title = title or out.name
@@ -150,7 +154,8 @@ def _site(
     # A file of the original's formats is shown as well, and has no stages.
     stage = _last_stage(folder) if folder.exists else ""
     # Whoever copies from the explorer's address may copy all of it.
-    asked = parse_qsl(where.rpartition("?")[2], keep_blank_values=True)
+    address, mark, rest = where.partition("?")
+    asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
     if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
         raise InputError(f"--where knows no {', '.join(unknown)}: there are {', '.join(sorted(PARAMETERS))}")
     query = Query.from_params(asked)

@@ -71,6 +71,12 @@ async def worked(
 def leave(console: Console, reason: str) -> NoReturn:
     """End a command that was stopped before its end: say why, and how to go on."""
     mine = reason == STOPPED
-    how = " with a larger one" if reason.startswith("the budget") else ""
+    how = (
+        " with a larger one"
+        if reason.startswith("the budget")
+        else " with --max-calls"
+        if "--max-calls" in reason
+        else ""
+    )
     say(console, f"{reason if mine else f'stopped: {reason}'}; the same command goes on{how}")
     raise typer.Exit(INTERRUPTED if mine else HALTED)

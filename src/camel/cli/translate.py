@@ -59,8 +59,9 @@ def translate(
         # All of them before the first call: what cannot go on is refused before anything is paid.
         records = Run(run)
         meter = metered(budget, chat.name, halt)
-        wanted = [Translation(records, language, chat, meter=meter) for language in to]
+        wanted = [Translation(records, language, chat, meter=meter) for language in dict.fromkeys(to)]
         meter.before = sum((one.spent() for one in wanted), Usage())
+        meter.dearer = sum(one.dearer() for one in wanted)
         if (need := sum((one.estimate() for one in wanted), Usage())).calls:
             expect(console, "expect", chat.name, need, meter.price)
         complete = asyncio.run(_work(console, wanted, chat, in_flight))

@@ -151,6 +151,7 @@ class Member:
                 await asyncio.sleep(PAUSE)  # some of them come at once, and would come again and again
             except DeskGone:
                 self._halt.revoke(GONE)
+                return  # also where it was to stop already, for another reason
 
     async def _keep_beating(self) -> None:
         while self._halt.reason not in _OWN:

@@ -49,7 +49,7 @@ def _head(study: Study, found: Sequence[Behaviour]) -> str:
     ]
     if done := study.stops.get("done"):
         cards.append(("Ended as done", percent(done.rate), interval(done)))
-    if study.deserved:
+    if study.deserved and study.deserved.rate.of:
         cards.append(
             (
                 "Done was deserved",
@@ -171,11 +171,15 @@ def _deserved(deserved: Deserved | None) -> str:
         for one in deserved.examples
     )
     more = f", {deserved.undecided:,} undecided" if deserved.undecided else ""
+    found = (
+        f"It found the task done in <strong>{percent(rate.rate)}</strong> ({interval(rate)}; {rate.count:,} of {rate.of:,}{more})"
+        if rate.of
+        else f"Not one could be judged{more}: it says neither yes nor no"
+    )
     return (
         "<h2>Was “done” deserved?</h2>"
         f"<p>Of {deserved.ended_done:,} conversations that were declared done, {deserved.asked:,} were shown to "
-        f'<span class="mono">{text(deserved.model)}</span>. It found the task done in <strong>{percent(rate.rate)}</strong> '
-        f"({interval(rate)}; {rate.count:,} of {rate.of:,}{more}).</p>"
+        f'<span class="mono">{text(deserved.model)}</span>. {found}.</p>'
         f"<details><summary><h3>In the judge's words</h3></summary>{examples}</details>"
     )
 

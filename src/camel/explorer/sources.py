@@ -284,9 +284,18 @@ class Source:
         """The data file that holds a shard, and where it begins in it."""
         name, start = self.data_of(shard)
         pq, store = arrow("pyarrow.parquet"), self.folder.store
-        place = store.reader(name) if isinstance(store, BucketStore) else self.folder.root / name
+
+        def place() -> Any:
+            return store.reader(name) if isinstance(store, BucketStore) else self.folder.root / name
+
         try:
-            with pq.ParquetFile(place) as file:
+            try:
+                found = place()
+            except FileNotFoundError:  # in a bucket: compacted since, and the small object removed
+                del self._compactions
+                name, start = self.data_of(shard)
+                found = place()
+            with pq.ParquetFile(found) as file:
                 yield file, start
         except FileNotFoundError:
             raise damaged(self.folder, name, "is gone") from None
@@ -374,7 +383,7 @@ class _Watched:
             try:
                 self._parts[marker.shard] = self._single(marker, files.single)
                 self._unread.pop(marker.shard, None)
-            except Damaged as error:
+            except (Damaged, FileNotFoundError) as error:
                 self._unread[marker.shard] = f"{marker.rows:,} conversations cannot be shown: {error}"
         parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
         parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
@@ -496,7 +505,6 @@ class _Watched:
                 header = read_header(path)
                 if is_for(header, marker):
                     return Part(path, header)
-        self._built += 1
         path = self._scratch / f"{stem}.parquet"
         source = Source(self.name, self.folder, marker.stage, [])
         file, start = source.data_of(marker.shard)
@@ -505,6 +513,7 @@ class _Watched:
             header = build(
                 path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
             )
+        self._built += 1
         return Part(path, header)
 
     def _local(self, name: str) -> Path:

@@ -52,7 +52,7 @@ LISTS_PER_SHARD = 256
 PASSES = 3
 """Times an item may be tried before an endpoint's failure becomes its record."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
-COUNTED = ("prompt", "completion", "cached", "calls")
+COUNTED = ("prompt", "completion", "cached", "calls", "unknown")
 """What of a shard's usage its marker keeps."""
 MONEY = "money"
 """Dollars, under that name in a marker's totals: a price that changes later does not change what was paid."""
@@ -208,41 +208,48 @@ class Campaign:
         run_stage: RunStage = run_stage,
     ) -> Outcome:
         """Work until everything is committed or something stops it; `run_stage` says where the work is done."""
-        with self.folder.locked(), self._counting_begun():
-            if read_wish(self.folder) == "stop":  # of somebody who wished it of an earlier start
-                wish(self.folder, "go")
-            if any(tally.committed < tally.planned for tally in self.tallies.values()):
-                self.folder.hold_journals(self.stages[-1].name)
-            self._miss_no_file()
-            self._say_what_was()
-            for stage in self.stages:
-                self.stage = stage.name
+        with self.folder.locked():
+            # Before anything is counted: until then workers of a killed start may still be paid for calls.
+            await self._wait_for_others()
+            with self._counting_begun():
+                if read_wish(self.folder) == "stop":  # of somebody who wished it of an earlier start
+                    wish(self.folder, "go")
+                if any(tally.committed < tally.planned for tally in self.tallies.values()):
+                    self.folder.hold_journals(self.stages[-1].name)
+                self._miss_no_file()
+                self._say_what_was()
+                return await self._work(committed, run_stage)
 
-                def note(shard: int, stage: Stage = stage) -> None:
-                    self.tallies[stage.name].committed += len(stage.indices(shard))
-                    committed(stage.name, shard)
+    async def _work(self, committed: Callable[[str, int], None], run_stage: RunStage) -> Outcome:
+        """Work through the stages, one after the other."""
+        for stage in self.stages:
+            self.stage = stage.name
 
-                complete = False
-                for attempt in range(PASSES):
-                    self.try_for_the(attempt)
-                    if attempt:
-                        await self._counting_done()
-                        # Another pass begins open shards anew and would count their items twice.
-                        self._recount()
-                    complete = await run_stage(
-                        stage,
-                        self.folder,
-                        concurrency=self.config.run.concurrency,
-                        fingerprint=self.fingerprint,
-                        halt=self.halt,
-                        committed=note,
-                        attempt=attempt,
-                    )
-                    if complete or self.halt.reason:
-                        break
-                if not complete:
-                    return Outcome(False, self.halt.reason or "some items could not be finished")
-            await self._counting_done()
+            def note(shard: int, stage: Stage = stage) -> None:
+                self.tallies[stage.name].committed += len(stage.indices(shard))
+                committed(stage.name, shard)
+
+            complete = False
+            for attempt in range(PASSES):
+                self.try_for_the(attempt)
+                if attempt:
+                    await self._counting_done()
+                    # Another pass begins open shards anew and would count their items twice.
+                    self._recount()
+                complete = await run_stage(
+                    stage,
+                    self.folder,
+                    concurrency=self.config.run.concurrency,
+                    fingerprint=self.fingerprint,
+                    halt=self.halt,
+                    committed=note,
+                    attempt=attempt,
+                )
+                if complete or self.halt.reason:
+                    break
+            if not complete:
+                return Outcome(False, self.halt.reason or "some items could not be finished")
+        await self._counting_done()
         return Outcome(True, "")
 
     def _miss_no_file(self) -> None:
@@ -252,8 +259,19 @@ class Campaign:
             more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
             raise damaged(self.folder, lost[0], f"is gone{more}")
 
+    async def _wait_for_others(self) -> None:
+        """Return when no worker of an earlier start can be at work."""
+        if left := Fence(self.folder).left():
+            self.tell(
+                "waiting",
+                f"waiting {left:.0f} s at most: an earlier start of this run was killed, and its workers may be at work until "
+                "their leases have run out",
+                seconds=left,
+            )
+            await asyncio.sleep(left)
+
     def _say_what_was(self) -> None:
-        """Tell what an earlier start has left, and whether its workers are waited for."""
+        """Tell what an earlier start has left."""
         done = sum(tally.committed for tally in self.tallies.values())
         if done or self._in_journals:
             self.tell(
@@ -262,13 +280,6 @@ class Campaign:
                 f"{self._in_journals:,} answers for others are in the journal; none of them is asked again",
                 committed=done,
                 journaled=self._in_journals,
-            )
-        if left := Fence(self.folder).left():
-            self.tell(
-                "waiting",
-                f"waiting {left:.0f} s at most: an earlier start of this run was killed, and its workers may be at work until "
-                "their leases have run out",
-                seconds=left,
             )
 
     def try_for_the(self, attempt: int) -> None:
@@ -588,7 +599,9 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
 def totals_of(usage: Usage, price: Entry | None = None) -> dict[str, float]:
     """A usage as a marker keeps it, with what it cost at the price of its day."""
     money = {} if price is None else {MONEY: price.cost(usage)}
-    return {name: float(getattr(usage, name)) for name in COUNTED} | money
+    return {
+        name: float(count) for name in COUNTED if (count := getattr(usage, name)) or name != "unknown"
+    } | money
 
 
 def dearer(totals: Mapping[str, float], price: Entry | None) -> float:

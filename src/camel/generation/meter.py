@@ -86,7 +86,7 @@ class Meter:
         if self._counts_tokens and total.unknown >= UNTOLD:
             return (
                 "the endpoint does not say how many tokens its replies took, so that no budget of tokens or money can be "
-                "kept: limit the calls instead ([budget] calls)"
+                "kept: limit the calls instead ([budget] calls, or --max-calls)"
             )
         if budget.tokens is not None and total.total >= budget.tokens:
             return f"the budget of {budget.tokens:,} tokens is used up"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,14 @@ from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
-from camel.generation.campaign import Tally, totals_of, usage_of
+from camel.generation.campaign import Tally, dearer, totals_of, usage_of
 from camel.generation.config import Budget, fingerprint, shard_size_for
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.catalogue import find
 from camel.models.recorded import RecordedModel
 from camel.scenarios import Translate, load
 from camel.storage.reader import Run
+from camel.storage.run import Marker
 from camel.storage.table import write_shard
 
 STAGE = "translated-"
@@ -153,9 +154,14 @@ class Translation:
         return sum(journaled(self.run.folder, self.name, self.run.folder.journaled(self.name)), self._kept())
 
     def _kept(self) -> Usage:
-        folder = self.run.folder
-        markers = folder.markers(self.name, sorted(folder.committed(self.name)))
-        return sum((usage_of(marker.totals) for marker in markers), Usage())
+        return sum((usage_of(marker.totals) for marker in self._markers()), Usage())
+
+    def _markers(self) -> Iterator[Marker]:
+        return self.run.folder.markers(self.name, sorted(self.run.folder.committed(self.name)))
+
+    def dearer(self) -> float:
+        """Dollars that earlier starts have paid beyond what the same would cost today."""
+        return sum(dearer(marker.totals, self.meter.price) for marker in self._markers())
 
     def estimate(self) -> Usage:
         """What is left will take about this: as what is done did, else each message once, as long as the original."""

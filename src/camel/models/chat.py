@@ -240,7 +240,8 @@ class ChatModel:
             # llama.cpp promises to keep a connection and closes it after a stream, which fails the next call on it.
             headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
-        data: Any = io.BytesIO(body) if len(body) >= 2**20 else _gated(body, gate) if gate else body
+        data: Any = io.BytesIO(body) if len(body) >= 2**20 else body
+        data = _gated(data, gate) if gate else data
         opened = self._opened.get(asyncio.get_running_loop())
         client = opened[0] if opened else await self._open()
         # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
@@ -433,23 +434,25 @@ async def _open_session() -> AsyncGenerator[aiohttp.ClientSession]:
         await session.close()
 
 
-def _gated(body: bytes, gate: Callable[[], None]) -> aiohttp.BytesPayload:
+def _gated(body: bytes | io.BytesIO, gate: Callable[[], None]) -> aiohttp.Payload:
     """A body that asks the gate when it is written; the headers leave with it, and not before."""
-    gated = _gated_payload()(body)
+    gated = _gated_payload(type(body))(body)
     gated.gate = gate
     return gated
 
 
 @functools.cache
-def _gated_payload() -> Any:
+def _gated_payload(kind: type) -> Any:
     import aiohttp
 
-    class Gated(aiohttp.BytesPayload):
+    payload: Any = aiohttp.BytesPayload if kind is bytes else aiohttp.BytesIOPayload
+
+    class Gated(payload):
         gate: Callable[[], None]
 
         async def write_with_length(self, writer: Any, content_length: int | None) -> None:
             self.gate()
-            await super().write_with_length(writer, content_length)
+            await payload.write_with_length(self, writer, content_length)
 
     return Gated
 

@@ -112,11 +112,12 @@ def _usage(usage: _Usage | None) -> Usage:
     if not (
         0 <= usage.prompt_tokens < _MAX_TOKENS_BELIEVED
         and 0 <= usage.completion_tokens < _MAX_TOKENS_BELIEVED
-        and cached >= 0
+        and 0 <= cached < _MAX_TOKENS_BELIEVED
     ):
         return _UNKNOWN
-    # Some do not count what they had cached as part of the prompt: a count that is too low is better than none.
-    return Usage(usage.prompt_tokens, usage.completion_tokens, min(cached, usage.prompt_tokens), 1)
+    # More cached than prompt: whoever says so does not count what was cached as part of the prompt.
+    beside = cached if cached > usage.prompt_tokens else 0
+    return Usage(usage.prompt_tokens + beside, usage.completion_tokens, cached, 1)
 
 
 def _read_loosely(body: bytes) -> Reply:

@@ -165,20 +165,35 @@ def in_place_of(path: Path, force: bool) -> Generator[Path]:
     temporary, old = _beside(path), _beside(path)
     try:
         yield temporary
-        names = {one.name for one in temporary.iterdir()}
-        if others := sorted(one.name for one in path.iterdir() if one.name not in names):
+        known = set(_kinds(temporary))
+        if others := sorted(name for kind, name in _kinds(path).items() if kind not in known):
             raise InputError(
                 f"{path} holds {shown(others[0])}, which this export does not write: choose another name, or remove it"
             )
         path.replace(old)
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except OSError:
+            old.replace(path)
+            raise
         sync_folder(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _kinds(folder: Path) -> dict[tuple[str, str], str]:
+    """The files of a folder, one of each kind: by name at the top; below it by folder and ending, as numbers in names change."""
+    found: dict[tuple[str, str], str] = {}
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir():
+            inside = path.relative_to(folder)
+            found[str(inside.parent), path.suffix if inside.parts[1:] else path.name] = str(inside)
+    return found
+
+
 def _beside(path: Path) -> Path:
+    path = path.absolute()
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.partial")
 
 

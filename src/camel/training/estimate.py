@@ -66,7 +66,7 @@ def architecture_of(model: str) -> Architecture | None:
         return None
     try:
         return _of_gguf(path) if path.is_file() else _of_folder(path)
-    except (OSError, ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, LookupError, TypeError, msgspec.MsgspecError) as error:
         raise InputError(
             f"the size of {model} cannot be read from its files ({' '.join(str(error).split())[:100]}): give --parameters"
         ) from None
