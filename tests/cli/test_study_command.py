@@ -80,6 +80,9 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     assert done.returncode == 0, done.stderr
     # The simulated endpoint says neither yes nor no: each of the five is asked about three times, and none decided.
     assert "not one could be judged, 5 undecided" in done.stdout
+    page = (folder / "run/study/study.html").read_text()
+    assert "Not one could be judged, 5 undecided" in page
+    assert "Done was deserved" not in page
     assert endpoint.ledger().served == asked + 15
     assert camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url).returncode == 0
     assert endpoint.ledger().served == asked + 15

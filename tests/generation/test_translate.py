@@ -21,6 +21,7 @@ from camel.generation.config import Budget
 from camel.generation.meter import Meter
 from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
+from camel.models.catalogue import Entry
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import Translate, load
 from camel.storage.run import Marker, RunFolder, Settings
@@ -199,6 +200,24 @@ async def test_a_budget_holds_over_languages_and_starts(tmp_path: Path):
     assert paid == 2 * 5 * 2 * 3
     spent = [Translation(run, code, ScriptedModel([])).spent() for code in ("de", "fr")]
     assert spent == [Usage(30 * 40, 30 * 2, calls=30)] * 2
+
+
+async def test_what_was_paid_at_another_price_stays_paid(tmp_path: Path):
+    run, dear, cheap = a_run(tmp_path, 5), Entry(2.0, 8.0), Entry(1.0, 4.0)
+    reply = Reply((Choice("Nein."),), Usage(1_000, 1_000, calls=1))
+
+    def priced(price: Entry) -> Translation:
+        return Translation(
+            run, "de", ScriptedModel(lambda request: reply), meter=Meter(Budget(), price, Halt())
+        )
+
+    first = priced(dear)
+    assert await translate(first, concurrency=2)
+    assert first.meter.money
+    assert first.dearer() == 0
+    later = priced(cheap)
+    later.meter.before, later.meter.dearer = later.spent(), later.dearer()
+    assert later.meter.money == pytest.approx(first.meter.money)
 
 
 async def test_what_it_will_take_is_known_before_and_better_while_it_goes_on(tmp_path: Path):

@@ -102,6 +102,14 @@ CONFIG = {
 }
 
 
+@pytest.mark.parametrize("cut", [b"GGUF", b"GGUF\3\0\0\0", b"GGUF" + bytes(40)])
+def test_a_file_that_was_not_fetched_to_its_end_is_said(tmp_path: Path, cut: bytes):
+    pytest.importorskip("gguf")
+    (tmp_path / "model.gguf").write_bytes(cut)
+    with pytest.raises(InputError, match="give --parameters"):
+        architecture_of(str(tmp_path / "model.gguf"))
+
+
 def test_a_folder_says_how_large_its_model_is(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     by_config = architecture_of(str(tmp_path))
