@@ -126,6 +126,28 @@ async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
+async def test_nothing_is_counted_while_workers_of_a_killed_start_may_spend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = GenerateConfig(scenario="ai_society", model=ModelSection("m"), out=str(tmp_path / "run"))
+    campaign = Campaign(config, Elsewhere())
+    Fence(campaign.folder, 0.2).renew()
+    waits: list[float] = []
+    journaled = campaign._journaled
+
+    def counted() -> Usage:
+        waits.append(Fence(campaign.folder).left())
+        return journaled()
+
+    async def at_once(*stage: Any, **rest: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(campaign, "_journaled", counted)
+    assert Fence(campaign.folder).left() > 1
+    await campaign.run(run_stage=at_once)
+    assert waits == [0.0]
+
+
 @pytest.mark.slow
 async def test_what_the_driver_shows_adds_up(tmp_path: Path):
     """Half of a run by a worker's site, its reports gathered as a driver does; the other half as usual."""
