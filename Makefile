@@ -60,8 +60,8 @@ test-slow:
 		status=$$?
 		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
 	}
-	# Files side by side, and more of them than cores: those that talk to clusters mostly wait.
-	group slow "slow and not real_model and not thorough" -n 3 --dist loadfile
+	# Files side by side: those that talk to clusters mostly wait.
+	group slow "slow and not real_model and not thorough" -n 2 --dist loadfile
 	# A thread of the model's server each.
 	group real_model "real_model and not thorough" -n 2 --dist loadfile
 

@@ -111,10 +111,11 @@ class RayCluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
-            # A node whose raylet was killed is noticed within seconds, as is a head that is gone.
+            # A node whose raylet was killed is noticed within seconds, as is a head that is gone: whoever is asked there
+            # refuses at once. One that only stands still, as this machine sometimes does, has half a minute.
             "RAY_health_check_initial_delay_ms": "1000",
             "RAY_health_check_period_ms": "1000",
-            "RAY_health_check_timeout_ms": "2000",
+            "RAY_health_check_timeout_ms": "10000",
             "RAY_health_check_failure_threshold": "3",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
         }
