@@ -1,7 +1,7 @@
 """All of the paper's datasets at their sizes, against the simulated endpoint on this machine.
 
     python -m benchmarks.paper_sizes                      # 205,000 items and AI Society in 2 more languages; about half an hour
-    python -m benchmarks.paper_sizes --short              # a hundredth of it, for CI
+    python -m benchmarks.paper_sizes --short              # a hundredth of it, for make thorough
     python -m benchmarks.paper_sizes --only ai_society    # one of them
 
 For each: exact counts, unique ids and schema-valid rows are checked by reading every record back; calls by the endpoint's

@@ -1,7 +1,7 @@
 """What it costs to make rows for training, beside reading and writing the same conversations with bare pyarrow.
 
     python -m benchmarks.rows              # a million conversations, about 11 GB of text; needs 6 GB of disk
-    python -m benchmarks.rows --short      # 20,000, for CI
+    python -m benchmarks.rows --short      # 20,000, for make thorough
 
 Simulated conversations of 20 messages in files of 20,000. Each variant is a process of its own, so that its memory is its own:
 `bare` reads every row group of the files and writes it again as Parquet with the same compression; `rows` shapes, splits at 2,048 tokens

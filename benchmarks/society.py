@@ -1,7 +1,7 @@
 """What a call costs in a society of 1,000, beside the same call between two speakers.
 
     python -m benchmarks.society            # 7 rounds of measurement
-    python -m benchmarks.society --short    # for CI
+    python -m benchmarks.society --short    # for make thorough
 
 Each variant runs in a process of its own against one simulated endpoint at zero latency, in alternating rounds; the
 figure is CPU time (user and system) per LLM call, the least of the rounds, because noise only adds. The endpoint's
@@ -83,7 +83,7 @@ def main() -> int:
     if args.child:
         print(json.dumps(asyncio.run(_child(VARIANTS[args.child], args.url))))
         return 0
-    rounds = args.rounds or (2 if args.short else 7)
+    rounds = args.rounds or (3 if args.short else 7)
     measured = compare(rounds)
     print(f"\nCPU per LLM call, {rounds} rounds\n")
     print(

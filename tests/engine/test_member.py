@@ -338,7 +338,12 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     assert set(bench.taken.values()) == {1}
 
 
-async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("reason", "left"),
+    [("", Left("out", member.GONE)), ("the budget of 5 calls is used up", Left("dismissed"))],
+)
+async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, left: Left):
+    """Also one that was to stop already, for a reason of its own."""
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=30)
 
@@ -351,26 +356,9 @@ async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path):
     team.look()
     await asyncio.sleep(0.1)
     team.lines["a"].dead = True
+    team.sites["a"].halt.set(reason)
     async with asyncio.timeout(60):
-        assert await team.tasks["a"] == Left("out", member.GONE)
-
-
-async def test_a_worker_that_was_to_stop_leaves_when_the_coordinator_is_dead(tmp_path: Path):
-    bench = Bench(tmp_path, 400)
-    team = Team(bench, ttl=30)
-
-    async def slow(index: int, step: int) -> None:
-        await asyncio.sleep(0.01)
-
-    bench.before = slow
-    team.hire("a")
-    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
-    team.look()
-    await asyncio.sleep(0.1)
-    team.lines["a"].dead = True
-    team.sites["a"].halt.set("the budget of 5 calls is used up")
-    async with asyncio.timeout(60):
-        await team.tasks["a"]
+        assert await team.tasks["a"] == left
     assert team.sites["a"].closed
 
 

@@ -42,10 +42,8 @@ def shortened(name: str) -> Society:
     ("name", "longest"),
     [
         ("software_team", 5),
-        *(
-            pytest.param(name, most, marks=pytest.mark.thorough)
-            for name, most in {"debate": 7, "town_hall": 12}.items()
-        ),
+        pytest.param("debate", 7, marks=pytest.mark.thorough),
+        pytest.param("town_hall", 12, marks=pytest.mark.thorough),
     ],
 )
 def test_a_worked_society_ends_by_a_rule_and_replays(name: str, longest: int, model: ChatModel):

@@ -90,10 +90,11 @@ def export(
         )
     if seed is not None and not random:
         raise InputError("--seed is for another draw of --random N: give both, or neither")
-    folders = format == SITE or "" in FORMATS[format].endings
+    endings = ("",) if format == SITE else FORMATS[format].endings
+    folders = "" in endings
     # `.` has no name that a title, or what is written beside it, could have.
     out = out if out.name not in ("", "..") else out.resolve()
-    if out.is_file() and (format == SITE or FORMATS[format].endings == ("",)):
+    if out.is_file() and endings == ("",):
         raise InputError(f"{out} is a file, and a {format} is a folder: choose another name")
     if not force and (out.is_file() or (folders and out.is_dir() and any(out.iterdir()))):
         raise InputError(f"{out} exists: --force replaces it")

@@ -71,12 +71,10 @@ async def worked(
 def leave(console: Console, reason: str) -> NoReturn:
     """End a command that was stopped before its end: say why, and how to go on."""
     mine = reason == STOPPED
-    how = (
-        " with a larger one"
-        if reason.startswith("the budget")
-        else " with --max-calls"
-        if "--max-calls" in reason
-        else ""
-    )
+    how = ""
+    if reason.startswith("the budget"):
+        how = " with a larger one"
+    elif "--max-calls" in reason:
+        how = " with --max-calls"
     say(console, f"{reason if mine else f'stopped: {reason}'}; the same command goes on{how}")
     raise typer.Exit(INTERRUPTED if mine else HALTED)

@@ -284,18 +284,9 @@ class Source:
         """The data file that holds a shard, and where it begins in it."""
         name, start = self.data_of(shard)
         pq, store = arrow("pyarrow.parquet"), self.folder.store
-
-        def place() -> Any:
-            return store.reader(name) if isinstance(store, BucketStore) else self.folder.root / name
-
         try:
-            try:
-                found = place()
-            except FileNotFoundError:  # in a bucket: compacted since, and the small object removed
-                del self._compactions
-                name, start = self.data_of(shard)
-                found = place()
-            with pq.ParquetFile(found) as file:
+            place = store.reader(name) if isinstance(store, BucketStore) else self.folder.root / name
+            with pq.ParquetFile(place) as file:
                 yield file, start
         except FileNotFoundError:
             raise damaged(self.folder, name, "is gone") from None
@@ -309,7 +300,7 @@ class Source:
             if shard in one.shards:
                 return one.file, sum(one.rows[: shard - one.first])
         name = self.folder.marker(self.stage, shard).file
-        if self.folder.on_disk and not (self.folder.root / name).exists():
+        if not self.folder.store.exists(name):
             # Compacted since, and the small file removed.
             del self._compactions
             if any(shard in one.shards for one in self._compactions):

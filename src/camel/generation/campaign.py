@@ -139,7 +139,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class _Counted:
+class Counted:
     """What the markers of a stage say, those that have been read."""
 
     shards: set[int] = field(default_factory=set[int])
@@ -149,6 +149,7 @@ class _Counted:
     stops: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, marker: Marker, price: Entry | None) -> None:
+        """Take note of a marker; what it was paid at may be another price than today's."""
         self.shards.add(marker.shard)
         self.usage += usage_of(marker.totals)
         self.dearer += dearer(marker.totals, price)
@@ -182,7 +183,7 @@ class Campaign:
         self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
-        self._counted = {stage.name: _Counted() for stage in self.stages}
+        self._counted = {stage.name: Counted() for stage in self.stages}
         self._counting: asyncio.Future[None] | None = None
         """What reads the markers while the work goes on already."""
         self._stopped = False
@@ -536,7 +537,7 @@ class Campaign:
         items = sum(len(stage.indices(shard)) for shard in shards)
         self.tallies[stage.name] = Tally(stage.count, items, items)
 
-    def _add(self, stage: str, counted: _Counted) -> None:
+    def _add(self, stage: str, counted: Counted) -> None:
         """What the markers say, on top of that."""
         tally = self.tallies[stage]
         tally.usage += counted.usage

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,13 @@ from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt, Unfinished
-from camel.generation.campaign import Tally, dearer, totals_of, usage_of
+from camel.generation.campaign import Counted, Tally, totals_of
 from camel.generation.config import Budget, fingerprint, shard_size_for
 from camel.generation.meter import Meter, MeteredModel
 from camel.models.catalogue import find
 from camel.models.recorded import RecordedModel
 from camel.scenarios import Translate, load
 from camel.storage.reader import Run
-from camel.storage.run import Marker
 from camel.storage.table import write_shard
 
 STAGE = "translated-"
@@ -108,7 +107,7 @@ class Translation:
         self.name = f"{STAGE}{language}"
         self.meter = meter or Meter(Budget(), find(getattr(model, "name", "")), halt or Halt())
         self.halt = self.meter.halt
-        self.tally = Tally(len(run))
+        self.tally, self._counted = Tally(len(run)), Counted()
         self._model, self._sampling = MeteredModel(model, self.meter), sampling
         settings = self._begun(getattr(model, "name", type(model).__name__))
         self._shard_size = int(settings["shard_size"])
@@ -151,23 +150,26 @@ class Translation:
 
     def spent(self) -> Usage:
         """What earlier starts have used, by the markers and by the journals of shards that are still open."""
-        return sum(journaled(self.run.folder, self.name, self.run.folder.journaled(self.name)), self._kept())
-
-    def _kept(self) -> Usage:
-        return sum((usage_of(marker.totals) for marker in self._markers()), Usage())
-
-    def _markers(self) -> Iterator[Marker]:
-        return self.run.folder.markers(self.name, sorted(self.run.folder.committed(self.name)))
+        return sum(
+            journaled(self.run.folder, self.name, self.run.folder.journaled(self.name)), self._kept().usage
+        )
 
     def dearer(self) -> float:
         """Dollars that earlier starts have paid beyond what the same would cost today."""
-        return sum(dearer(marker.totals, self.meter.price) for marker in self._markers())
+        return self._kept().dearer
+
+    def _kept(self) -> Counted:
+        """What the markers say; each is read once."""
+        folder = self.run.folder
+        for marker in folder.markers(self.name, sorted(folder.committed(self.name) - self._counted.shards)):
+            self._counted.add(marker, self.meter.price)
+        return self._counted
 
     def estimate(self) -> Usage:
         """What is left will take about this: as what is done did, else each message once, as long as the original."""
         self.recount()
         done, left = self.tally.committed, self.tally.planned - self.tally.committed
-        used = self._kept()
+        used = self._kept().usage
         if not done:
             some = [self._original(index) for index in range(0, left, max(1, left // SAMPLED))]
             done = len(some)

@@ -266,8 +266,10 @@ class RaySupervisor:
         )
         if not there:
             cause = "its nodes have died; start them again"
+        elif free < self._cpus:
+            cause = "stop what else runs there, or add a node"
         else:
-            cause = "stop what else runs there, or add a node" if free < self._cpus else "they are starting"
+            cause = "they are starting"
         text = (
             f"no worker is at work for {PLACELESS:g} s: {len(self._running)} wait for {self._cpus:g} CPU each, {free:g} of "
             f"the cluster's {there:g} are free: {cause}"
