@@ -42,12 +42,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from benchmarks import cluster, s3_faults
-from benchmarks.accounts import Account, Strike, Tail, account, is_alive, ports_of
-from benchmarks.crash import ROOT, Call, Witness, config_of, exported, session_of
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import Burst, LogNormal, SimulatorSettings, spawn
 from camel.storage.run import JOURNALS, open_folder
+from tests.support import cluster, s3_faults
+from tests.support.accounts import Account, Strike, Tail, account, is_alive, ports_of
+from tests.support.crashes import ROOT, Call, Witness, as_toml, config_of, exported, session_of
 
 NODES = 3
 LATENCY = LogNormal(median=0.1, p99=1.0)
@@ -690,18 +690,6 @@ def _given_up(log: Path) -> int:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def as_toml(config: GenerateConfig) -> str:
-    """A configuration as its file; JSON's strings, numbers and lists are TOML's too."""
-    fields: dict[str, Any] = msgspec.to_builtins(config)
-    plain = {name: value for name, value in fields.items() if not isinstance(value, dict)}
-    lines = [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in plain.items()]
-    for name, table in fields.items():
-        if isinstance(table, dict):
-            lines += [f"[{name}]"]
-            lines += [f"{key} = {msgspec.json.encode(value).decode()}" for key, value in table.items()]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

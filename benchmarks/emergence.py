@@ -11,13 +11,9 @@ import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import time
 import tomllib
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "training"))
 
 
 def main() -> None:
@@ -26,17 +22,16 @@ def main() -> None:
     )
     parser.add_argument("--latency", type=float, default=0.0)
     options = parser.parse_args()
-    import emergences
-
     from camel.models.simulator import Constant, SimulatorSettings, spawn
     from camel.training.emergence.config import made_config
     from camel.training.emergence.report import write_report
     from camel.training.emergence.results import PAPER, figures
     from camel.training.emergence.study import Emergence
+    from tests.support import emergences
 
     os.environ["OPENAI_API_KEY"] = "none"
     latency = Constant(options.latency) if options.latency else None
-    settings = SimulatorSettings(author="emergences:author", latency=latency)
+    settings = SimulatorSettings(author="tests.support.emergences:author", latency=latency)
     with tempfile.TemporaryDirectory() as folder, spawn(settings) as endpoint:
         config = made_config({**tomllib.loads(emergences.config()), "out": folder})
         began, cpu = time.perf_counter(), time.process_time()

@@ -12,13 +12,10 @@ import argparse
 import asyncio
 import json
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "evaluation"))
 
 
 def main() -> None:
@@ -40,18 +37,17 @@ def main() -> None:
 
 
 async def _size(options: argparse.Namespace) -> dict[str, Any]:
-    import contests
-
     from camel import ChatModel
     from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
     from camel.evaluation.report import write_report
     from camel.evaluation.results import evaluate
     from camel.models.simulator import Constant, SimulatorSettings, spawn
+    from tests.support import contests
 
     latency = Constant(options.latency) if options.latency else None
     with (
         tempfile.TemporaryDirectory() as name,
-        spawn(SimulatorSettings(author="contests:author", latency=latency)) as endpoint,
+        spawn(SimulatorSettings(author="tests.support.contests:author", latency=latency)) as endpoint,
     ):
         folder = Path(name)
         groups = [

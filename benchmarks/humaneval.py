@@ -11,24 +11,19 @@ import argparse
 import asyncio
 import os
 import resource
-import sys
 import tempfile
 import time
 from fractions import Fraction
 from pathlib import Path
 
-TESTS = Path(__file__).parent.parent / "tests" / "evaluation"
-sys.path.insert(0, str(TESTS))
-
-import planted  # noqa: E402
-
-from camel.core.message import Sampling  # noqa: E402
-from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text  # noqa: E402
-from camel.evaluation.humaneval.judging import Judge  # noqa: E402
-from camel.evaluation.humaneval.report import Report, report_of, write_report  # noqa: E402
-from camel.evaluation.sandbox.process import Sandbox  # noqa: E402
-from camel.models.connect import connect  # noqa: E402
-from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn  # noqa: E402
+from camel.core.message import Sampling
+from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
+from camel.evaluation.humaneval.judging import Judge
+from camel.evaluation.humaneval.report import Report, report_of, write_report
+from camel.evaluation.sandbox.process import Sandbox
+from camel.models.connect import connect
+from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
+from tests.support import planted
 
 
 def used() -> float:
@@ -98,7 +93,7 @@ def main() -> None:
     )
     parser.add_argument("--short", action="store_true")
     n = 5 if parser.parse_args().short else 200
-    settings = SimulatorSettings(author="planted:author")
+    settings = SimulatorSettings(author="tests.support.planted:author")
     with tempfile.TemporaryDirectory() as folder, spawn(settings) as endpoint:
         made = asyncio.run(evaluate(Path(folder), n, endpoint))
         ledger = endpoint.ledger()

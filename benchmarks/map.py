@@ -133,8 +133,7 @@ def drawn(where: Path, times: int) -> float:
     """Seconds until the page has drawn every point; the best of some, for others use the machine too."""
     from playwright.sync_api import sync_playwright
 
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests/explorer"))
-    from test_browser import ARGUMENTS, Server  # pyright: ignore[reportMissingImports]
+    from tests.support.browser import ARGUMENTS, Server
 
     server = Server(where)
     found: list[float] = []

@@ -28,7 +28,6 @@ from typing import Any
 import msgspec
 
 from benchmarks import recorded
-from benchmarks.s3_faults import BUCKET, spawn
 from camel.core.model import Reply, Request
 from camel.engine.worker import Halt
 from camel.generation.campaign import CONVERSATIONS, Campaign, open_run
@@ -36,6 +35,7 @@ from camel.generation.config import GenerateConfig, ModelSection
 from camel.generation.plan import committed_in, make_plan
 from camel.scenarios import render_lists
 from camel.storage.run import Marker, RunFolder, open_folder
+from tests.support.s3_faults import BUCKET, spawn
 
 LIMITS = {"disk": 15.0, "s3": 60.0}
 SHARD = 4096

@@ -14,7 +14,49 @@ from typing import Any
 
 import pytest
 
-from benchmarks.s3_faults import Faults, Server, spawn
+from tests.support import snapshots
+from tests.support.s3_faults import Faults, Server, spawn
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-snapshots", action="store_true", help="store the texts in tests/snapshots anew"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.getoption("--update-snapshots") and not hasattr(session.config, "workerinput"):
+        snapshots.merge()
+
+
+def snapshot_key(nodeid: str, name: str = "") -> str:
+    """The test's place, its parameters and the name of the text, as one line."""
+    function, _, parameters = nodeid.removeprefix("tests/").partition("[")
+    parts = [function, parameters.removesuffix("]"), name]
+    return " ".join(part.replace("\n", " ") for part in parts if part)
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    """`snapshot("errors", text, "name")`: the whole text is the one in tests/snapshots/errors.txt.
+
+    `make snapshots` stores all texts anew; the diff shows what users will see.
+    """
+
+    def check(surface: str, text: object, name: str = "") -> None:
+        folders = [tmp_path_factory.getbasetemp()]
+        if "tmp_path" in request.fixturenames:
+            folders.insert(0, request.getfixturevalue("tmp_path"))
+        found = snapshots.plain(str(text), folders)
+        key = snapshot_key(request.node.nodeid, name)
+        if request.config.getoption("--update-snapshots"):
+            snapshots.remember(surface, key, found)
+            return
+        known = snapshots.read(surface)
+        assert key in known, f"{key} has no text in tests/snapshots/{surface}.txt: run `make snapshots`"
+        assert found == known[key]
+
+    return check
 
 
 class NetworkBlocked(RuntimeError):

@@ -25,8 +25,8 @@ from camel.storage.index import no_cost, write_indexed
 from camel.storage.reader import Run
 from camel.storage.run import Marker, RunFolder, Settings, new_attempt
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests/explorer"))
-from test_browser import ARGUMENTS, Server  # pyright: ignore[reportMissingImports]
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.support.browser import ARGUMENTS, Server
 
 FIELDS = {
     ("Programmer", "Stock Trader"): (

@@ -10,7 +10,7 @@ import tempfile
 from itertools import groupby
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests" / "cli")]
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 ANSWERS = (
     "Solution: Basil, chives and cherry tomatoes: all three thrive in pots, and six hours of sun are enough.\nNext request.",
@@ -38,9 +38,8 @@ def ansi(row, columns):
 
 def main():
     """Play, and print what the terminal shows."""
-    from terminal import ENTER, Terminal
-
     from camel.models.simulator import SimulatorSettings, spawn
+    from tests.support.terminal import ENTER, Terminal
 
     with (
         tempfile.TemporaryDirectory() as folder,

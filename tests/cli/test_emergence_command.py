@@ -15,11 +15,8 @@ from typing import Any
 import pytest
 
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
-
-sys.path.append(str(Path(__file__).parent.parent / "training"))
-from emergences import CHAIN, config, outcome
-
 from camel.training.emergence.results import PAPER
+from tests.support.emergences import CHAIN, config, outcome
 
 TITLES = {"AI Society": "society", "Code": "code", "Math": "math", "Science": "science"}
 LISTS, ANSWERS, VERDICTS, REPEATS = 6, 5 * 120, 2 * 5 * 120, 2 * 5 * 4 * 5
@@ -52,7 +49,7 @@ def table(folder: Path, out: str = "emergence") -> dict[tuple[int, int], dict[st
 @pytest.mark.slow
 def test_the_paper_s_table_is_planted_and_found(tmp_path: Path):
     (tmp_path / "study.toml").write_text(config())
-    with spawn(SimulatorSettings(author="emergences:author")) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
         plan = camel(endpoint, tmp_path, "--dry-run")
         assert plan.returncode == 0, plan.stdout + plan.stderr
         assert f"about {LISTS + ANSWERS + VERDICTS + REPEATS:,} calls" in plan.stdout
@@ -99,7 +96,9 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Pat
     args = ("--concurrency", "4", "--out")
     whole = 3 + 5 * 15 + 2 * 4 * 15 + 2 * 4 * 3
     chance = random.Random(7)
-    with spawn(SimulatorSettings(author="emergences:author", latency=Constant(0.02))) as endpoint:
+    with spawn(
+        SimulatorSettings(author="tests.support.emergences:author", latency=Constant(0.02))
+    ) as endpoint:
         journaled = served = 0
         for kill in range(30):
             process = subprocess.Popen(
@@ -135,7 +134,7 @@ def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
     own = '[[domains]]\nname = "society"\ntitle = "AI Society"\nquestions = 3\n'
     (tmp_path / "study.toml").write_text(config(repeats=0) + own)
     whole = 1 + 5 * 3 + 2 * 5 * 3
-    with spawn(SimulatorSettings(author="emergences:author")) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
         stopped = camel(endpoint, tmp_path, "--max-calls", "12")
         assert stopped.returncode == 3, stopped.stdout + stopped.stderr
         assert "budget of 12 calls" in stopped.stdout

@@ -20,17 +20,15 @@ from camel import InputError
 from camel.cli import app
 from camel.models.connect import label, named_at
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
-
-sys.path.append(str(Path(__file__).parent.parent / "evaluation"))
-from contests import PLANTED
-from contests import a_run as planted_run
+from tests.support.contests import PLANTED
+from tests.support.contests import a_run as planted_run
 
 CALLS = {"tasks": 200, "verdicts": 400, "repeats": 80}
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(author="contests:author")) as process:
+    with spawn(SimulatorSettings(author="tests.support.contests:author")) as process:
         yield process
 
 
@@ -190,7 +188,7 @@ def test_mistakes_cost_nothing_and_are_one_line(
 @pytest.mark.slow
 def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, folder: Path):
     asked = endpoint.ledger().served
-    with spawn(SimulatorSettings(author="contests:contrary")) as other:
+    with spawn(SimulatorSettings(author="tests.support.contests:contrary")) as other:
         done = camel(
             endpoint, folder, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
             "--summariser", "one", "--against", "single-shot",
@@ -224,7 +222,7 @@ def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, fold
 @pytest.mark.slow
 def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
     args = ("society", "--judge", "strong", "--sample", "50", "--concurrency", "4", "--repeats", "0")
-    with spawn(SimulatorSettings(author="contests:author", latency=Constant(0.05))) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.contests:author", latency=Constant(0.05))) as endpoint:
         process = subprocess.Popen(
             command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
         )
@@ -244,7 +242,9 @@ def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
 def test_an_endpoint_that_fails_now_and_then_changes_no_figure(folder: Path, endpoint: SimulatorProcess):
     args = ("society", "--judge", "strong", "--sample", "40", "--repeats", "5")
     faults: Any = {"500": 0.04, "429": 0.04, "truncate": 0.03, "malformed": 0.03, "lost": 0.02}
-    settings = SimulatorSettings(author="contests:author", faults=faults, retry_after=0.05, seed=3)
+    settings = SimulatorSettings(
+        author="tests.support.contests:author", faults=faults, retry_after=0.05, seed=3
+    )
     with spawn(settings) as faulty:
         done = camel(faulty, folder, *args, "--out", "faulty")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -273,7 +273,7 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path,
     )
     whole = 40 + 40 + 80 + 10
     chance = random.Random(11)
-    with spawn(SimulatorSettings(author="contests:author", latency=Constant(0.02))) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.contests:author", latency=Constant(0.02))) as endpoint:
         journaled = served = 0
         for kill in range(40):
             process = subprocess.Popen(

@@ -31,16 +31,12 @@ from camel.evaluation.plots import svg
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
 from camel.storage.run import RunFolder
-
-HERE = Path(__file__).parent.parent / "evaluation"
-sys.path.insert(0, str(HERE))
-
-import planted  # noqa: E402
+from tests.support import planted
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(author="planted:author")) as process:
+    with spawn(SimulatorSettings(author="tests.support.planted:author")) as process:
         yield process
 
 
@@ -193,7 +189,7 @@ def journaled(folder: Path, n: int, problems: int) -> int:
 def killed_at_random(tmp_path: Path, kills: int, n: int, problems: int) -> None:
     """Kill it so often while it asks, and once while it judges."""
     rng, lost = random.Random(7), 0
-    with spawn(SimulatorSettings(author="planted:author", latency=Constant(0.05))) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.planted:author", latency=Constant(0.05))) as endpoint:
         args = ("-n", str(n), "--problems", str(problems), "--out", "kept", "--concurrency", "8")
         folder, total = tmp_path / "kept", n * problems
 
@@ -258,7 +254,7 @@ def test_killed_at_random_points_it_ends_with_the_same_numbers(tmp_path: Path):
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_something_to_go_on_with(tmp_path: Path):
-    with spawn(SimulatorSettings(author="planted:author", latency=Constant(0.1))) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.planted:author", latency=Constant(0.1))) as endpoint:
         args = ("-n", "10", "--problems", "10", "--out", "kept", "--concurrency", "4")
         words, environment = command(endpoint, *args)
         with subprocess.Popen(

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from terminal import CTRL_C, CTRL_D, ENTER, Terminal
 from typer.testing import CliRunner
 
 from camel.cli import app
@@ -33,6 +32,7 @@ from camel.generation.starting import (
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.scenarios import check, load
+from tests.support.terminal import CTRL_C, CTRL_D, ENTER, Terminal
 
 LEVELS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 60), min_size=1)
 

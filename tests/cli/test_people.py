@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rude import ATTACK
-from terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal, paste
 
 from camel import Transcript
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
+from tests.support.rude import ATTACK
+from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal, paste
 
 COMMAND = [sys.executable, "-m", "camel", "play", "--no-specify", "--save", "talk.json"]
 
@@ -365,7 +365,7 @@ def test_wide_characters_in_forty_columns_and_a_resize(endpoint: SimulatorProces
 @pytest.mark.parametrize("seat", ["user", "critic"])
 def test_model_text_cannot_act_on_the_terminal_nor_pose_as_an_option(tmp_path: Path, seat: str):
     with (
-        spawn(SimulatorSettings(author="rude:speak")) as rude,
+        spawn(SimulatorSettings(author="tests.support.rude:speak")) as rude,
         sit(rude, tmp_path, "--user", f"Trader {ATTACK}", seat=seat) as terminal,
     ):
         terminal.prompt()

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from deliberating import OPTION, Journal, Killed, Speaker, check_record, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.models.recorded import usage_in
 from camel.models.scripted import ScriptedModel
+from tests.support.deliberating import OPTION, Journal, Killed, Speaker, check_record, play
 
 
 async def test_the_judge_chooses():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from deliberating import Speaker, check_record, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from camel.core.search import Beam, BestFirst, TreeSearch
 from camel.core.stopping import MaxMessages
 from camel.core.task import Task
 from camel.core.transcript import Transcript
+from tests.support.deliberating import Speaker, check_record, play
 
 
 def root(found: Deliberation, place: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clinic import Ailments, endpoint
 
 from camel.core.message import Usage
 from camel.core.plugins import PluginFailed
@@ -14,6 +13,7 @@ from camel.models.catalogue import Entry
 from camel.models.connect import MODELS
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Simulator, SimulatorSettings
+from tests.support.clinic import Ailments, endpoint
 
 
 async def examined(ailments: Ailments, **target: Any) -> dict[str, Finding]:

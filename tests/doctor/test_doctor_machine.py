@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from clinic import Ailments, endpoint
 from typer.testing import CliRunner
 
 from camel.cli import app
@@ -25,6 +24,7 @@ from camel.doctor import Finding, examine_machine, machine, worst
 from camel.engine.ray.connect import look_at
 from camel.evaluation.sandbox import process
 from camel.models.simulator import SimulatorSettings, spawn
+from tests.support.clinic import Ailments, endpoint
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from simulation import simulate
+
+from tests.support.simulation import simulate
 
 
 def run_seeds(seeds: range) -> Counter[str]:

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from contests import EVIL, answer, kind_of
-from contests import a_run as planted_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +31,8 @@ from camel.evaluation.agents import (
 from camel.evaluation.report import markdown
 from camel.evaluation.results import evaluate
 from camel.evaluation.tasks import draw_tasks
+from tests.support.contests import EVIL, answer, kind_of
+from tests.support.contests import a_run as planted_run
 
 
 def by_plan(request: Request) -> str:

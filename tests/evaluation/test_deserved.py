@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sheds import a_run
 
 from camel import InputError, Run, ScriptedModel
 from camel.core.errors import ContextOverflow, ServerFailed
@@ -18,6 +17,7 @@ from camel.evaluation.findings import Looker
 from camel.evaluation.study import study_of
 from camel.generation.config import Budget
 from camel.generation.meter import Meter, MeteredModel
+from tests.support.sheds import a_run
 
 
 @pytest.mark.parametrize(

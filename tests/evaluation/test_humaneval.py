@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import hostile_programs as hostile
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from camel.evaluation.humaneval.judging import Judge, Verdict, same
 from camel.evaluation.humaneval.passing import pass_at, passing
 from camel.evaluation.humaneval.problems import Problem, problems
 from camel.evaluation.sandbox.process import Killed, Sandbox, SandboxFailed
+from tests.support import hostile_programs as hostile
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sheds import EVIL, a_run
 
 from camel.evaluation.comparison import Outcomes, compare
 from camel.evaluation.comparison import page as comparison_page
@@ -21,6 +20,7 @@ from camel.evaluation.plots import png, svg
 from camel.evaluation.study import Study, study_of
 from camel.evaluation.study_page import marked, page
 from camel.evaluation.study_plots import plots
+from tests.support.sheds import EVIL, a_run
 
 CHROMIUM = "/usr/bin/chromium"
 

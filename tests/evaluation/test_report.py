@@ -8,8 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contests import EVIL, answer
-from contests import a_run as planted_run
 from hypothesis import given
 from hypothesis import strategies as st
 from test_page import CHROMIUM, check, tags
@@ -21,6 +19,8 @@ from camel.evaluation.markdown import fenced, md
 from camel.evaluation.plots import png, svg
 from camel.evaluation.report import markdown, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
+from tests.support.contests import EVIL, answer
+from tests.support.contests import a_run as planted_run
 
 HOSTILE = "![x](http://evil.invalid/x.png) <img src=x onerror=alert(1)> [a](javascript:alert(1)) ```` | **b** `c` <script>"
 

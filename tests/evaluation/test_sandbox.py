@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hostile_programs as hostile
 import pytest
 
 from camel.core.errors import InputError
@@ -29,6 +28,7 @@ from camel.evaluation.sandbox.process import (
     SandboxFailed,
 )
 from camel.evaluation.sandbox.seccomp import filter_program
+from tests.support import hostile_programs as hostile
 
 SECRET = "the-canary-4f1c"
 SHORT = Limits(seconds=1, wall=8.0)

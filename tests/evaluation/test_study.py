@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from sheds import EVIL, REFUSE, a_run, add_shard
 
 from camel import InputError, Run
 from camel.core.stopping import Stop
@@ -20,6 +19,7 @@ from camel.detectors import DETECTORS, Detector, detect
 from camel.evaluation import findings as looking
 from camel.evaluation.findings import Looker, around
 from camel.evaluation.study import Study, study_of
+from tests.support.sheds import EVIL, REFUSE, a_run, add_shard
 
 
 def look(run: Run, kept: Path, processes: int = 1) -> Looker:

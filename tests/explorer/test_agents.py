@@ -21,13 +21,8 @@ from urllib.parse import urlencode
 
 import pytest
 import uvicorn
-from payloads import PAYLOADS
-from societies import society
 from starlette.testclient import TestClient
 from test_app import BASE
-from test_browser import Reader
-from test_browser import chromium as chromium
-from web_page import Page
 
 from camel import Run
 from camel.core.errors import InputError, NotAuthorised
@@ -45,6 +40,10 @@ from camel.models.person import PERSON
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings, spawn
 from camel.storage.run import Settings, open_folder
+from tests.support.browser import Reader
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import society
+from tests.support.web_page import Page
 
 WANTED = {"assistant": "Guide", "user": "Nomad", "task": "Find a well", "messages": "6"}
 SOON = 10.0

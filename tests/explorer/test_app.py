@@ -12,11 +12,7 @@ from urllib.parse import quote, urlencode
 from xml.etree import ElementTree
 
 import pytest
-from mapped import mapped
-from payloads import PAYLOADS
-from societies import SECRET, commit, society
 from starlette.testclient import TestClient
-from web_page import Page
 
 from camel.core.message import Deliberation, Message, Proposal, Usage
 from camel.core.stopping import Stop
@@ -32,6 +28,10 @@ from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
 from camel.storage.control import read_wish
 from camel.storage.run import Settings, open_folder
+from tests.support.mapped import mapped
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import SECRET, commit, society
+from tests.support.web_page import Page
 
 RESTRICTED = {3, 10, 11, 59}
 BASE = "http://127.0.0.1:8090"

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -21,10 +19,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from payloads import PAYLOADS
-from societies import SECRET, commit, society, transcript
 from test_app import hostile
-from waiting import until
 
 import camel.scenarios
 from camel import Run
@@ -33,6 +28,10 @@ from camel.core.model import Choice, Reply
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.storage.control import read_wish, wish
 from camel.storage.run import Settings, open_folder
+from tests.support.browser import Reader, Server
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import SECRET, commit, society, transcript
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,50 +39,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-
-
-class Server:
-    """`camel explore` as a user starts it."""
-
-    def __init__(self, *runs: Path, port: int = 0, options: tuple[str, ...] = ()) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "camel",
-            "explore",
-            *map(str, runs),
-            "--no-open",
-            "--port",
-            str(port),
-            *options,
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        found = re.search(r"at (http://\S+)", line)
-        if not found:
-            self.stop()
-            raise AssertionError(line + (self.process.stderr.read() if self.process.stderr else ""))
-        self.link = found[1]
-        self.url = self.link.partition("?")[0].rstrip("/")
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-        try:
-            self.process.wait(10)
-        finally:
-            self.process.kill()
-            for stream in (self.process.stdout, self.process.stderr):
-                if stream:
-                    stream.close()
 
 
 @pytest.fixture(scope="module")
@@ -104,49 +59,6 @@ def server(runs: tuple[Path, Path, Path]) -> Iterator[Server]:
     made = Server(*runs)
     yield made
     made.stop()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    path = shutil.which("chromium")
-    if path is None and not os.environ.get("CI"):
-        pytest.skip("needs chromium: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-class Reader:
-    """A page of the browser that takes note of all that must not happen."""
-
-    def __init__(self, browser: Any, server: Server, **options: Any) -> None:
-        self.context = browser.new_context(
-            base_url=server.url, viewport={"width": 1280, "height": 900}, **options
-        )
-        self.context.set_default_timeout(120_000)  # of milliseconds; on a machine that others use, too
-        self.page = self.context.new_page()
-        self.wrong: list[str] = []
-        self.page.on(
-            "console", lambda m: self.wrong.append(m.text) if m.type in ("error", "warning") else None
-        )
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
-        self.page.on(
-            "request",
-            lambda r: None if r.url.startswith(server.url) else self.wrong.append(f"request {r.url}"),
-        )
-
-    def go(self, path: str) -> Any:
-        answer = self.page.goto(path, wait_until="load")
-        assert answer is not None
-        return answer
-
-    def close(self) -> None:
-        self.context.close()
-        assert self.wrong == []
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from mapped import mapped
-from societies import SECRET, STAGE, commit, society, transcript
 
 from camel.core.errors import InputError
 from camel.core.task import Task
@@ -33,6 +31,8 @@ from camel.storage.exporters import FORMATS
 from camel.storage.gc import collect_garbage
 from camel.storage.index import FACETS, NUMBERS, Looking, bucket, merge
 from camel.storage.run import Settings, open_folder
+from tests.support.mapped import mapped
+from tests.support.societies import SECRET, STAGE, commit, society, transcript
 
 RESTRICTED = (3, 20, 21, 58)
 

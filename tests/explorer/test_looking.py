@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from societies import STAGE, society
 
 from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
@@ -23,6 +22,7 @@ from camel.explorer.serving import listening, looking
 from camel.storage.index import Looking, Mark, merge
 from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import StoreFailed
+from tests.support.societies import STAGE, society
 
 
 def wait(until: Callable[[], bool]) -> None:

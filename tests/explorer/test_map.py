@@ -11,12 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mapped import mapped
-from payloads import PAYLOADS
-from societies import SECRET, commit, society, transcript
 from starlette.testclient import TestClient
 from test_app import client, consent, hostile
-from web_page import Page
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
@@ -24,6 +20,10 @@ from camel.explorer.catalogue import Catalogue
 from camel.explorer.maps import BY, COLOURS, MapView, area_from, spread, within
 from camel.explorer.query import Query
 from camel.storage.run import Settings, open_folder
+from tests.support.mapped import mapped
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import SECRET, commit, society, transcript
+from tests.support.web_page import Page
 
 RESTRICTED = {3, 10, 11, 59}
 ALL = "-2,-2;2,-2;2,2;-2,2"

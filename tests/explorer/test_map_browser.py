@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mapped import mapped
-from payloads import PAYLOADS
-from societies import SECRET, commit, society
 from test_app import hostile
-from test_browser import ARGUMENTS, Reader, Server
-from waiting import until
 
 from camel.storage.run import Settings, open_folder
+from tests.support.browser import ARGUMENTS, Reader, Server
+from tests.support.mapped import mapped
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import SECRET, commit, society
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.slow,

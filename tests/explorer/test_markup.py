@@ -8,14 +8,14 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from payloads import PAYLOADS
-from web_page import Page
 
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.explorer.markup import MAX_MARKDOWN, as_html, as_maths, as_plain, marked
 from camel.explorer.reading import HUES, bubbles, hues, parts_of, terms_of
+from tests.support.payloads import PAYLOADS
+from tests.support.web_page import Page
 
 PIECES = st.sampled_from(
     ["<", ">", "&", '"', "'", "`", "```", "$", "$$", "\\(", "\\)", "[", "](", ")", "![", "*", "_", "#", "|", "-", "\n",

@@ -10,12 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from payloads import PAYLOADS
-from societies import SECRET, society
 from starlette.testclient import TestClient
 from test_app import BASE, hostile
-from test_browser import chromium as chromium
-from web_page import Page
 
 from camel import Run
 from camel.core.errors import InputError
@@ -24,6 +20,9 @@ from camel.explorer.access import HEADERS, headers_for
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.notebook import FRAMES, view
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import SECRET, society
+from tests.support.web_page import Page
 
 
 class Cell(Page):

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from web_page import Page
 
 from camel.explorer import sources
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.query import Query
+from tests.support.web_page import Page
 
 USER, ASSISTANT = "Stock Trader_RoleType.USER", "Python Programmer_RoleType.ASSISTANT"
 

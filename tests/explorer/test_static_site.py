@@ -13,12 +13,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from payloads import PAYLOADS
-from societies import SECRET, commit, society
 from test_app import hostile
-from test_browser import chromium as chromium
 from typer.testing import CliRunner
-from web_page import Page
 
 from camel import Transcript
 from camel.cli import app
@@ -29,6 +25,9 @@ from camel.explorer.query import Query
 from camel.explorer.site import _names, chosen, write_site
 from camel.storage.release import Release
 from camel.storage.run import Settings, open_folder
+from tests.support.payloads import PAYLOADS
+from tests.support.societies import SECRET, commit, society
+from tests.support.web_page import Page
 
 CANARY = "canary-guid-of-a-test"
 RESTRICTED = {3, 10, 11}

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from societies import commit, transcript
 from starlette.testclient import TestClient
 
 from camel.core.message import Message
@@ -18,6 +17,7 @@ from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue, Query
 from camel.explorer.statistics import _along
 from camel.storage.run import Settings, open_folder
+from tests.support.societies import commit, transcript
 
 
 def test_no_findings_is_not_taken_for_nobody_looked(tmp_path: Path):

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ballots import SYSTEMS, hidden_fields, pairs
-from payloads import PAYLOADS
 from starlette.testclient import TestClient
-from web_page import Page
 
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import BallotBox, Vote, latest, read_records
@@ -24,6 +21,9 @@ from camel.explorer.access import HEADERS, Keys
 from camel.explorer.vote.app import Booth, create_app
 from camel.explorer.vote.passes import Passes
 from camel.explorer.vote.serving import keep_invited
+from tests.support.ballots import SYSTEMS, hidden_fields, pairs
+from tests.support.payloads import PAYLOADS
+from tests.support.web_page import Page
 
 BASE = "http://127.0.0.1:8091"
 Open = Callable[..., TestClient]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ballots import SYSTEMS, Server, folder_of, pairs
-from payloads import PAYLOADS
-from test_browser import Reader, chromium  # noqa: F401 - a fixture
-from waiting import until
 
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import Vote, latest, read_records
+from tests.support.ballots import SYSTEMS, Server, folder_of, pairs
+from tests.support.browser import Reader
+from tests.support.payloads import PAYLOADS
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,7 +69,7 @@ def press(page: Any, key: str) -> None:
     page.wait_for_load_state("load")
 
 
-def test_by_key_and_by_click(chromium: Any, server: Server, folder: Path):  # noqa: F811
+def test_by_key_and_by_click(chromium: Any, server: Server, folder: Path):
     reader = Reader(chromium, server)
     page = enter(reader)
     press(page, "a")
@@ -114,7 +114,7 @@ def test_by_key_and_by_click(chromium: Any, server: Server, folder: Path):  # no
     reader.close()
 
 
-def test_a_double_click_and_a_key_held_down_are_one_vote(chromium: Any, server: Server, folder: Path):  # noqa: F811
+def test_a_double_click_and_a_key_held_down_are_one_vote(chromium: Any, server: Server, folder: Path):
     reader = Reader(chromium, server)
     page = enter(reader)
     first = page.url
@@ -142,7 +142,7 @@ def test_a_double_click_and_a_key_held_down_are_one_vote(chromium: Any, server: 
     reader.close()
 
 
-def test_two_tabs(chromium: Any, server: Server, folder: Path):  # noqa: F811
+def test_two_tabs(chromium: Any, server: Server, folder: Path):
     reader = Reader(chromium, server)
     page = enter(reader)
     other = reader.context.new_page()
@@ -160,7 +160,7 @@ def test_two_tabs(chromium: Any, server: Server, folder: Path):  # noqa: F811
     reader.close()
 
 
-def test_on_a_phone(chromium: Any, server: Server, folder: Path):  # noqa: F811
+def test_on_a_phone(chromium: Any, server: Server, folder: Path):
     reader = Reader(chromium, server, has_touch=True, is_mobile=True)
     reader.page.set_viewport_size({"width": 390, "height": 844})
     page = enter(reader)
@@ -187,7 +187,7 @@ def test_on_a_phone(chromium: Any, server: Server, folder: Path):  # noqa: F811
     reader.close()
 
 
-def test_without_javascript(chromium: Any, server: Server, folder: Path):  # noqa: F811
+def test_without_javascript(chromium: Any, server: Server, folder: Path):
     reader = Reader(chromium, server, java_script_enabled=False)
     page = reader.page
     reader.go("/")
@@ -204,7 +204,7 @@ def test_without_javascript(chromium: Any, server: Server, folder: Path):  # noq
     reader.close()
 
 
-def test_by_invitation(chromium: Any, folder: Path):  # noqa: F811
+def test_by_invitation(chromium: Any, folder: Path):
     server = Server(folder, "--host", "0.0.0.0", "--url", "http://127.0.0.1:8099", "--invite", "Grace Hopper")
     try:
         assert server.process.stdout
@@ -240,7 +240,7 @@ def test_by_invitation(chromium: Any, folder: Path):  # noqa: F811
         server.stop()
 
 
-def test_hostile_text_runs_nothing_and_loads_nothing(chromium: Any, tmp_path: Path):  # noqa: F811
+def test_hostile_text_runs_nothing_and_loads_nothing(chromium: Any, tmp_path: Path):
     assert len(PAYLOADS) >= 150
     made = [
         Pair(f"{SYSTEMS[0]}-{n}", PAYLOADS[n], SYSTEMS[0], PAYLOADS[n], SYSTEMS[1], PAYLOADS[n - 1])

@@ -17,14 +17,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
-from societies import society
 
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
 from camel.evaluation.votes import Vote, latest, read_records
 from camel.explorer.markup import as_html
 from camel.models.simulator import SimulatorSettings, spawn
+from tests.support.ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
+from tests.support.societies import society
 
 pytestmark = pytest.mark.slow
 Tally = dict[tuple[str, str], str]
@@ -181,7 +181,7 @@ async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
     society(tmp_path / "society", rows=40)
     options = "--model base --judge gpt-4 --sample 12"
     command = [sys.executable, "-m", "camel", "evaluate", "agents", "society", *options.split()]
-    with spawn(SimulatorSettings(author="ballots:author")) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.ballots:author")) as endpoint:
         told = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
         run = subprocess.run  # once, before anybody votes
         done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
@@ -212,7 +212,7 @@ async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
     assert results.votes == 24
     assert [(one.one, one.kappa.kappa, one.kappa.items) for one in results.judges] == [("gpt-4", 1.0, 12)]
     assert results.agreement.kappa == 1.0
-    with spawn(SimulatorSettings(author="ballots:author")) as endpoint:
+    with spawn(SimulatorSettings(author="tests.support.ballots:author")) as endpoint:
         told["OPENAI_BASE_URL"] = endpoint.base_url
         done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
         assert endpoint.ledger().requests == 0, "the same command asks nothing again"

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from societies import commit, society, transcript
 
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
@@ -20,6 +19,7 @@ from camel.explorer.watch import RunWatch
 from camel.storage.journal import Journal, Tail
 from camel.storage.run import RunFolder, Settings, open_folder
 from camel.storage.store import StoreFailed
+from tests.support.societies import commit, society, transcript
 
 STAGE = "conversations"
 

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("pyarrow")
 
 
-from benchmarks.accounts import Account, Strike, Tail, account
 from camel.models.simulator import LedgerRow
 from camel.storage.journal import Journal
+from tests.support.accounts import Account, Strike, Tail, account
 
 CALLS = {"aa": ("item", 0), "bb": ("item", 1)}
 

@@ -31,11 +31,13 @@ grpc: Any = pytest.importorskip("grpc")
 
 ROOT = Path(__file__).parent.parent.parent
 
-from benchmarks import cluster  # noqa: E402
-from benchmarks.chaos import as_toml  # noqa: E402
-from benchmarks.crash import config_of  # noqa: E402
 from camel.generation.config import GenerateConfig, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
+from tests.support import cluster  # noqa: E402
+from tests.support.crashes import (  # noqa: E402
+    as_toml,
+    config_of,
+)
 
 pytestmark = pytest.mark.slow
 CANARIES = {

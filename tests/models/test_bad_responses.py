@@ -21,7 +21,26 @@ from typing import Any
 
 import msgspec
 import pytest
-from hostile import (
+
+from camel.core.errors import (
+    ContextOverflow,
+    DeadlineExceeded,
+    MalformedReply,
+    ModelError,
+    NotAuthorised,
+    QuotaExhausted,
+    RateLimited,
+    ReplyTooLarge,
+    RequestRejected,
+    ServerFailed,
+    Unreachable,
+)
+from camel.core.history import History
+from camel.core.message import FinishReason, Usage
+from camel.core.model import Event, Reply, Request, Retrying, Text
+from camel.models.chat import ChatModel
+from camel.models.endpoint import served_models
+from tests.support.hostile import (
     HANG,
     KEEP,
     RESET,
@@ -46,25 +65,6 @@ from hostile import (
     serving,
     stream,
 )
-
-from camel.core.errors import (
-    ContextOverflow,
-    DeadlineExceeded,
-    MalformedReply,
-    ModelError,
-    NotAuthorised,
-    QuotaExhausted,
-    RateLimited,
-    ReplyTooLarge,
-    RequestRejected,
-    ServerFailed,
-    Unreachable,
-)
-from camel.core.history import History
-from camel.core.message import FinishReason, Usage
-from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models.chat import ChatModel
-from camel.models.endpoint import served_models
 
 KEY = "sk-hostile/0123456789+abcdefghij="
 ATTEMPTS = 2

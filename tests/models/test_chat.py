@@ -13,7 +13,15 @@ import warnings
 from typing import Any
 
 import pytest
-from hostile import (
+
+from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
+from camel.core.history import History
+from camel.core.message import Sampling, Usage
+from camel.core.model import Event, Reply, Request, Retrying, Text
+from camel.models import chat, endpoint
+from camel.models.chat import OPENAI_URL, ChatModel
+from camel.models.guided import guided_fields
+from tests.support.hostile import (
     HANG,
     KEEP,
     HostileServer,
@@ -26,14 +34,6 @@ from hostile import (
     serving,
     stream,
 )
-
-from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
-from camel.core.history import History
-from camel.core.message import Sampling, Usage
-from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models import chat, endpoint
-from camel.models.chat import OPENAI_URL, ChatModel
-from camel.models.guided import guided_fields
 
 HEAD = b'{"model":"m","messages":[{"role":"system","content":"S"},{"role":"user","content":"hi \\"you\\" \xc3\xa9"}]'
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hostile import completion, delta, encoded, events, http, serving
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from camel.core.message import well_formed
 from camel.core.model import Reply, Request
 from camel.models import wire
 from camel.models.chat import ChatModel
+from tests.support.hostile import completion, delta, encoded, events, http, serving
 
 BODIES, BLOCKS, OVER_A_SOCKET = 10_000, 10, 400
 

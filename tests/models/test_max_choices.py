@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hostile import completion
 
 from camel.core.critic import BestOf, FunctionJudge
 from camel.core.errors import InputError
@@ -18,6 +17,7 @@ from camel.core.stopping import paper_rules
 from camel.core.transcript import Transcript
 from camel.models import local
 from camel.models.chat import ChatModel
+from tests.support.hostile import completion
 
 SLOTS = 2
 

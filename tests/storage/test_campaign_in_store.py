@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from benchmarks.s3_faults import Faults, Server
 from camel import ChatModel, ScriptedModel
 from camel.core.errors import InputError
 from camel.core.message import Usage
@@ -36,6 +35,7 @@ from camel.storage.reader import Run
 from camel.storage.run import open_folder
 from camel.storage.store import BucketStore
 from camel.storage.verify import verify
+from tests.support.s3_faults import Faults, Server
 
 Bucket = Callable[[str], str]
 COUNTS = {"assistant_role": 3, "user_role": 2, "task": 2}

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from records import STAGE, a_run, commit, transcript
-
 from camel.core.errors import InputError
 from camel.storage import compact as module
 from camel.storage import exporters
@@ -23,6 +21,7 @@ from camel.storage.gc import collect_garbage
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 from camel.storage.verify import verify
+from tests.support.records import STAGE, a_run, commit, transcript
 
 Place = Callable[[str], RunFolder]
 

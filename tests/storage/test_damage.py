@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from records import STAGE, a_run
 from typer.testing import CliRunner
 
 from camel.cli import app, main
@@ -21,6 +20,7 @@ from camel.storage.reader import Run
 from camel.storage.run import RunFolder, open_folder
 from camel.training.recipe import Recipe, Source
 from camel.training.rows import RowBuilder, Rows
+from tests.support.records import STAGE, a_run
 
 
 def cut(path: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from records import STAGE, a_run, commit, transcript
 
 from camel.core.errors import InputError
 from camel.core.message import Usage
@@ -39,6 +38,7 @@ from camel.storage.index import (
 from camel.storage.run import Marker, RunFolder, Settings, open_folder
 from camel.storage.table import read_shard, to_table
 from camel.storage.verify import verify
+from tests.support.records import STAGE, a_run, commit, transcript
 
 
 def price(model: str, usage: Usage) -> float | None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.s3_faults import Faults, Server
 from camel.core.errors import CamelError, InputError
 from camel.doctor import examine_machine
 from camel.engine.stage import Stage, Steps, Written
@@ -24,6 +23,7 @@ from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
 from camel.storage.run import Settings, open_folder
 from camel.storage.store import BucketStore, StoreFailed, ahead, is_remote, open_store
+from tests.support.s3_faults import Faults, Server
 
 Bucket = Callable[[str], str]
 ROOT = Path(__file__).parent.parent.parent

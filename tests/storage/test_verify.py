@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from records import STAGE, a_run, commit, transcript
 from typer.testing import CliRunner
 
 from camel.cli import app
@@ -24,6 +23,7 @@ from camel.storage.reader import Run
 from camel.storage.run import DRIVER, Marker, RunFolder, Settings
 from camel.storage.table import write_shard
 from camel.storage.verify import Planned, gone, verify
+from tests.support.records import STAGE, a_run, commit, transcript
 
 Place = Callable[[str], RunFolder]
 PLAN = {STAGE: Planned(12, 3)}

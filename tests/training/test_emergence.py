@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from emergences import CHAIN, EVIL, answer, config, outcome
 from hypothesis import given
 from hypothesis import strategies as st
 from test_rows import make_run, talk
@@ -36,6 +35,7 @@ from camel.training.emergence.study import Emergence
 from camel.training.recipe import Recipe, Source, read_questions
 from camel.training.rows import RowBuilder
 from camel.training.train import Trained
+from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
 
 SMALL = {"society": 2, "math": 3}
 TRAINED = dict(zip(("base", "AI Society", "AI Society + Code"), CHAIN, strict=False))

@@ -1,6 +1,6 @@
 """An S3 server that fails: moto's, on loopback, with errors, lost answers and broken connections at given rates.
 
-    python -m benchmarks.s3_faults --errors 0.1 --lost 0.02        prints its address; Ctrl-C ends it
+    python -m tests.support.s3_faults --errors 0.1 --lost 0.02        prints its address; Ctrl-C ends it
 
     with spawn(Faults(errors=0.1)) as server:                      for tests; `server.environment` reaches it
         server.set(Faults())                                       other rates from now on
@@ -114,13 +114,13 @@ def spawn(
     command = [
         sys.executable,
         "-m",
-        "benchmarks.s3_faults",
+        "tests.support.s3_faults",
         f"--seed={seed}",
         *options,
         *(["--fast-list"] * fast_list),
     ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])}
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     with (log or Path(os.devnull)).open("ab") as errors:
         child = subprocess.Popen(
             command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.PIPE

@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.crash import Call
 from camel.models.simulator import LedgerRow
+from tests.support.crashes import Call
 
 LOOK_EVERY = 0.1
 MAGIC, FRAME = b"camel journal 1\n", struct.Struct("<II")
