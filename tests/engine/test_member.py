@@ -22,9 +22,10 @@ from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
 from camel.engine.member import Left, Member
 from camel.engine.site import WAIT, Beat, DeskGone, Orders, Report, Turn
 from camel.engine.stage import Stage
-from camel.engine.worker import Halt, Unfinished
+from camel.engine.worker import LEASE_LOST, Halt, Unfinished
 from camel.storage.journal import JournalBroken
 from camel.storage.run import RunFolder
+from tests.support.virtual_clock import now, on_virtual_clock
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +33,8 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "BEAT_EVERY", 0.02)
     monkeypatch.setattr(member, "PATIENCE", 0.05)
     monkeypatch.setattr(member, "PAUSE", 0.01)
+    monkeypatch.setattr("camel.engine.worker.clock", now)
+    monkeypatch.setattr(member, "clock", now)
 
 
 class BenchSite:
@@ -103,7 +106,7 @@ class Team:
 
     def __init__(self, bench: Bench, *, ttl: float = 2.0, concurrency: int = 6) -> None:
         self.bench = bench
-        self.coordinator = Coordinator(concurrency, ttl=ttl)
+        self.coordinator = Coordinator(concurrency, ttl=ttl, now=now)
         self.sites: dict[str, BenchSite] = {}
         self.lines: dict[str, Line] = {}
         self.tasks: dict[str, asyncio.Task[Left]] = {}
@@ -143,6 +146,7 @@ class Team:
         return {name: task.result() for name, task in self.tasks.items() if not task.cancelled()}
 
 
+@on_virtual_clock
 async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_path: Path):
     site, asked = BenchSite(Bench(tmp_path, 1)), 0
 
@@ -152,13 +156,14 @@ async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_pat
             asked += 1
             raise TimeoutError
 
-    task = asyncio.create_task(Member("a", site, Unavailable(Coordinator(1))).live())
+    task = asyncio.create_task(Member("a", site, Unavailable(Coordinator(1, now=now))).live())
     await asyncio.sleep(0.1)
     site.halt.set(member.GONE)
     await task
-    assert 1 < asked < 20
+    assert 1 < asked < 20, "ten pauses of 0.01 s"
 
 
+@on_virtual_clock
 async def test_two_workers_do_everything_once(tmp_path: Path):
     bench = Bench(tmp_path, 80)
     team = Team(bench)
@@ -176,6 +181,7 @@ async def test_two_workers_do_everything_once(tmp_path: Path):
     assert totals.shards == {"done": 20, "held": 0, "waiting": 0}
 
 
+@on_virtual_clock
 async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path: Path):
     bench = Bench(tmp_path, 80)
     team = Team(bench)
@@ -204,7 +210,7 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
     await team.close()
 
 
-@pytest.mark.slow
+@on_virtual_clock
 async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.engine.worker.PAUSED", 0.01)
     bench = Bench(tmp_path, 80)
@@ -232,6 +238,7 @@ async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatc
     assert {left.how for left in (await team.close()).values()} == {"dismissed"}
 
 
+@on_virtual_clock
 async def test_lost_answers_lose_nothing(tmp_path: Path):
     bench = Bench(tmp_path, 120)
     team = Team(bench, ttl=5)
@@ -245,12 +252,10 @@ async def test_lost_answers_lose_nothing(tmp_path: Path):
     assert {left.how for left in (await team.close()).values()} == {"dismissed"}
 
 
-@pytest.mark.slow
+@on_virtual_clock
 async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tmp_path: Path):
     bench = Bench(tmp_path, 60, steps=6)
     team = Team(bench)
-    taken_by_a: list[int] = []
-    out = asyncio.Event()
 
     async def slow(index: int, step: int) -> None:
         await asyncio.sleep(0.01)
@@ -260,14 +265,12 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
             await asyncio.sleep(0.001)
         team.lines["a"].cut = True
         await team.tasks["a"]
-        taken_by_a.append(bench.taken.total())
-        out.set()
 
     bench.before = slow
     team.hire("a")
     team.hire("b")
     await team.stage(during=cut)
-    assert team.tasks["a"].result() == Left("out", "the lease of this worker has run out")
+    assert team.tasks["a"].result() == Left("out", LEASE_LOST)
     assert bench.data() == bench.expected()
     assert all(times == 1 for times in bench.taken.values()), (
         "its calls ended and were journaled, so none is repeated"
@@ -275,6 +278,7 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
     await team.close()
 
 
+@on_virtual_clock
 async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path):
     bench = Bench(tmp_path, 4)
     team = Team(bench, ttl=0.2)
@@ -291,9 +295,10 @@ async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path
     while not bench.running:
         await asyncio.sleep(0.01)
     team.lines["a"].cut = True
-    assert await team.tasks["a"] == Left("out", "the lease of this worker has run out")
+    assert await team.tasks["a"] == Left("out", LEASE_LOST)
 
 
+@on_virtual_clock
 async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench, ttl=30)
@@ -315,9 +320,9 @@ async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     assert len(bench.files("data")) == 10
 
 
-@pytest.mark.slow
+@on_virtual_clock
 async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
-    bench = Bench(tmp_path, 400)
+    bench = Bench(tmp_path, 120)
     team = Team(bench, ttl=0.3)
 
     async def slow(index: int, step: int) -> None:
@@ -332,7 +337,7 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
         left = await asyncio.gather(*team.tasks.values())
     assert [one.how for one in left] == ["out", "out"]
     taken = bench.taken.total()
-    assert 0 < taken < 1200
+    assert 0 < taken < 360
     bench.before = bench.nothing
     assert await bench.run()
     assert set(bench.taken.values()) == {1}
@@ -342,6 +347,7 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     ("reason", "left"),
     [("", Left("out", member.GONE)), ("the budget of 5 calls is used up", Left("dismissed"))],
 )
+@on_virtual_clock
 async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, left: Left):
     """Also one that was to stop already, for a reason of its own."""
     bench = Bench(tmp_path, 400)
@@ -362,6 +368,7 @@ async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, 
     assert team.sites["a"].closed
 
 
+@on_virtual_clock
 async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench)
@@ -382,6 +389,7 @@ async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Pa
     await team.close()
 
 
+@on_virtual_clock
 async def test_one_workers_reason_to_halt_stops_all(tmp_path: Path):
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=30)
@@ -404,6 +412,7 @@ async def test_one_workers_reason_to_halt_stops_all(tmp_path: Path):
     assert set(bench.taken.values()) == {1}, "what was in flight was not kept"
 
 
+@on_virtual_clock
 async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=30)
@@ -423,11 +432,12 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     assert sorted(type(end).__name__ for end in ends) == ["Left", "RuntimeError"]
 
 
+@on_virtual_clock
 async def test_shares_reach_their_workers(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     team = Team(bench)
     team.coordinator = Coordinator(
-        6, share=lambda reports, live: ({name: {"rpm": 60 / len(live)} for name in live}, "")
+        6, share=lambda reports, live: ({name: {"rpm": 60 / len(live)} for name in live}, ""), now=now
     )
     team.hire("a")
     await team.stage()
@@ -435,6 +445,7 @@ async def test_shares_reach_their_workers(tmp_path: Path):
     assert {"rpm": 60.0} in team.sites["a"].shares
 
 
+@on_virtual_clock
 async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_path: Path):
     team = Team(Bench(tmp_path, 4), ttl=30)
     team.expected = 1
@@ -524,8 +535,11 @@ def test_no_shard_for_who_has_no_room():
 
 
 def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
-    coordinator = Coordinator(1_000, ttl=10.0, now=lambda: 0.0)
-    asked = {n: coordinator.beat(Beat(f"w{n}", 0, Report())).apart for n in range(1, 2_001)}
-    assert asked[4] < 0.05  # a few need not wait for one another
-    assert 200 / asked[200] == pytest.approx(QUESTIONS)
-    assert asked[2_000] == 2.5  # and never so long that a lease could run out
+    def asked(workers: int, ttl: float) -> float:
+        """How far apart the last of so many workers is told to ask."""
+        coordinator = Coordinator(1_000, ttl=ttl, now=lambda: 0.0)
+        return [coordinator.beat(Beat(f"w{n}", 0, Report())).apart for n in range(workers)][-1]
+
+    assert asked(4, ttl=10.0) < 0.05  # a few need not wait for one another
+    assert 200 / asked(200, ttl=10.0) == pytest.approx(QUESTIONS)
+    assert asked(200, ttl=1.0) == 0.25  # and never so long that a lease could run out
