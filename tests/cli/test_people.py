@@ -1,4 +1,7 @@
-"""People in the seats of `camel play`, through a pseudo-terminal: a real process, what it shows, what it keeps."""
+"""People in the seats of `camel play`, through a pseudo-terminal: a process of its own, what it shows, what it keeps.
+
+The texts of the seats are in tests/snapshots/screen.txt, through tests/cli/test_texts.py.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,26 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from camel import Transcript
-from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
-from tests.support.rude import ATTACK
+from camel.cli.seat import STOPPED
+from camel.models.simulator import SimulatorProcess, SimulatorSettings
+from tests.support.command import camel
+from tests.support.endpoints import serve
+from tests.support.forks import Program, wait_until
+from tests.support.rude import ATTACK, LINGER
 from tests.support.terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_J, ENTER, UP, Terminal, paste
 
-COMMAND = [sys.executable, "-m", "camel", "play", "--no-specify", "--save", "talk.json"]
+COMMAND = ["play", "--no-specify", "--save", "talk.json"]
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=None, words=20)) as process:
+    with serve(SimulatorSettings(length=None, words=20)) as process:
         yield process
 
 
@@ -37,7 +41,7 @@ def sit(
     rows: int = 40,
     seat: str = "user",
 ) -> Terminal:
-    env = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "EDITOR": "true"}
+    env = {"XDG_STATE_HOME": str(folder / "state"), "EDITOR": "true"}
     command = [*COMMAND, "--base-url", endpoint.base_url, "--human", seat, *args]
     return Terminal(command, folder, env, columns, rows)
 
@@ -50,36 +54,34 @@ def contents(folder: Path, speaker: str = "user") -> list[str]:
     return [message.content for message in kept(folder).messages if message.speaker == speaker]
 
 
-@pytest.mark.slow
 def test_the_users_seat(endpoint: SimulatorProcess, tmp_path: Path):
     before = endpoint.ledger().requests
     with sit(endpoint, tmp_path) as terminal:
-        seen = terminal.prompt("› Enter sends")
-        assert "You are the Stock Trader (user)." in seen
+        terminal.prompt("› Enter")
         terminal.type("list the sources" + ENTER)
         seen = terminal.wait_for("▌ Python Programmer (assistant)\nSolution:", "Next request.")
         # What was typed has become a message like the others; the prompt for it is gone.
         assert "▌ Stock Trader (user, you)\nInstruction: list the sources\nInput: None\n" in seen
         assert "› list" not in seen
-        terminal.prompt("› Enter sends")
+        terminal.prompt("› Enter")
         terminal.type("/done" + ENTER)
         assert terminal.end() == 0
-        assert "The user said that the task is done." in terminal.text
         assert "3 messages, 1 call," in terminal.text
         assert terminal.modes == terminal.before
     transcript = kept(tmp_path)
+    assert transcript.stop is not None
+    assert transcript.stop.reason == "done"
     assert [message.model for message in transcript.messages] == ["person", "simulated", "person"]
     assert transcript.usage.calls == endpoint.ledger().requests - before == 1
 
 
-@pytest.mark.slow
 def test_the_assistants_seat(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path, seat="assistant") as terminal:
         terminal.prompt()
         assert "Instruction:" in terminal.text
         assert "/done" not in terminal.text
         terminal.type("/done" + ENTER)
-        terminal.wait_for("/done is not a command here: /ai, /stop, /help")
+        terminal.wait_for("/done is", "/ai, /stop, /help")
         terminal.prompt()
         terminal.type("x = 1" + ENTER)
         terminal.wait_for("Solution: x = 1\nNext request.")
@@ -89,10 +91,9 @@ def test_the_assistants_seat(endpoint: SimulatorProcess, tmp_path: Path):
     assert contents(tmp_path, "assistant") == ["Solution: x = 1\nNext request."]
     stop = kept(tmp_path).stop
     assert stop is not None
-    assert (stop.reason, stop.detail, stop.speaker) == ("stopped", "you stopped it", "assistant")
+    assert (stop.reason, stop.detail, stop.speaker) == ("stopped", STOPPED, "assistant")
 
 
-@pytest.mark.slow
 def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path, seat="critic") as terminal:
         seen = terminal.prompt("› 1–3 chooses")
@@ -100,16 +101,16 @@ def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
         offered = re.findall(r"^ \d │ (.*)$", seen, re.MULTILINE)
         assert len(set(offered)) == 3
         terminal.type("7" + ENTER)
-        terminal.wait_for("There is no such option: 1–3 chooses.")
+        terminal.wait_for("no such option")
         terminal.prompt("›")
         terminal.type("2" + ENTER)
         terminal.wait_for(f"▌ Stock Trader (user)\n{offered[1]}")
         terminal.prompt("› 1–3")
         terminal.type("3 in rhymes" + ENTER)
-        terminal.wait_for("▌ Python Programmer (assistant) wrote it again: 2 is new")
+        terminal.wait_for("again: 2 is new")
         terminal.prompt("› 1–2")
         terminal.type("2" + ENTER)
-        terminal.wait_for("Stock Trader (user) is writing 3 proposals")
+        terminal.wait_for("writing 3 proposals")
         terminal.prompt("› 1–3")
         terminal.type("/ai" + ENTER)
         terminal.wait_for("The AI judges.", "◆ critic: ")
@@ -129,13 +130,12 @@ def test_the_critics_seat(endpoint: SimulatorProcess, tmp_path: Path):
     assert third.content == third.deliberation.proposals[third.deliberation.choice].content
 
 
-@pytest.mark.slow
 def test_several_lines_typed_and_pasted(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
         terminal.type("one" + ALT_ENTER + "two" + CTRL_J + "three\\" + ENTER + "four")
-        terminal.prompt("› one")
-        assert terminal.shown[-4:] == ["› one", "  two", "  three", "  four"]
+        lines = ["› one", "  two", "  three", "  four"]
+        terminal.until(lambda: terminal.shown[-4:] == lines, lines)
         # Back to the first line with the arrow keys, and a word into the middle.
         terminal.type(UP * 3 + "\x01" + "first ")
         terminal.prompt("› first one")
@@ -156,7 +156,6 @@ def test_several_lines_typed_and_pasted(endpoint: SimulatorProcess, tmp_path: Pa
     assert second.startswith("Instruction: alpha\nbeta\ngamma\n")
 
 
-@pytest.mark.slow
 def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -178,7 +177,7 @@ def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_pat
         seen = terminal.prompt("I-search backward: two")
         assert seen.endswith("› the first thing\n  in two lines\nI-search backward: two")
         terminal.type(ENTER)
-        terminal.read(0.2)
+        terminal.until(lambda: "I-search" not in "\n".join(terminal.shown), "the end of the search")
         terminal.type(ENTER)
         terminal.wait_for("Instruction: the first thing\nin two lines\nInput: None")
     size = file.stat().st_size
@@ -190,18 +189,16 @@ def test_history_is_kept_for_its_owner_alone(endpoint: SimulatorProcess, tmp_pat
     assert file.stat().st_size == size
 
 
-@pytest.mark.slow
 def test_the_ai_goes_on_for_some_turns(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
         for wrong in ("/ai 0", "/ai many", "/ai -1", "/ai ²"):
             terminal.type(wrong + ENTER)
-            terminal.wait_for(f"/ai takes a number of turns from 1 on, not {wrong[4:]!r}")
+            terminal.wait_for(f"not {wrong[4:]!r}")
             terminal.prompt("› Enter")
         terminal.type("/ai 2" + ENTER)
-        terminal.wait_for("The AI speaks for you, 2 times")
-        seen = terminal.prompt("› Enter")
-        assert len(re.findall(r"▌ Stock Trader \(user\)$", seen, re.MULTILINE)) == 2
+        terminal.until(lambda: terminal.text.count("▌ Stock Trader (user)\n") == 2, "two turns of the AI")
+        terminal.prompt("› Enter")
         terminal.type("I am back" + ENTER)
         terminal.wait_for("Instruction: I am back")
         terminal.prompt("› Enter")
@@ -214,42 +211,40 @@ def test_the_ai_goes_on_for_some_turns(endpoint: SimulatorProcess, tmp_path: Pat
     ]
 
 
-@pytest.mark.slow
 def test_ctrl_c_takes_the_seat_back_from_the_ai_and_then_stops(tmp_path: Path):
-    with (
-        spawn(SimulatorSettings(length=None, words=20, tokens_per_second=60)) as slow,
-        sit(slow, tmp_path) as terminal,
-    ):
+    settings = SimulatorSettings(author="tests.support.rude:linger", tokens_per_second=60)
+    with serve(settings) as slow, sit(slow, tmp_path, "--max-messages", "10000") as terminal:
         terminal.prompt()
-        terminal.type("/ai 100" + ENTER)
+        terminal.type("/ai 5000" + ENTER)
         terminal.wait_for("▌ Python Programmer (assistant)\nSolution:")
         terminal.type(CTRL_C)
-        terminal.wait_for("You have the seat back after this message")
+        terminal.wait_for("seat back after")
         terminal.type("typed ahead")
         seen = terminal.prompt("› typed ahead")  # neither lost nor shown in the middle of what was said
         assert seen.count("typed ahead") == 1
         terminal.type(CTRL_C)
         terminal.prompt("› Enter")
-        terminal.type("go on" + ENTER)
-        terminal.wait_for("Instruction: go on\nInput: None\n\n▌ Python Programmer (assistant)\nSolution:")
+        terminal.type(LINGER + ENTER)
+        terminal.wait_for(f"Instruction: {LINGER}\nInput: None\n\n▌ Python Programmer (assistant)\nSolution:")
         terminal.type(CTRL_C)
         assert terminal.end() == 130
-        assert "You stopped it." in terminal.text
         assert terminal.modes == terminal.before
-    assert contents(tmp_path)[-1] == "Instruction: go on\nInput: None"
+    assert contents(tmp_path)[-1] == f"Instruction: {LINGER}\nInput: None"
+    stop = kept(tmp_path).stop
+    assert stop is not None
+    assert (stop.reason, stop.detail) == ("stopped", STOPPED)
 
 
-@pytest.mark.slow
 def test_ctrl_c_at_the_prompt_asks_before_it_stops(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
         terminal.type("half a thought" + CTRL_C)
-        terminal.prompt("› Enter sends")
+        terminal.prompt("› Enter")
         terminal.type(CTRL_C)
-        terminal.prompt("› Ctrl+C again: stop and save")
+        terminal.prompt("› Ctrl+C again")
         terminal.type("no, go on" + ENTER)
         terminal.wait_for("Instruction: no, go on")
-        terminal.prompt("› Enter sends")
+        terminal.prompt("› Enter")
         terminal.type(CTRL_C + CTRL_C)
         assert terminal.end() == 130
         assert "Traceback" not in terminal.text
@@ -258,10 +253,9 @@ def test_ctrl_c_at_the_prompt_asks_before_it_stops(endpoint: SimulatorProcess, t
     assert contents(tmp_path) == ["Instruction: no, go on\nInput: None"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "words"),
-    [(signal.SIGTERM, 143, "told to end"), (signal.SIGINT, 130, "you stopped it")],
+    [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGINT, 130, STOPPED)],
 )
 def test_a_signal_at_the_prompt_keeps_everything(
     endpoint: SimulatorProcess, tmp_path: Path, number: signal.Signals, code: int, words: str
@@ -284,7 +278,6 @@ def test_a_signal_at_the_prompt_keeps_everything(
     assert "+not sent yet" in (tmp_path / "state" / "camel" / "history").read_text()
 
 
-@pytest.mark.slow
 def test_a_closed_terminal_keeps_everything(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -292,14 +285,13 @@ def test_a_closed_terminal_keeps_everything(endpoint: SimulatorProcess, tmp_path
         terminal.wait_for("Next request.")
         terminal.prompt("› Enter")
         terminal.hang_up()
-        assert terminal.process.wait(10) == 129
+        assert terminal.process.wait() == 129
     transcript = kept(tmp_path)
     assert [message.model for message in transcript.messages] == ["person", "simulated"]
     assert transcript.stop is not None
     assert transcript.stop.reason == "stopped"
 
 
-@pytest.mark.slow
 def test_even_kill_9_keeps_what_was_said(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
@@ -311,27 +303,18 @@ def test_even_kill_9_keeps_what_was_said(endpoint: SimulatorProcess, tmp_path: P
     assert contents(tmp_path) == ["Instruction: my words\nInput: None"]
 
 
-@pytest.mark.slow
 def test_sigterm_while_the_ai_speaks_keeps_everything(tmp_path: Path):
     """Also without anybody in a seat."""
-    with spawn(SimulatorSettings(length=None, tokens_per_second=120)) as slow:
-        command = [*COMMAND, "--base-url", slow.base_url]
-        process = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout
-        seen = ""
-        while seen.count("▌") < 3:
-            seen += process.stdout.read(1)
-        process.terminate()
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert not err
-    assert "It was told to end (SIGTERM)." in out
+    settings = SimulatorSettings(author="tests.support.rude:linger_third", tokens_per_second=120)
+    with serve(settings) as slow, Program(*COMMAND, "--base-url", slow.base_url, cwd=tmp_path) as process:
+        wait_until(lambda: process.out.count("▌") == 3, "the third message")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 143
+        assert not process.err
+        assert "SIGTERM" in process.out
     assert len(kept(tmp_path).messages) == 2
 
 
-@pytest.mark.slow
 def test_wide_characters_in_forty_columns_and_a_resize(endpoint: SimulatorProcess, tmp_path: Path):
     wide = "请列出数据来源并说明每一个的理由，再给出一个简单的例子 🐫🐫"
     with sit(endpoint, tmp_path, columns=40, rows=20) as terminal:
@@ -339,20 +322,21 @@ def test_wide_characters_in_forty_columns_and_a_resize(endpoint: SimulatorProces
         assert all(len(line) <= 40 for line in terminal.shown)
         terminal.type(wide)
         terminal.prompt("› 请列出数据来源")
+
+        def typed() -> str:
+            lines = "\n".join(terminal.shown).partition("› ")[2].splitlines()
+            return "".join(lines).replace(" ", "")
+
         # Wrapped, nothing lost and nothing over the edge.
-        typed = "".join(line.strip() for line in "\n".join(terminal.shown).partition("› ")[2].splitlines())
-        assert typed.replace(" ", "") == wide.replace(" ", "")
+        terminal.until(lambda: typed() == wide.replace(" ", ""), "all that was typed")
         terminal.type("\x7f\x7f")  # two wide characters back
-        terminal.read(0.3)
-        assert "🐫" not in terminal.shown[-1]
+        terminal.until(lambda: "🐫" not in terminal.shown[-1], "two characters less")
         terminal.resize(70, 24)
-        terminal.read(0.5)
-        terminal.prompt("› 请列出数据来源")
+        terminal.prompt(f"› {wide[:22]}")  # one line more than had room before
         terminal.type("完" + ENTER)
         terminal.wait_for("Next request.")
         terminal.prompt("› Enter")
         terminal.resize(30, 12)
-        terminal.read(0.5)
         terminal.type("short" + ENTER)
         terminal.wait_for("Instruction: short")
         terminal.prompt("› Enter")
@@ -361,11 +345,10 @@ def test_wide_characters_in_forty_columns_and_a_resize(endpoint: SimulatorProces
     assert contents(tmp_path)[0] == f"Instruction: {wide[:-2]}完\nInput: None"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seat", ["user", "critic"])
 def test_model_text_cannot_act_on_the_terminal_nor_pose_as_an_option(tmp_path: Path, seat: str):
     with (
-        spawn(SimulatorSettings(author="tests.support.rude:speak")) as rude,
+        serve(SimulatorSettings(author="tests.support.rude:speak")) as rude,
         sit(rude, tmp_path, "--user", f"Trader {ATTACK}", seat=seat) as terminal,
     ):
         terminal.prompt()
@@ -385,14 +368,13 @@ def test_model_text_cannot_act_on_the_terminal_nor_pose_as_an_option(tmp_path: P
         assert not re.search(r"^ 9 │", shown, re.MULTILINE)
 
 
-@pytest.mark.slow
 def test_help_and_what_begins_with_a_slash(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path) as terminal:
         terminal.prompt()
         terminal.type("/help" + ENTER)
         terminal.wait_for("Alt+Enter", "/ai [n]", "/done", "/stop")
         terminal.type("/nonsense now" + ENTER)
-        terminal.wait_for("/nonsense is not a command here")
+        terminal.wait_for("/nonsense is not")
         terminal.prompt("› Enter")
         terminal.type(ENTER + "  " + ENTER)  # nothing is nothing
         terminal.type("\x15" + "/usr/bin is full" + ENTER)
@@ -406,7 +388,6 @@ def test_help_and_what_begins_with_a_slash(endpoint: SimulatorProcess, tmp_path:
     assert len(contents(tmp_path)) == 2
 
 
-@pytest.mark.slow
 def test_as_it_is(endpoint: SimulatorProcess, tmp_path: Path):
     with sit(endpoint, tmp_path, "--verbatim") as terminal:
         terminal.prompt()
@@ -415,53 +396,47 @@ def test_as_it_is(endpoint: SimulatorProcess, tmp_path: Path):
     assert contents(tmp_path) == ["hello"]
 
 
-@pytest.mark.slow
 def test_through_a_pipe(endpoint: SimulatorProcess, tmp_path: Path):
     """No terminal: lines of a script are what the person says; its end is leaving."""
     script = "first\n\n  \ntwo \\\nlines\r\n/ai 1\ncaf\u00e9 \udce9".encode("utf-8", "surrogateescape")
-    done = subprocess.run(
-        [*COMMAND, "--base-url", endpoint.base_url, "--human", "user"],
-        cwd=tmp_path,
-        input=script,
-        capture_output=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    assert b"\x1b" not in done.stdout
+    (tmp_path / "script").write_bytes(script)
+    args = (*COMMAND, "--base-url", endpoint.base_url, "--human", "user")
+    with (
+        (tmp_path / "script").open("rb") as lines,
+        Program(*args, cwd=tmp_path, stdin=lines.fileno()) as process,
+    ):
+        assert process.wait() == 0, process.err
+        assert not process.err
+        assert "\x1b" not in process.out
     first, second, third, fourth = contents(tmp_path)
     assert first == "Instruction: first\nInput: None"
     assert second == "Instruction: two \nlines\nInput: None"
     assert kept(tmp_path).messages[4].model == "simulated"
     assert third.startswith("Instruction:")
     assert fourth == "Instruction: café \ufffd\nInput: None"
-    assert "You stopped it." in done.stdout.decode()
+    stop = kept(tmp_path).stop
+    assert stop is not None
+    assert (stop.reason, stop.detail) == ("stopped", STOPPED)
 
 
-@pytest.mark.slow
 def test_a_pipe_that_stays_open_does_not_keep_the_process(endpoint: SimulatorProcess, tmp_path: Path):
-    process = subprocess.Popen(
-        [*COMMAND, "--base-url", endpoint.base_url, "--human", "user"],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin
-    process.stdin.write(b"hello\n")
-    process.stdin.flush()
-    until = time.monotonic() + 20
-    while not (tmp_path / "talk.json").exists() or len(kept(tmp_path).messages) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    process.terminate()
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert not err
+    reader, writer = os.pipe()
+    args = (*COMMAND, "--base-url", endpoint.base_url, "--human", "user")
+    try:
+        with Program(*args, cwd=tmp_path, stdin=reader) as process:
+            os.write(writer, b"hello\n")
+            wait_until(
+                lambda: (tmp_path / "talk.json").exists() and len(kept(tmp_path).messages) == 2, "an answer"
+            )
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == 143
+            assert not process.err
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
-@pytest.mark.slow
-def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path):
+def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path, snapshot: Callable[..., None]):
     before = endpoint.ledger().requests
     with sit(endpoint, tmp_path, "--human", "assistant") as terminal:
         terminal.prompt()
@@ -475,16 +450,12 @@ def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path):
         assert terminal.end() == 0
         assert "nothing paid" in terminal.text
     assert endpoint.ledger().requests == before
-    done = subprocess.run(
-        [*COMMAND, *(word for seat in ("user", "assistant", "critic") for word in ("--human", seat))],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert "nobody to judge" in done.stderr
-    done = subprocess.run([*COMMAND, "--human", "dog"], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    everybody = [word for seat in ("user", "assistant", "critic") for word in ("--human", seat)]
+    for words in (everybody, ["--human", "dog"]):
+        done = camel(*COMMAND, *words, cwd=tmp_path)
+        assert (done.status, len(done.stderr.splitlines())) == (2, 1)
+        assert "--human" in done.stderr
+        snapshot("errors", done.stderr, words[-1])
 
 
 @pytest.mark.real_model
@@ -493,24 +464,26 @@ def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path):
     "seat", ["user", *(pytest.param(seat, marks=pytest.mark.thorough) for seat in ("assistant", "critic"))]
 )
 def test_with_the_real_model(tmp_path: Path, seat: str):
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
     command = [*COMMAND, "--local", "--max-tokens", "40", "--human", seat]
     with Terminal(command, tmp_path, env) as terminal:
-        terminal.prompt(seconds=120)
-        terminal.type(("2" if seat == "critic" else "Say hello.") + ENTER)
-        terminal.read(1)
-        terminal.prompt("› 1–3" if seat == "critic" else "› Enter", seconds=120)
-        terminal.type("/ai" + ENTER)
-        terminal.read(1)
-        terminal.prompt("› 1–3" if seat == "critic" else "› Enter", seconds=120)
+        terminal.prompt()
+        for number, words in enumerate(("2" if seat == "critic" else "Say hello.", "/ai"), 1):
+            terminal.type(words + ENTER)
+            terminal.until(lambda number=number: len(spoken(tmp_path, seat)) >= number, f"{number} said")
+            terminal.prompt("› 1–3" if seat == "critic" else "› Enter")
         terminal.type(CTRL_D)
-        assert terminal.end(60) == 0
+        assert terminal.end() == 0
         assert terminal.modes == terminal.before
     transcript = kept(tmp_path)
     assert transcript.stop is not None
     assert transcript.stop.reason == "stopped"
+    assert spoken(tmp_path, seat)[:2] == ["person", "smollm2-135m"]
+
+
+def spoken(folder: Path, seat: str) -> list[str]:
+    """Who spoke, or chose, in a seat."""
+    messages = kept(folder).messages if (folder / "talk.json").exists() else []
     if seat == "critic":
-        critics = [message.deliberation.critic for message in transcript.messages if message.deliberation]
-        assert critics[:2] == ["person", "smollm2-135m"]
-    else:
-        assert [m.model for m in transcript.messages if m.speaker == seat][:2] == ["person", "smollm2-135m"]
+        return [message.deliberation.critic for message in messages if message.deliberation]
+    return [message.model for message in messages if message.speaker == seat]

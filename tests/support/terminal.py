@@ -1,4 +1,5 @@
-"""A real process on a pseudo-terminal, seen through a terminal emulator: what a person would see, and every byte of it."""
+"""`camel` in a process of its own on a pseudo-terminal, seen through a terminal emulator: what a person would see, and
+every byte of it."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyte
+
+from tests.support.forks import PATIENCE, Program
 
 CTRL_C, CTRL_D, CTRL_J, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\n", "\r", "\x1b\r", "\x1b[A"
 
@@ -26,10 +29,10 @@ def paste(text: str) -> str:
 
 
 class Terminal:
-    """`with Terminal([...], cwd, env) as terminal: terminal.wait_for("›"); terminal.type("hello\\r")`."""
+    """`with Terminal(["play"], cwd, {}) as terminal: terminal.wait_for("›"); terminal.type("hello\\r")`."""
 
     def __init__(
-        self, command: list[str], cwd: Path, env: dict[str, str], columns: int = 100, rows: int = 40
+        self, args: Sequence[str], cwd: Path, env: dict[str, str], columns: int = 100, rows: int = 40
     ) -> None:
         self.raw = b""
         self._screen: Any = pyte.HistoryScreen(columns, rows, history=2000, ratio=0.001)
@@ -37,29 +40,14 @@ class Terminal:
         self.master, slave = pty.openpty()
         self._size(columns, rows)
         self.before: list[Any] = termios.tcgetattr(slave)
-
-        def own_terminal() -> None:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-        self.process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**env, "TERM": "xterm-256color"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=own_terminal,
-        )
+        self.process = Program(*args, cwd=cwd, env={**env, "TERM": "xterm-256color"}, terminal=slave)
         self._slave = slave
 
     def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        self.process.__exit__(kind, error, trace)
         for descriptor in (self.master, self._slave):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -77,11 +65,8 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def read(self, seconds: float = 0.05) -> None:
-        """Take in what comes within `seconds`."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if not select.select([self.master], [], [], left)[0]:
-                return
+        """Take in what comes next, or nothing if that takes longer than `seconds`."""
+        if select.select([self.master], [], [], seconds)[0]:
             try:
                 data = os.read(self.master, 65536)
             except OSError:
@@ -89,36 +74,44 @@ class Terminal:
             self.raw += data
             self._stream.feed(data)
 
-    def wait_for(self, *texts: str, seconds: float = 20) -> str:
+    def until(self, seen: Callable[[], bool], what: object, seconds: float = PATIENCE) -> str:
+        """Read until `seen` holds; returns what is seen. `what` names it where it does not come."""
+        end = time.monotonic() + seconds
+        while not seen():
+            assert time.monotonic() < end, f"waited for {what}, saw:\n{self.text}"
+            if self.process.poll() is None:
+                self.read()
+                continue
+            self.drain()
+            assert seen(), f"it ended; wanted {what}, saw:\n{self.text}"
+        return self.text
+
+    def wait_for(self, *texts: str, seconds: float = PATIENCE) -> str:
         """Read until all of `texts` are to be seen, scrolled-off lines included; returns what is seen."""
-        until = time.monotonic() + seconds
-        while not all(text in self.text for text in texts):
-            assert time.monotonic() < until, f"waited for {texts}, saw:\n{self.text}"
-            self.read()
-            if self.process.poll() is not None:
-                self.read(0.2)
-                assert all(text in self.text for text in texts), (
-                    f"it ended; wanted {texts}, saw:\n{self.text}"
-                )
-        return self.text
+        return self.until(lambda: all(text in self.text for text in texts), texts, seconds)
 
-    def prompt(self, line: str = "›", seconds: float = 20) -> str:
-        """Wait until the last prompt on the screen begins with `line`, and nothing more comes."""
-        until = time.monotonic() + seconds
-        while not any(shown.startswith(line) for shown in self.shown[-6:]):
-            assert time.monotonic() < until, f"waited for a prompt {line!r}, saw:\n{self.text}"
-            assert self.process.poll() is None, f"it ended:\n{self.text}"
-            self.read()
-        self.read(0.1)
-        return self.text
+    def prompt(self, line: str = "›", seconds: float = PATIENCE) -> str:
+        """Read until the last prompt on the screen begins with `line`; returns what is seen."""
+        return self.until(
+            lambda: any(shown.startswith(line) for shown in self.shown[-6:]), f"a prompt {line!r}", seconds
+        )
 
-    def end(self, seconds: float = 20) -> int:
+    def drain(self) -> None:
+        """Take in what is there already."""
+        while select.select([self.master], [], [], 0)[0]:
+            size = len(self.raw)
+            self.read()
+            if len(self.raw) == size:
+                return
+
+    def end(self, seconds: float = PATIENCE) -> int:
         """Read to the end and return the exit code."""
-        until = time.monotonic() + seconds
+        end = time.monotonic() + seconds
         while self.process.poll() is None:
-            assert time.monotonic() < until, f"it does not end:\n{self.text}"
+            assert time.monotonic() < end, f"it does not end:\n{self.text}"
             self.read()
-        self.read(0.2)
+        self.drain()
+        assert self.process.returncode is not None
         return self.process.returncode
 
     def hang_up(self) -> None:
