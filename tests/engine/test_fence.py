@@ -12,24 +12,28 @@ from camel.core.errors import InputError
 from camel.engine.fence import MARGIN, Fence
 from camel.storage.run import DRIVER, RunFolder
 
+TTL = 1_000.0
+SLACK = 100.0
+"""Seconds that a slow machine may take between two lines of a test."""
+
 
 def test_who_said_goodbye_is_not_waited_for(tmp_path: Path):
-    fence = Fence(RunFolder(tmp_path), 10.0)
+    fence = Fence(RunFolder(tmp_path), TTL)
     assert fence.left() == 0.0
     fence.renew()
-    assert Fence(RunFolder(tmp_path)).left() == pytest.approx(10.0 + MARGIN, abs=0.5)
+    assert Fence(RunFolder(tmp_path)).left() == pytest.approx(TTL + MARGIN, abs=SLACK)
     fence.lift()
     assert Fence(RunFolder(tmp_path)).left() == 0.0
     fence.lift()
 
 
 def test_who_did_not_is_waited_for_as_long_as_its_leases_hold(tmp_path: Path):
-    Fence(RunFolder(tmp_path), 10.0).renew()
+    Fence(RunFolder(tmp_path), TTL).renew()
     path = tmp_path / DRIVER
-    then = time.time() - 8
+    then = time.time() - 800
     os.utime(path, (then, then))
-    assert Fence(RunFolder(tmp_path)).left() == pytest.approx(3.0, abs=0.5)
-    then -= 60
+    assert Fence(RunFolder(tmp_path)).left() == pytest.approx(TTL + MARGIN - 800, abs=SLACK)
+    then -= 600
     os.utime(path, (then, then))
     assert Fence(RunFolder(tmp_path)).left() == 0.0
 
@@ -48,7 +52,7 @@ def test_a_torn_word_is_no_word(tmp_path: Path, text: str):
 
 
 def test_a_word_that_cannot_be_written_leaves_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fence = Fence(RunFolder(tmp_path), 10.0)
+    fence = Fence(RunFolder(tmp_path), TTL)
     fence.renew()
 
     def full(path: Path, text: str) -> None:
@@ -59,12 +63,13 @@ def test_a_word_that_cannot_be_written_leaves_the_last_one(tmp_path: Path, monke
     with pytest.raises(OSError, match="No space"):
         fence.renew()
     monkeypatch.undo()
-    assert Fence(RunFolder(tmp_path)).left() > 9
+    assert Fence(RunFolder(tmp_path)).left() > TTL - SLACK
 
 
+@pytest.mark.slow  # importing Ray takes seconds
 def test_the_client_of_others_is_refused_with_a_word_why():
     pytest.importorskip("ray")
     from camel.engine.ray.connect import connected
 
-    with pytest.raises(InputError, match="must be a part of the cluster"), connected("ray://head:10001"):
+    with pytest.raises(InputError, match="host:port"), connected("ray://head:10001"):
         pass

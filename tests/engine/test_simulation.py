@@ -20,15 +20,16 @@ def run_seeds(seeds: range) -> Counter[str]:
     return ends
 
 
-def test_a_few_seeds():
-    run_seeds(range(25))
+def test_some_seeds():
+    ends = run_seeds(range(60))
+    assert min(ends[kind] for kind in ("kill", "power", "full", "halt")) > 5, ends
 
 
 def test_a_seed_is_a_whole_history():
-    assert [simulate(seed) for seed in range(5)] == [simulate(seed) for seed in range(5)]
+    assert [simulate(seed) for seed in range(3)] == [simulate(seed) for seed in range(3)]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_five_hundred_seeds():
     ends = run_seeds(range(500))
     assert min(ends[kind] for kind in ("kill", "power", "full", "halt")) > 50, ends

@@ -12,6 +12,7 @@ import pytest
 
 from camel import ChatModel, InputError, ScriptedModel
 from camel.cli.plan import warnings
+from camel.core.model import Reply, Request
 from camel.generation.campaign import Campaign
 from camel.generation.config import (
     Assumptions,
@@ -37,10 +38,14 @@ from camel.generation.plan import (
 )
 from camel.generation.status import LOG, RunLog, Watcher, measured_rate, read_status
 from camel.models.catalogue import Entry
-from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings
 from camel.storage.run import Marker, RunFolder
+from tests.support.endpoints import serve
 
 PRICE = Entry(input=0.4, output=1.6)
+THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
+CONVERSATIONS, SHARDS = 160, 40
+"""Of the finished run."""
 
 
 def config(scenario: str = "ai_society", **fields: object) -> GenerateConfig:
@@ -74,13 +79,13 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     settings = config(
-        counts={"assistant_role": 8, "user_role": 5, "task": 10},
+        counts={"assistant_role": 8, "user_role": 5, "task": 4},
         out=str(tmp_path_factory.mktemp("plan") / "run"),
-        shard_size=10,
+        shard_size=4,
         run=RunSection(concurrency=32),
     )
 
-    with spawn(SimulatorSettings(words=60, length=LogNormal(median=6, p99=16))) as endpoint:
+    with serve(SimulatorSettings(words=60, length=LogNormal(median=6, p99=16))) as endpoint:
         run(settings, endpoint.base_url)
         yield Finished(settings, endpoint)
 
@@ -89,7 +94,6 @@ def total(need: Need) -> float:
     return need.prompt + need.completion
 
 
-@pytest.mark.slow
 def test_a_finished_run_is_known_exactly(finished: Finished):
     plan = make_plan(finished.config, committed=finished.committed)
     assert {round(need.calls) for need in plan.need} == {finished.billed}
@@ -100,9 +104,8 @@ def test_a_finished_run_is_known_exactly(finished: Finished):
     assert status.usage.total == finished.tokens
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shards", [2, 4, 8, 20])
-def test_the_estimate_is_close_once_five_per_cent_are_measured(finished: Finished, shards: int):
+@pytest.mark.parametrize("shards", [4, 8, 20])
+def test_the_estimate_is_close_once_a_tenth_is_measured(finished: Finished, shards: int):
     plan = finished.plan_after(shards)
     low, likely, high = (total(need) for need in plan.need)
     assert abs(likely / finished.tokens - 1) <= 0.15
@@ -114,55 +117,66 @@ def test_the_estimate_is_close_once_five_per_cent_are_measured(finished: Finishe
 def test_the_range_narrows(finished: Finished):
     widths = [
         (need.high.prompt - need.low.prompt) / need.likely.prompt
-        for shards in (1, 8, 30, 40)
+        for shards in (1, 8, 30, SHARDS)
         for need in [finished.plan_after(shards).need]
     ]
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scenario", "counts"),
+    ("scenario", "counts", "within"),
     [
-        ("ai_society", {"assistant_role": 20, "user_role": 20, "task": 1}),
-        ("code", {"language": 4, "domain": 10, "task": 10}),
-        ("math", {"topic": 5, "subtopic": 5, "problem": 20}),
-        ("physics", {"topic": 5, "subtopic": 5, "problem": 20}),
+        pytest.param("ai_society", {"assistant_role": 20, "user_role": 20, "task": 1}, 0.15, marks=THOROUGH),
+        pytest.param("code", {"language": 4, "domain": 10, "task": 10}, 0.15, marks=THOROUGH),
+        pytest.param("math", {"topic": 5, "subtopic": 5, "problem": 20}, 0.15, marks=THOROUGH),
+        pytest.param("physics", {"topic": 5, "subtopic": 5, "problem": 20}, 0.15, marks=THOROUGH),
+        # Chance moves a mean of a few conversations further.
+        pytest.param("ai_society", {"assistant_role": 8, "user_role": 8, "task": 1}, 0.2, marks=SLOW),
+        pytest.param("code", {"language": 4, "domain": 4, "task": 4}, 0.2, marks=SLOW),
+        ("math", {"topic": 2, "subtopic": 5, "problem": 10}, 0.15),
+        ("physics", {"topic": 2, "subtopic": 5, "problem": 10}, 0.15),
     ],
 )
-def test_before_any_call_the_estimate_is_within_15_per_cent(
-    scenario: str, counts: dict[str, int], tmp_path: Path
+def test_before_any_call_the_estimate_is_close(
+    scenario: str, counts: dict[str, int], within: float, tmp_path: Path
 ):
     """On the endpoint as it comes, with the assumptions as they come: both follow the paper's conversations."""
     settings = config(scenario, counts=counts, out=str(tmp_path / "run"))
-    with spawn(SimulatorSettings()) as endpoint:
+    with serve(SimulatorSettings()) as endpoint:
         run(settings, endpoint.base_url)
         finished = Finished(settings, endpoint)
     plan = make_plan(settings)
     low, likely, high = (total(need) for need in plan.need)
     assert plan.money is not None
-    assert likely == pytest.approx(finished.tokens, rel=0.15)
-    assert plan.need.likely.calls == pytest.approx(finished.billed, rel=0.15)
-    assert plan.money.likely == pytest.approx(finished.money, rel=0.15)
+    assert likely == pytest.approx(finished.tokens, rel=within)
+    assert plan.need.likely.calls == pytest.approx(finished.billed, rel=within)
+    assert plan.money.likely == pytest.approx(finished.money, rel=within)
     assert low <= finished.tokens <= high
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("median", "words"), [(8, 30.0), (30, 400.0)])
+@pytest.mark.parametrize(
+    ("median", "words", "roles"),
+    [
+        pytest.param(8, 30.0, 15, marks=THOROUGH),
+        pytest.param(30, 400.0, 15, marks=THOROUGH),
+        (8, 30.0, 6),
+        pytest.param(30, 400.0, 5, marks=SLOW),
+    ],
+)
 def test_an_estimate_from_what_one_knows_of_the_model_is_within_15_per_cent(
-    median: int, words: float, tmp_path: Path
+    median: int, words: float, roles: int, tmp_path: Path
 ):
     """A terse model and one that goes on, each described by two numbers that three conversations would show."""
     length = LogNormal(median=median, p99=3 * median)
-    counts = {"assistant_role": 15, "user_role": 15, "task": 1}
+    counts = {"assistant_role": roles, "user_role": roles, "task": 1}
     # The mean of this log-normal, cut at 40; instructions have about 45 tokens, a word of a solution 1.7.
     quantiles = [min(40.0, length.at((at + 0.5) / 1000)) for at in range(1000)]
     assumed = Assumptions(
         messages=sum(quantiles) / 1000 + 0.5, message_tokens=(45 + 1.7 * words) / 2, cached=0.0, spread=0.45
     )
     settings = config(counts=counts, out=str(tmp_path / "run"), plan=assumed)
-    with spawn(SimulatorSettings(length=length, words=words)) as endpoint:
+    with serve(SimulatorSettings(length=length, words=words)) as endpoint:
         run(settings, endpoint.base_url)
         finished = Finished(settings, endpoint)
     plan = make_plan(settings)
@@ -185,8 +199,8 @@ def test_before_any_call_the_range_holds_the_truth(finished: Finished):
 
 def test_the_arithmetic_is_right_where_the_assumptions_are(finished: Finished):
     rows = finished.committed["conversations"]
-    calls = sum(row.need.calls for row in rows) / 400
-    completion = sum(row.need.completion for row in rows) / 400
+    calls = sum(row.need.calls for row in rows) / CONVERSATIONS
+    completion = sum(row.need.completion for row in rows) / CONVERSATIONS
     assumed = Assumptions(
         messages=calls - 1,
         message_tokens=(completion - 70) / (calls - 1),
@@ -203,7 +217,7 @@ def test_a_run_serves_as_a_sample_for_another_size(finished: Finished):
     plan = make_plan(finished.config, counts={"assistant_role": 16}, committed=finished.committed)
     stages = {stage.name: stage for stage in plan.stages}
     assert stages["conversations"].done == 0
-    assert stages["conversations"].measured == 400
+    assert stages["conversations"].measured == CONVERSATIONS
     assert stages["assistant_role"].measured == 0, "a list of another length says nothing"
     assert stages["task"].measured == 40
     assert total(plan.need.likely) == pytest.approx(2 * finished.tokens, rel=0.02)
@@ -267,7 +281,6 @@ def test_what_is_still_going_on_is_not_taken_to_be_short():
     assert total(plan.stages[-1].need.likely) == pytest.approx(2_500 * total(short))
 
 
-@pytest.mark.slow
 def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path):
     settings = config(
         counts={"assistant_role": 4, "user_role": 5, "task": 2},
@@ -277,18 +290,29 @@ def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path
     )
     forecasts: list[tuple[int, float]] = []
 
-    async def watched(url: str) -> None:
-        async with ChatModel("simulated", base_url=url, api_key="") as model:
-            campaign = Campaign(settings, model)
-            running = asyncio.create_task(campaign.run())
-            while not running.done():
-                await asyncio.sleep(0.05)
-                now = Watcher(campaign).now()
+    class Watched:
+        """Looks at the forecast after every tenth reply."""
+
+        context_tokens = None
+
+        def __init__(self, model: ChatModel) -> None:
+            self._model, self._replies = model, 0
+            self.campaign = Campaign(settings, self)
+
+        async def reply(self, request: Request) -> Reply:
+            reply = await self._model.reply(request)
+            self._replies += 1
+            if self._replies % 10 == 0:
+                now = Watcher(self.campaign).now()
                 assert now.expected is not None
                 forecasts.append((now.stages[-1].finished, now.expected.total))
-            assert (await running).complete
+            return reply
 
-    with spawn(SimulatorSettings(length=LogNormal(median=8, p99=30), latency=Constant(0.02))) as endpoint:
+    async def watched(url: str) -> None:
+        async with ChatModel("simulated", base_url=url, api_key="") as model:
+            assert (await Watched(model).campaign.run()).complete
+
+    with serve(SimulatorSettings(length=LogNormal(median=8, p99=30))) as endpoint:
         asyncio.run(watched(endpoint.base_url))
     low = make_plan(settings).need.low
     early = [tokens for finished, tokens in forecasts if 0 < finished < 20]
@@ -375,7 +399,7 @@ def test_a_budget_of_money_without_a_price_is_told_by_the_plan():
     unpriced = GenerateConfig("ai_society", ModelSection("somebody's own"), budget=Budget(money=5.0))
     plan = make_plan(unpriced)
     assert plan.price is None
-    assert "camel generate will not start" in warnings(plan, unpriced, Figure(1, 1, 1))[-1]
+    assert "model.price" in warnings(plan, unpriced, Figure(1, 1, 1))[-1]
     assert not warnings(plan, msgspec.structs.replace(unpriced, budget=Budget()), Figure(1, 1, 1))
 
 

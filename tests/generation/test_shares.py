@@ -87,7 +87,7 @@ def test_a_budget_is_used_to_the_end_and_then_the_run_halts():
             worker.work(7)
         if halt:
             break
-    assert halt == "the budget of calls is used up"
+    assert "calls" in halt
     assert sum(worker.calls for worker in workers.values()) == pytest.approx(60, abs=4)
 
 

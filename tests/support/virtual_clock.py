@@ -74,7 +74,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(done)
         return future
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+    async def shutdown_default_executor(self, *_: object) -> None:
         """Wait for a thread of its own that the count above does not know."""
         self._waits.threads += 1
         try:
