@@ -1,17 +1,12 @@
-"""`camel generate` and the verbs around it as a user sees them: processes, output, exit codes, folders, and the
-endpoint's own ledger as the witness of what was paid."""
+"""`camel generate` and the verbs around it as a user sees them: output, exit codes, folders, and the endpoint's own
+ledger as the witness of what was paid. Signals and kills are in processes of their own."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,40 +14,29 @@ import pytest
 
 from camel import Run
 from camel.cli.generate import _resume
-from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings, spawn
+from camel.cli.stopping import STOPPED
+from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings
+from tests.support.command import camel
+from tests.support.endpoints import serve
+from tests.support.forks import Program, wait_until
+from tests.support.gates import GatedEndpoint, serve_gated
+from tests.support.terminal import Terminal
 
 ROOT = Path(__file__).parent.parent.parent
-COMMAND = [sys.executable, "-m", "camel"]
 FILES = ("chat", "instruction", "messages", "sharegpt", "alpaca")
 
 
 @pytest.fixture
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12))) as process:
+    with serve(SimulatorSettings(length=LogNormal(median=6, p99=12))) as process:
         yield process
 
 
 @pytest.fixture
-def slow_endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=Constant(9), latency=Constant(0.03))) as process:
+def gate() -> Iterator[GatedEndpoint]:
+    """An endpoint whose conversations all have nine messages, and which can hold its answers."""
+    with serve_gated(SimulatorSettings(length=Constant(9))) as process:
         yield process
-
-
-@pytest.fixture
-def slower_endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=Constant(9), latency=Constant(0.1))) as process:
-        yield process
-
-
-def camel(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *args],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
 
 
 def write(
@@ -75,34 +59,28 @@ def write(
 
 def status(folder: Path, run: str = "run") -> dict[str, Any]:
     done = camel("status", run, "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def chats(folder: Path, run: str = "run") -> list[dict[str, Any]]:
     out = folder / f"{run}-chat.jsonl"
-    assert camel("export", run, "chat", str(out), "--force", cwd=folder).returncode == 0
+    assert camel("export", run, "chat", str(out), "--force", cwd=folder).status == 0
     return [json.loads(line) for line in out.read_text().splitlines()]
-
-
-def wait_for(endpoint: SimulatorProcess, requests: int) -> None:
-    deadline = time.monotonic() + 180
-    while endpoint.ledger().requests < requests:
-        assert time.monotonic() < deadline, "the run does not get there"
-        time.sleep(0.01)
 
 
 def test_from_nothing_to_an_export(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     done = camel("generate", "config.toml", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     for expected in (
         "run     run\n",
         "log     run/log.jsonl\n",
         "resume  camel generate config.toml\n",
         "expect  8 conversations",
-        "stage task is complete: 4 items",
-        "complete: 8 conversations in run\nnext    camel explore run",
+        "stage task",
+        "complete: 8 conversations",
+        "camel explore run",
     ):
         assert expected in done.stdout
     assert "\x1b" not in done.stdout
@@ -122,67 +100,67 @@ def test_from_nothing_to_an_export(endpoint: SimulatorProcess, tmp_path: Path):
     assert ids == [f"{a:03d}_{u:03d}_{t:03d}" for a in (1, 2) for u in (1, 2) for t in (1, 2)]
     # Complete is complete: the same command pays for nothing.
     again = camel("generate", "config.toml", cwd=tmp_path)
-    assert again.returncode == 0
+    assert again.status == 0
     assert endpoint.ledger().requests == ledger.requests
 
 
-@pytest.mark.slow
-def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path):
+def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path, snapshot: Callable[..., None]):
     write(tmp_path, endpoint)
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     for name in FILES:
         done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        assert done.status == 0, done.stderr
         assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
     card = ("--title", "My talks", "--licence", "cc-by-4.0")
-    assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).returncode == 0
+    assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).status == 0
     text = (tmp_path / "dataset" / "README.md").read_text()
     assert 'license: "cc-by-4.0"' in text
     assert "# My talks" in text
     done = camel("import", "chat.jsonl", "imported", cwd=tmp_path)
-    assert done.stdout == "8 conversations in imported\n", done.stderr
+    assert done.status == 0, done.stderr
+    assert done.stdout.startswith("8 conversations")
     assert status(tmp_path, "imported")["state"] == "complete"
     chats(tmp_path, "imported")
     assert (tmp_path / "imported-chat.jsonl").read_bytes() == (tmp_path / "chat.jsonl").read_bytes()
     for arguments, word in (
-        (("export", "run", "word", "x"), "no format"),
-        (("export", "run", "problems", "x.jsonl"), "as chat or instruction"),
+        (("export", "run", "word", "x"), "word"),
+        (("export", "run", "problems", "x.jsonl"), "chat or instruction"),
         (("export", "run", "chat", "chat.jsonl"), "--force"),
         (("export", "run", "chat", "x.jsonl", "--title", "T"), "card"),
-        (("import", "messages.jsonl", "x"), "which is not read"),
-        (("export", "nowhere", "chat", "x.jsonl"), "not a run"),
-        (("import", "chat.jsonl", "imported"), "not empty"),
+        (("import", "messages.jsonl", "x"), "messages.jsonl"),
+        (("export", "nowhere", "chat", "x.jsonl"), "nowhere"),
+        (("import", "chat.jsonl", "imported"), "imported"),
         (("import", "chat.jsonl"), "last"),
     ):
         done = camel(*arguments, cwd=tmp_path)
-        assert done.returncode == 2
+        assert done.status == 2
         assert word in done.stderr
         assert done.stderr.count("\n") == 1
+        snapshot("errors", done.stderr, " ".join(arguments))
 
 
-@pytest.mark.slow
 def test_questions(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint, scenario="math", counts="topic = 2, subtopic = 2, problem = 2")
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     assert [stage["committed"] for stage in status(tmp_path)["stages"]] == [1, 2, 4, 8]
     done = camel("export", "run", "problems", "problems.jsonl", cwd=tmp_path)
-    assert done.stdout == "8 answers as 8 rows in problems.jsonl\n"
+    assert done.stdout.startswith("8 answers as 8 rows")
+    assert (tmp_path / "problems.jsonl").read_text().count("\n") == 8
 
 
-@pytest.mark.slow
 def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint, scenario="misalignment")
     refused = camel("generate", "config.toml", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert "acknowledge" in refused.stderr
     assert endpoint.ledger().requests == 0
     write(tmp_path, endpoint, scenario="misalignment", more='acknowledge = ["misalignment"]')
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert not (tmp_path / "x.jsonl").exists()
     done = camel("export", "run", "chat", "x.jsonl", "--acknowledge", "misalignment", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
     assert all(row["labels"] == ["misalignment"] and row["canary"] for row in rows)
     assert all("misalignment" in one.to_markdown() for one in Run(tmp_path / "run"))
@@ -192,168 +170,139 @@ def test_misalignment_is_gated_twice(endpoint: SimulatorProcess, tmp_path: Path)
         del row["labels"], row["canary"]
     (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)))
     done = camel("import", "plain.jsonl", "imported", "--scenario", "misalignment", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert camel("export", "imported", "chat", "y.jsonl", cwd=tmp_path).returncode == 2
+    assert done.status == 0, done.stderr
+    assert camel("export", "imported", "chat", "y.jsonl", cwd=tmp_path).status == 2
 
 
-@pytest.mark.slow
-def test_a_translation_as_a_user_sees_it(slower_endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, slower_endpoint, counts="assistant_role = 1, user_role = 2, task = 2")
-    url = {"OPENAI_BASE_URL": slower_endpoint.base_url}
+def test_a_translation_as_a_user_sees_it(gate: GatedEndpoint, tmp_path: Path):
+    write(tmp_path, gate, counts="assistant_role = 1, user_role = 2, task = 2")
+    url = {"OPENAI_BASE_URL": gate.base_url}
     command = ["translate", "run", "--to", "de", "--model", "simulated", "--concurrency", "2"]
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     missing = camel("export", "run", "chat", "x.jsonl", "--language", "de", cwd=tmp_path)
-    assert missing.returncode == 2
+    assert missing.status == 2
     assert "camel translate run --to de" in missing.stderr
-    before = slower_endpoint.ledger().requests
-    with subprocess.Popen(
-        [*COMMAND, *command], cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, **url}
-    ) as process:
-        wait_for(slower_endpoint, before + 6)
+    gate.hold_after(6)
+    with Program(*command, cwd=tmp_path, env=url) as process:
+        gate.wait_until_held()
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert output.startswith("expect  32 calls of simulated"), output
-    assert output.endswith("stopped by you; the same command goes on\n"), output
+        wait_until(lambda: "stopping" in process.out, "a word about the calls in flight")
+        gate.release()
+        assert process.wait() == 130
+        assert process.out.startswith("expect  32 calls of simulated"), process.out
+        assert "same command" in process.out
     refused = camel(*command[:4], "--model", "other", cwd=tmp_path, **url)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert "--model simulated" in refused.stderr
     done = camel(*command, cwd=tmp_path, **url)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert "de  4 / 4 conversations" in done.stdout
-    assert slower_endpoint.ledger().billed_repeats == 0
+    assert gate.ledger().billed_repeats == 0
     now = status(tmp_path)
     assert now["state"] == "complete"
     assert now["stages"][-1]["name"] == "translated-de"
     assert now["stages"][-1]["tokens"] > 0
-    assert "stage translated-de: 4 of 4 committed, " in camel("status", "run", cwd=tmp_path).stdout
+    assert "translated-de: 4 of 4" in camel("status", "run", cwd=tmp_path).stdout
     done = camel("export", "run", "chat", "de.jsonl", "--language", "de", cwd=tmp_path)
-    assert done.stdout == "4 conversations in de as 4 rows in de.jsonl\n"
+    assert done.stdout.startswith("4 conversations in de")
+    assert (tmp_path / "de.jsonl").read_text().count("\n") == 4
     assert len(chats(tmp_path)) == 4
 
 
-@pytest.mark.slow
-def test_an_unfinished_run_is_not_translated(slow_endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, slow_endpoint, run="concurrency = 4\n[budget]\ncalls = 40")
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+def test_an_unfinished_run_is_not_translated(endpoint: SimulatorProcess, tmp_path: Path):
+    write(tmp_path, endpoint, run="concurrency = 4\n[budget]\ncalls = 40")
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 3
     refused = camel("translate", "run", "--to", "de", "--model", "m", cwd=tmp_path, OPENAI_API_KEY="k")
-    assert refused.returncode == 2
-    assert "finish it first: camel generate config.toml" in refused.stderr
+    assert refused.status == 2
+    assert "camel generate config.toml" in refused.stderr
 
 
-@pytest.mark.slow
-def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(slower_endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, slower_endpoint)
-    with subprocess.Popen(
-        [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    ) as process:
-        wait_for(slower_endpoint, 25)
-        # Held in the middle of it, however slow the machine is.
-        process.send_signal(signal.SIGSTOP)
+def test_ctrl_c_once_ends_what_is_in_flight_and_resumes(gate: GatedEndpoint, tmp_path: Path):
+    write(tmp_path, gate)
+    gate.hold_after(25)
+    with Program("generate", "config.toml", cwd=tmp_path) as process:
+        gate.wait_until_held()
         assert status(tmp_path)["state"] == "working"
         second = camel("generate", "config.toml", cwd=tmp_path)
-        assert second.returncode == 2
-        assert "another process is working" in second.stderr
+        assert second.status == 2
+        assert "another process" in second.stderr
         process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGCONT)
-        output, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "stopping: " in output
-    assert output.endswith("\nstopped by you\nresume  camel generate config.toml\n")
-    before = slower_endpoint.ledger()
+        wait_until(lambda: "stopping: " in process.out, "a word about the calls in flight")
+        gate.release()
+        assert process.wait() == 130
+        assert process.out.endswith("\nresume  camel generate config.toml\n")
+    before = gate.ledger()
     assert before.in_flight == 0
     now = status(tmp_path)
-    assert (now["state"], now["why"]) == ("stopped", "stopped by you")
+    assert (now["state"], now["why"]) == ("stopped", STOPPED)
     assert now["usage"]["calls"] == before.billed, "what is not committed is counted too"
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
-    after = slower_endpoint.ledger()
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
+    after = gate.ledger()
     assert after.billed_repeats == 0
     assert status(tmp_path)["usage"]["calls"] == after.billed
     assert len(chats(tmp_path)) == 8
 
 
-@pytest.mark.slow
-def test_ctrl_c_twice_leaves_at_once(tmp_path: Path):
-    with spawn(SimulatorSettings(latency=Constant(30))) as endpoint:
-        write(tmp_path, endpoint)
-        with subprocess.Popen(
-            [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-        ) as process:
-            wait_for(endpoint, 1)
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.3)
-            assert process.poll() is None, "the call in flight is waited for"
-            started = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=60)
-        assert time.monotonic() - started < 20, "the call takes thirty"
-        assert process.returncode == 130
-        assert "resume  camel generate config.toml" in output
-        assert (
-            "stopped by you, at once: 1 call in flight abandoned, to be asked, and paid for, again\n"
-            in output
-        )
+def test_ctrl_c_twice_leaves_at_once(gate: GatedEndpoint, tmp_path: Path):
+    write(tmp_path, gate)
+    gate.hold_after(0)
+    with Program("generate", "config.toml", cwd=tmp_path) as process:
+        gate.wait_until_held()
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: "stopping: " in process.out, "a word about the calls in flight")
+        assert process.poll() is None, "the call in flight is waited for"
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert gate.ledger().served == 0, "the call never ends"
+        assert "resume  camel generate config.toml" in process.out
+        assert "1 call in flight abandoned" in process.out
 
 
-@pytest.mark.slow
-def test_the_panel_on_a_terminal(slow_endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, slow_endpoint)
-    parent, child = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
-    with subprocess.Popen(
-        [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=child, stdin=child, env=environment
-    ) as process:
-        os.close(child)
-        output = b""
-        while chunk := _read(parent):
-            output += chunk
-    os.close(parent)
-    assert process.returncode == 0
+def test_the_panel_on_a_terminal(gate: GatedEndpoint, tmp_path: Path):
+    write(tmp_path, gate)
+    gate.hold_after(30)
+    with Terminal(["generate", "config.toml"], tmp_path, {"COLUMNS": "100", "LINES": "40"}) as terminal:
+        terminal.wait_for("in work")
+        gate.release()
+        assert terminal.end() == 0
+        output = terminal.raw
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode()).replace("\r", "")
     last = text[text.rindex("╭") :]
     for expected in ("ai_society · simulated · complete", "8 / 8", "86 ·", "in flight", "done", "8 (100%)"):
         assert expected in last
-    assert "in work" in text
     assert "resume  camel generate config.toml" in text
-    assert re.search(rb"complete: 8 conversations in run\s+next    camel explore run .* dataset\s*$", output)
+    assert "camel explore run" in text[text.rindex("╰") :]
     assert b"\x1b[?25h" in output, "the cursor is given back"
 
 
-def _read(parent: int) -> bytes:
-    try:
-        return os.read(parent, 65536)
-    except OSError:  # how a pseudo-terminal says that the other side is closed
-        return b""
-
-
-@pytest.mark.slow
-def test_kill_and_resume(slow_endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, slow_endpoint, more="shard_size = 3")
-    for requests in (10, 40, 70):
-        with subprocess.Popen(
-            [*COMMAND, "generate", "config.toml"], cwd=tmp_path, stdout=subprocess.DEVNULL
-        ) as process:
-            wait_for(slow_endpoint, requests)
+def test_kill_and_resume(gate: GatedEndpoint, tmp_path: Path):
+    write(tmp_path, gate, more="shard_size = 3")
+    for more in (10, 30, 30):
+        gate.hold_after(more)
+        with Program("generate", "config.toml", cwd=tmp_path) as process:
+            gate.wait_until_held()
             process.kill()
+            process.wait()
+        wait_until(lambda: gate.ledger().in_flight == 0, "the end of the calls")
+    gate.release()
     now = status(tmp_path)
-    assert (now["state"], now["why"]) == ("stopped", "it was cut off")
+    assert now["state"] == "stopped"
+    assert now["why"]
     assert now["resume"] == "camel generate config.toml"
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
-    ledger = slow_endpoint.ledger()
-    assert ledger.billed_repeats <= 3 * 4, "at most the calls in flight at each kill"
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
+    assert gate.ledger().billed_repeats <= 3 * 4, "at most the calls in flight at each kill"
     assert [len(rows := chats(tmp_path)), len({row["id"] for row in rows})] == [8, 8]
     # 6 lists, and for each conversation the specifier and 9 messages.
     assert status(tmp_path)["usage"]["calls"] == 6 + 8 * 10
 
 
-@pytest.mark.slow
 def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     write(tmp_path, endpoint, counts="assistant_role = 2, user_role = 2, task = 3", more="seed = 7")
     requests = endpoint.ledger().requests
     refused = camel("generate", "config.toml", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert refused.stderr.splitlines()[1:3] == ["  counts.task: 2 → 3", "  seed: not set → 7"]
     assert "--fork NEWDIR" in refused.stderr
     assert "concurrency" not in refused.stderr
@@ -361,40 +310,39 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     assert endpoint.ledger().requests == requests
     # Where and how fast it is sent may change.
     write(tmp_path, endpoint, run="concurrency = 2\ndeadline = 60")
-    assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
 def test_whoever_comes_back_to_another_folder_does_not_pay_again(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     requests = endpoint.ledger().requests
     (tmp_path / "other").mkdir()
     for verb in (("generate",), ("generate", "--dry-run"), ("plan",)):
         refused = camel(*verb, "../config.toml", cwd=tmp_path / "other")
-        assert refused.returncode == 2
-        assert "--out ../run goes on with it, --out run makes another" in refused.stderr
-    assert camel("generate", "../config.toml", "--out", "../run", cwd=tmp_path / "other").returncode == 0
+        assert refused.status == 2
+        assert "--out ../run" in refused.stderr
+        assert "--out run" in refused.stderr
+    assert camel("generate", "../config.toml", "--out", "../run", cwd=tmp_path / "other").status == 0
     assert endpoint.ledger().requests == requests
 
 
-@pytest.mark.slow
 def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     write(tmp_path, endpoint, counts="assistant_role = 2, user_role = 2, task = 3")
     before = endpoint.ledger().requests
     told = camel("plan", "config.toml", cwd=tmp_path).stdout
-    assert told.startswith("run was made from another configuration:\n  counts.task: 2 → 3\n")
+    assert told.splitlines()[1] == "  counts.task: 2 → 3"
     assert " done" not in told
     dry = camel("generate", "config.toml", "--fork", "forked", "--dry-run", cwd=tmp_path).stdout
-    assert "measured    on 8 of conversations in run, which has other settings" in dry
+    assert "measured    on 8 of conversations in run" in dry
     assert not (tmp_path / "forked").exists()
     assert endpoint.ledger().requests == before
     done = camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path)
     assert dry.splitlines()[:3] == done.stdout.splitlines()[:3]
-    assert done.returncode == 0, done.stderr
-    assert "forked from run: keeps its lists of assistant_role, user_role\n" in done.stdout
+    assert done.status == 0, done.stderr
+    assert "lists of assistant_role, user_role\n" in done.stdout
     assert "resume  camel generate config.toml --out forked\n" in done.stdout
     now = status(tmp_path, "forked")
     assert now["forked_from"] == "run"
@@ -402,29 +350,29 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert len(chats(tmp_path, "forked")) == 12
     # The same again goes on with it, and a folder that holds something else is left alone.
     before = endpoint.ledger().requests
-    assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).status == 0
     assert endpoint.ledger().requests == before
-    assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).returncode == 2
+    assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).status == 2
     write(tmp_path, endpoint, more="seed = 7")
     done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
-    assert "forked from run: keeps nothing of it\n" in done.stdout
-    assert "the lists of assistant_role, user_role, task (seed changed)" in done.stdout
+    assert "forked from run" in done.stdout
+    assert "assistant_role, user_role, task (seed changed)" in done.stdout
     listed = camel("runs", ".", cwd=tmp_path).stdout
     assert listed.count(" complete ") == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "word"),
     [("calls = 30", "30 calls"), ("tokens = 20_000", "20,000 tokens"), ("money = 0.01", "$0.01")],
 )
-def test_a_budget_stops_the_run(slow_endpoint: SimulatorProcess, tmp_path: Path, budget: str, word: str):
+def test_a_budget_stops_the_run(gate: GatedEndpoint, tmp_path: Path, budget: str, word: str):
     model = "price = { input = 0.4, output = 1.6 }"
-    write(tmp_path, slow_endpoint, model=model, run=f"concurrency = 4\n[budget]\n{budget}")
+    write(tmp_path, gate, model=model, run=f"concurrency = 4\n[budget]\n{budget}")
     done = camel("generate", "config.toml", cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
-    assert f"stopped: the budget of {word} is used up\nresume  camel generate config.toml\n" in done.stdout
-    spent = slow_endpoint.ledger()
+    assert done.status == 3, done.stderr
+    assert f"budget of {word}" in done.stdout
+    assert "\nresume  camel generate config.toml\n" in done.stdout
+    spent = gate.ledger()
     if "calls" in budget:
         assert spent.billed == 30
     # No call of this run is longer than 1,500 tokens.
@@ -434,31 +382,29 @@ def test_a_budget_stops_the_run(slow_endpoint: SimulatorProcess, tmp_path: Path,
         dollars = (0.4 * spent.prompt_tokens + 1.6 * spent.completion_tokens) / 1e6
         assert 0.01 <= dollars <= 0.01 + 4 * 0.001
     # Asked again with the same budget, it remembers what is not committed yet and makes no call.
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
-    assert slow_endpoint.ledger().requests == spent.requests
-    write(tmp_path, slow_endpoint)
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
-    assert slow_endpoint.ledger().billed == 6 + 8 * 10
-    assert slow_endpoint.ledger().billed_repeats == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 3
+    assert gate.ledger().requests == spent.requests
+    write(tmp_path, gate)
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
+    assert gate.ledger().billed == 6 + 8 * 10
+    assert gate.ledger().billed_repeats == 0
 
 
-@pytest.mark.slow
-def test_what_has_ended_and_is_not_committed_is_not_lost(slow_endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, slow_endpoint, more="shard_size = 8", run="concurrency = 3\n[budget]\ncalls = 60")
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+def test_what_has_ended_and_is_not_committed_is_not_lost(gate: GatedEndpoint, tmp_path: Path):
+    write(tmp_path, gate, more="shard_size = 8", run="concurrency = 3\n[budget]\ncalls = 60")
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 3
     stage = status(tmp_path)["stages"][-1]
     assert stage["committed"] == 0
     assert 3 <= stage["finished"] <= 6
-    told = camel("status", "run", cwd=tmp_path).stdout
-    assert f"0 of 8 committed, {stage['finished']} more in the journal" in told
+    assert f"0 of 8 committed, {stage['finished']} more" in camel("status", "run", cwd=tmp_path).stdout
     # Nor does it look lost after a start that stops at once, before it got to all that is in the journal.
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 3
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 3
     assert status(tmp_path)["stages"][-1]["finished"] == stage["finished"]
     refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "go on with the run, as camel status run says" in refused.stderr
-    write(tmp_path, slow_endpoint, more="shard_size = 8")
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert refused.status == 2
+    assert "camel status run" in refused.stderr
+    write(tmp_path, gate, more="shard_size = 8")
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     assert status(tmp_path)["stages"][-1] | {"tokens": 0} == {
         **stage,
         "committed": 8,
@@ -467,28 +413,25 @@ def test_what_has_ended_and_is_not_committed_is_not_lost(slow_endpoint: Simulato
     }
 
 
-@pytest.mark.slow
 def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint, run="concurrency = 4\n[budget]\nmoney = 1")
     refused = camel("generate", "config.toml", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert "model.price" in refused.stderr
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 def test_an_endpoint_that_is_down_leaves_a_run_that_resumes(tmp_path: Path, endpoint: SimulatorProcess):
     path = write(tmp_path, endpoint, run="deadline = 0.3")
     path.write_text(path.read_text().replace(endpoint.base_url, "http://127.0.0.1:9/v1"))
     done = camel("generate", "config.toml", cwd=tmp_path)
-    assert done.returncode == 3
+    assert done.status == 3
     assert "stopped: " in done.stdout
     assert "resume  camel generate config.toml" in done.stdout
     write(tmp_path, endpoint)
-    assert camel("generate", "config.toml", cwd=tmp_path).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
 
 
-@pytest.mark.slow
 def test_json_lines(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     done = camel("generate", "config.toml", "--json", cwd=tmp_path)
@@ -503,11 +446,10 @@ def test_json_lines(endpoint: SimulatorProcess, tmp_path: Path):
     assert events[-1]["usage"]["calls"] == endpoint.ledger().billed
 
 
-@pytest.mark.slow
 def test_the_log_holds_no_key_and_nothing_that_was_said(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     secret = "sk-secret-0123456789"
-    assert camel("generate", "config.toml", cwd=tmp_path, OPENAI_API_KEY=secret).returncode == 0
+    assert camel("generate", "config.toml", cwd=tmp_path, OPENAI_API_KEY=secret).status == 0
     log = (tmp_path / "run" / "log.jsonl").read_text()
     assert [json.loads(line)["event"] for line in log.splitlines()][:1] == ["start"]
     assert secret not in log
@@ -518,12 +460,11 @@ def test_the_log_holds_no_key_and_nothing_that_was_said(endpoint: SimulatorProce
     assert secret.encode() not in everything
 
 
-@pytest.mark.slow
 def test_a_dry_run_calls_nothing_and_makes_nothing(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     done = camel("generate", "config.toml", "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for expected in ("2 × 2 × 2 = 8 conversations", "assumed", "── task specifier", "Never flip roles!"):
+    assert done.status == 0, done.stderr
+    for expected in ("2 × 2 × 2 = 8", "assumed", "── task specifier", "Never flip roles!"):
         assert expected in done.stdout
     plan = json.loads(camel("generate", "config.toml", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert plan["items"] == 8
@@ -532,8 +473,7 @@ def test_a_dry_run_calls_nothing_and_makes_nothing(endpoint: SimulatorProcess, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml"]
 
 
-@pytest.mark.slow
-def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
+def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snapshot: Callable[..., None]):
     write(tmp_path, endpoint)
     (tmp_path / "broken.toml").write_text("scenario = ")
     (tmp_path / "unknown.toml").write_text('scenario = "code"\nmodle = 1\n[model]\nname = "m"\n')
@@ -543,62 +483,60 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "nowhere.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
     (tmp_path / "modelless.toml").write_text('scenario = "code"\n')
     for arguments, word in (
-        (("generate", "nothing.toml"), "cannot read"),
+        (("generate", "nothing.toml"), "nothing.toml"),
         (("generate", "broken.toml"), "broken.toml"),
-        (("generate", "unknown.toml"), "unknown field 'modle' (did you mean model?)"),
+        (("generate", "unknown.toml"), "did you mean model?"),
         (("generate", "count.toml"), "did you mean counts?"),
-        (("plan", "inner.toml"), "unknown field 'concurency' in [run] (did you mean concurrency?)"),
-        (("plan", "outer.toml"), "unknown field 'concurrency': it belongs below [run]; known: scenario"),
-        (("plan", "nowhere.toml"), "the path of a folder of your own: looked for cooking"),
+        (("plan", "inner.toml"), "did you mean concurrency?"),
+        (("plan", "outer.toml"), "[run]"),
+        (("plan", "nowhere.toml"), "cooking"),
         (("plan", "modelless.toml"), "missing: model"),
         (("generate", "config.toml", "--concurrency", "0"), "at least 1"),
-        (("generate", "config.toml", "--fork", "new"), "not a run"),
+        (("generate", "config.toml", "--fork", "new"), "run"),
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
-        (("plan", "config.toml", "--scale", "planet=3"), "no level"),
+        (("plan", "config.toml", "--scale", "planet=3"), "planet"),
         (("plan", "config.toml", "--rate", "0"), "--rate"),
-        (("status", "."), "not a run"),
-        (("runs", "nowhere"), "not a folder"),
+        (("status", "."), "."),
+        (("runs", "nowhere"), "nowhere"),
     ):
         done = camel(*arguments, cwd=tmp_path)
-        assert done.returncode == 2, arguments
+        assert done.status == 2, arguments
         assert word in done.stderr, done.stderr
         assert done.stderr.count("\n") == 1
+        snapshot("errors", done.stderr, " ".join(arguments))
 
 
-@pytest.mark.slow
 def test_a_folder_beside_the_configuration_is_found_from_anywhere(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "sub").mkdir()
-    assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").returncode == 0
+    assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").status == 0
     (tmp_path / "sub" / "c.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
     (tmp_path / "sub" / "local.toml").write_text('scenario = "cooking"\n')
     for place, config in ((tmp_path, "sub/c.toml"), (tmp_path / "sub", "c.toml")):
         done = camel("plan", config, cwd=place)
-        assert done.returncode == 0, done.stderr
+        assert done.status == 0, done.stderr
     done = camel("plan", "local.toml", "--local", cwd=tmp_path / "sub")
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_configurations_plan(config: Path, tmp_path: Path):
     path = tmp_path / config.name
     path.write_text(config.read_text().replace("# acknowledge", "acknowledge"))
     done = camel("plan", str(path), "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     items = {"trial": 8, "code": 50_000, "math": 50_000, "ai_society": 25_000, "misalignment": 25_000}
     assert json.loads(done.stdout)["items"] == items.get(config.stem, 20_000)
 
 
-@pytest.mark.slow
 def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
     """Both are used, each conversation by one of them, and shown while it runs."""
-    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12))) as other:
+    with serve(SimulatorSettings(length=LogNormal(median=6, p99=12))) as other:
         path = write(tmp_path, endpoint, model="open_per_replica = 3\nrpm = 100_000")
         urls = [endpoint.base_url, other.base_url]
         path.write_text(path.read_text().replace(f'"{endpoint.base_url}"', json.dumps(urls)))
         before = endpoint.ledger().served
         done = camel("generate", "config.toml", "--json", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        assert done.status == 0, done.stderr
         last = json.loads(done.stdout.splitlines()[-1])
         served = [endpoint.ledger().served - before, other.ledger().served]
     assert {one["url"]: one["calls"] for one in last["replicas"]} == dict(zip(urls, served, strict=True))

@@ -58,7 +58,7 @@ class Program:
     ) -> None:
         self.returncode: int | None = None
         self._out, self._err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115
-        with open(os.devnull, "rb") as nothing:
+        with Path(os.devnull).open("rb") as nothing:
             given = nothing.fileno() if stdin < 0 else stdin
             streams = [terminal] * 3 if terminal >= 0 else [given, self._out.fileno(), self._err.fileno()]
             order = {
