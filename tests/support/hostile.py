@@ -33,10 +33,12 @@ class Drip:
 
 @dataclass(frozen=True)
 class Flood:
-    """Write the same piece until `total` bytes went out (or for ever), holding only that piece in memory."""
+    """Write the same piece until `total` bytes went out (or forever), holding only that piece in memory."""
 
     piece: bytes
     total: float = float("inf")
+    gap: float = 0.0
+    """Seconds between two pieces."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,12 @@ class HostileServer:
                         writer.write(bytes((byte,)))
                         await writer.drain()
                         await asyncio.sleep(gap)
-                case Flood(piece, total):
+                case Flood(piece, total, gap):
                     sent = 0
                     while sent < total:
                         writer.write(piece)
                         await writer.drain()
-                        await asyncio.sleep(0)
+                        await asyncio.sleep(gap)
                         sent += len(piece)
                 case Reset():
                     _reset(writer)
@@ -236,10 +238,10 @@ def stream(*pieces: bytes, last: bool = True) -> bytes:
 
 
 def bomb(size: int, wbits: int = 31) -> bytes:
-    """`size` zero bytes, compressed."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, wbits)
-    zeros = bytes(2**20)
-    return b"".join([*(packer.compress(zeros) for _ in range(size // len(zeros))), packer.flush()])
+    """`size` zero bytes, compressed; only the checksum at the end is wrong."""
+    packer, zeros = zlib.compressobj(9, zlib.DEFLATED, wbits), bytes(2**20)
+    first, again = (packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    return first + again * (size // len(zeros) - 1) + packer.flush()
 
 
 def gzipped(data: bytes) -> bytes:
