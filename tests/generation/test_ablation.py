@@ -16,8 +16,9 @@ from camel.evaluation.comparison import Comparison, Outcomes, compare
 from camel.evaluation.findings import Looker
 from camel.generation.ablation import WHOLE, Ablation, sentences, smaller, variants, without
 from camel.generation.config import Budget, GenerateConfig, ModelSection
-from camel.models.simulator import Constant, SimulatorSettings, spawn
+from camel.models.simulator import Constant, SimulatorSettings
 from camel.scenarios import load, scaffold
+from tests.support.endpoints import serve
 
 COUNTS = {"assistant_role": 3, "user_role": 2, "task": 3}
 
@@ -118,7 +119,7 @@ def compared(ablation: Ablation) -> Comparison:
 @pytest.mark.slow
 def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
     """The simulated endpoint plays a seat by one sentence of its prompt: the truth about each sentence is known."""
-    with spawn(SimulatorSettings(length=Constant(7), words=20)) as endpoint:
+    with serve(SimulatorSettings(length=Constant(7), words=20)) as endpoint:
         names = ["user-02", "assistant-02", "assistant-03"]
         ablation = Ablation(config(endpoint.base_url), tmp_path, names=names)
         assert [variant.name for variant in ablation.variants] == [WHOLE, *names]
@@ -146,7 +147,7 @@ def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_budget_is_for_all_variants_together(tmp_path: Path):
-    with spawn(SimulatorSettings(length=Constant(3), words=20)) as endpoint:
+    with serve(SimulatorSettings(length=Constant(3), words=20)) as endpoint:
         limited = config(endpoint.base_url, budget=Budget(calls=120))
         ablation = Ablation(limited, tmp_path, names=["user-01", "user-02"])
         outcome = run(ablation, endpoint.base_url)
@@ -158,7 +159,7 @@ def test_a_budget_is_for_all_variants_together(tmp_path: Path):
 
 
 def test_what_cannot_be_ablated_says_why(tmp_path: Path):
-    with pytest.raises(InputError, match="only role plays"):
+    with pytest.raises(InputError, match="math"):
         variants(load("math"))
     with pytest.raises(InputError, match="--list"):
         Ablation(config("http://127.0.0.1:9"), tmp_path, names=["user-99"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +148,15 @@ def test_what_has_ended_is_counted_whether_or_not_a_start_gets_to_it(tmp_path: P
     assert told() == (0, 0)
 
 
-def test_what_was_removed_from_a_complete_run_is_not_called_a_crash(tmp_path: Path):
+def test_what_was_removed_from_a_complete_run_is_not_called_a_crash(
+    tmp_path: Path, snapshot: Callable[..., None]
+):
     folder = RunFolder(tmp_path)
     log = begun(folder)
-    assert read_status(tmp_path).why == "it was cut off"
+    snapshot("status", read_status(tmp_path).why, "cut off")
     log.write("end", state="stopped", why="", error="the disk is full")
     assert read_status(tmp_path).why == "the disk is full"
     ended(log, 4, state="complete", why="")
     now = read_status(tmp_path)
     assert (now.state, now.stages[0].finished) == ("stopped", 0)
-    assert "was removed" in now.why
+    snapshot("status", now.why, "removed")
