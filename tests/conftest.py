@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import snapshots
 from tests.support.s3_faults import Faults, Server, spawn
+
+# No verdict depends on the speed of the machine. `--hypothesis-profile=thorough` draws many new examples.
+settings.register_profile(
+    "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1_000, derandomize=False)
+settings.load_profile("default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
