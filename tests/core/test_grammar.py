@@ -271,7 +271,7 @@ SOUP = st.lists(st.one_of(PIECES, st.text(max_size=5)), max_size=40).map("".join
 
 
 @given(st.one_of(SOUP, ANYTHING))
-@settings(max_examples=600)
+@settings(max_examples=200)
 def test_parse_never_raises_and_is_never_done_with_an_instruction(text: str):
     move = parse(text)
     assert not (move.done and move.instruction is not None)
@@ -352,7 +352,7 @@ MENTIONS = {
 
 @pytest.mark.parametrize("how", MENTIONS)
 @given(before=SAYING, lines=MARKED, after=SAYING)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_what_is_mentioned_is_not_used(how: str, before: str, lines: list[str], after: str):
     text = f"{before}\n\n{MENTIONS[how](lines)}\n\n{after}"
     assert parse(text) == Move()
@@ -380,50 +380,61 @@ def test_prose_after_adds_no_move(prose: str, message: str):
     assert (followed.solution is None) == (alone.solution is None)
 
 
-SIZE = 300_000
-HOSTILE = {
-    "spaces": " " * 1_000_000,
-    "stars": "*" * 1_000_000,
-    "newlines": "\n" * SIZE,
-    "stars in a part": "Instruction: " + "*" * SIZE + "x",
-    "spaces in a part": "Instruction: x" + " " * SIZE + "x",
-    "spaces after the word": ("Instruction" + " " * 1000) * (SIZE // 1011),
-    "the bare word": "Instruction" * (SIZE // 11),
-    "markers on one line": "Instruction: " * (SIZE // 13),
-    "sentences on one line": "a. Instruction: b " * (SIZE // 18),
-    "inputs on one line": "Instruction: " + "b Input: " * (SIZE // 9),
-    "markers on lines": "Instruction: x\nInput: y\nSolution: z\n" * (SIZE // 36),
-    "plurals on lines": "x\n" + "Instructions: x\n" * (SIZE // 16),
-    "fences": "```\n```\nInstruction:\n" * (SIZE // 21),
-    "tildes and a backtick": ":~~~" * (SIZE // 4) + "`",
-    "backticks": "`" * SIZE,
-    "fences on one line": ":```a" * (SIZE // 5),
-    "open comments": "<!--" * (SIZE // 4) + "\nInstruction: x",
-    "block quotes": "> Instruction: x\n" * (SIZE // 17),
-    "quotation marks": '"Well. Instruction: ' * (SIZE // 20),
-    "single quotation marks": "'a. Instruction: " * (SIZE // 17),
-    "curly quotation marks": "“a. Instruction: " * (SIZE // 17),
-    "German quotation marks": "„a. Instruction: " * (SIZE // 17),
-    "Danish quotation marks": " »a. Instruction: " * (SIZE // 18),
-    "quotation marks of all kinds": "„“«»「』”" * (SIZE // 7) + " »a" * (SIZE // 3) + "\n\n",
-    "done tokens": f". {DONE_TOKEN}" * (SIZE // 19),
-    "done lines in fences": f"```\n```\n> {DONE_TOKEN}\n" * (SIZE // 28),
-    "quoted done lines": f'"a. {DONE_TOKEN}.\n' * (SIZE // 23),
-    "one line of letters": "x" * 1_000_000 + "\nInstruction: y",
-    "lowering to two characters": "İ" * (SIZE // 2) + "\nInstruction: y",
-    "next requests": "next request " * (SIZE // 13),
-    "a number of digits": "Instruction " + "9" * SIZE + ":",
-}
+def hostile(size: int) -> dict[str, str]:
+    """Texts of about `size` characters, each a trap for a parser that looks back or ahead too far."""
+    return {
+        "spaces": " " * 3 * size,
+        "stars": "*" * 3 * size,
+        "newlines": "\n" * size,
+        "stars in a part": "Instruction: " + "*" * size + "x",
+        "spaces in a part": "Instruction: x" + " " * size + "x",
+        "spaces after the word": ("Instruction" + " " * 1000) * (size // 1011),
+        "the bare word": "Instruction" * (size // 11),
+        "markers on one line": "Instruction: " * (size // 13),
+        "sentences on one line": "a. Instruction: b " * (size // 18),
+        "inputs on one line": "Instruction: " + "b Input: " * (size // 9),
+        "markers on lines": "Instruction: x\nInput: y\nSolution: z\n" * (size // 36),
+        "plurals on lines": "x\n" + "Instructions: x\n" * (size // 16),
+        "fences": "```\n```\nInstruction:\n" * (size // 21),
+        "tildes and a backtick": ":~~~" * (size // 4) + "`",
+        "backticks": "`" * size,
+        "fences on one line": ":```a" * (size // 5),
+        "open comments": "<!--" * (size // 4) + "\nInstruction: x",
+        "block quotes": "> Instruction: x\n" * (size // 17),
+        "quotation marks": '"Well. Instruction: ' * (size // 20),
+        "single quotation marks": "'a. Instruction: " * (size // 17),
+        "curly quotation marks": "“a. Instruction: " * (size // 17),
+        "German quotation marks": "„a. Instruction: " * (size // 17),
+        "Danish quotation marks": " »a. Instruction: " * (size // 18),
+        "quotation marks of all kinds": "„“«»「』”" * (size // 7) + " »a" * (size // 3) + "\n\n",
+        "done tokens": f". {DONE_TOKEN}" * (size // 19),
+        "done lines in fences": f"```\n```\n> {DONE_TOKEN}\n" * (size // 28),
+        "quoted done lines": f'"a. {DONE_TOKEN}.\n' * (size // 23),
+        "one line of letters": "x" * 3 * size + "\nInstruction: y",
+        "lowering to two characters": "İ" * (size // 2) + "\nInstruction: y",
+        "next requests": "next request " * (size // 13),
+        "a number of digits": "Instruction " + "9" * size + ":",
+    }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_time_grows_in_step_with_the_text(kind: str):
-    text = HOSTILE[kind]
+def cpu_seconds(text: str) -> float:
     started = time.process_time()
     parse(text)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("kind", hostile(1_011))
+def test_time_grows_in_step_with_the_text(kind: str):
+    """Four times the text takes about four times as long; a quadratic parser takes sixteen times."""
+    least = min(cpu_seconds(hostile(15_000)[kind]) for _ in range(2))
+    assert min(cpu_seconds(hostile(60_000)[kind]) for _ in range(2)) < 8 * least + 0.2
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", hostile(1_011))
+def test_long_texts_are_parsed_in_seconds(kind: str):
     # The slowest takes about half a second on a slow core; a quadratic one takes minutes.
-    assert time.process_time() - started < 5
+    assert cpu_seconds(hostile(300_000)[kind]) < 15
 
 
 def test_ordinary_messages_are_quick():
@@ -439,13 +450,13 @@ def _seconds(text: str) -> float:
     return (time.process_time() - started) / 200
 
 
-PIECES = st.sampled_from(
+PROMPTED = st.sampled_from(
     ["Instruction: ", "Solution: ", "\nInput: ", "Input: None", "\nNext request.", "Next request.", "instruction", "input", '"', "'", "„", "“", "”", " »", "«",
      "`", "```\n", "<CAMEL_TASK_DONE>", "> ", "\n", ". ", "None", "a word and another one that fills the line up to some length ", "\r\n"]
 )  # fmt: skip
 
 
-@given(st.lists(PIECES, max_size=9).map("".join) | st.text(max_size=200))
+@given(st.lists(PROMPTED, max_size=9).map("".join) | st.text(max_size=200))
 @example("Instruction: " + "x" * 70 + "\nInput: None")
 @example("Solution: " + "x" * 70 + "\nNext request.")
 @example("Instruction: " + "x" * 70 + " »x\nInput: y« z")

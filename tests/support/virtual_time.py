@@ -64,7 +64,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     """Like `asyncio.run`, in virtual time; pools of endpoints read the same clock."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(Pool.__init__.__kwdefaults__, "clock", runner.get_loop().time)
+        patch.setattr(Pool.__init__, "__kwdefaults__", {"clock": runner.get_loop().time})
         return runner.run(main)
 
 
