@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from camel.cli import completing
-
-CAMEL = "import sys; sys.argv[0] = 'camel'; from camel.cli import main; main()"
+from tests.support.command import camel
 
 
 @pytest.fixture
@@ -25,14 +22,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell(*words: str, cwd: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", CAMEL, *words],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = camel(*words, cwd=cwd, **environment)
+    assert done.status == 0, done.stderr
     return done.stdout
 
 
@@ -65,7 +56,6 @@ def test_the_shell_is_answered(folder: Path):
     assert offered.split() == ["runs/tales", "runs/talks"]
 
 
-@pytest.mark.slow
 def test_completion_can_be_installed(tmp_path: Path):
     shell("--install-completion", "bash", cwd=tmp_path, HOME=str(tmp_path))
     (script,) = (tmp_path / ".bash_completions").iterdir()

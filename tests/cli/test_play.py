@@ -1,14 +1,11 @@
-"""`camel play` as a user sees it: a process, its output, its exit code, its files."""
+"""`camel play` as a user sees it: its output, its exit code, its files."""
 
 from __future__ import annotations
 
 import io
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,40 +18,35 @@ from camel.core.errors import InputError
 from camel.core.message import Message, Usage
 from camel.core.model import Retrying
 from camel.core.task import Task
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
-
-COMMAND = [sys.executable, "-m", "camel", "play"]
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
+from tests.support.command import camel
+from tests.support.endpoints import serve
+from tests.support.forks import Program, wait_until
+from tests.support.gates import serve_gated
+from tests.support.in_process import Done
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=Constant(7))) as process:
+    with serve(SimulatorSettings(length=Constant(7))) as process:
         yield process
 
 
-def play(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *args],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+def play(*args: str, cwd: Path, **environment: str) -> Done:
+    return camel("play", *args, cwd=cwd, **environment)
 
 
 def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: Path):
     done = play("--base-url", endpoint.base_url, "--save", "talk.json", "--save", "talk.md", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     for expected in (
         "Task specifier",
         "Stock Trader (user)",
         "Python Programmer (assistant)",
         "Instruction:",
         "Solution:",
-        "The user said that the task is done.",
         "7 messages, 8 calls",
-        "cost unknown (no price for simulated)",
+        "no price for simulated",
         "saved talk.json",
     ):
         assert expected in done.stdout
@@ -68,10 +60,9 @@ def test_a_conversation_from_start_to_end(endpoint: SimulatorProcess, tmp_path: 
     assert transcript.messages[1].content.splitlines()[0] in (tmp_path / "talk.md").read_text()
 
 
-@pytest.mark.slow
 def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
     done = play("--base-url", endpoint.base_url, "--critic", "3", "--save", "talk.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
     assert all(m.deliberation and len(m.deliberation.proposals) == 3 for m in transcript.messages)
     assert done.stdout.count("◆ critic: ") == len(transcript.messages) == 7
@@ -80,11 +71,10 @@ def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
     assert first.deliberation
     assert first.deliberation.reason in done.stdout
     refused = play("--base-url", endpoint.base_url, "--critic", "-1", cwd=tmp_path)
-    assert refused.returncode == 2
+    assert refused.status == 2
     assert "proposals" in refused.stderr
 
 
-@pytest.mark.slow
 def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "assistant.txt").write_text("Advise the <USER_ROLE>.\n")
     done = play(
@@ -97,68 +87,59 @@ def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, t
         cwd=tmp_path,
         OPENAI_BASE_URL=endpoint.base_url,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     assert "Task specifier" not in done.stdout
     assert "Never forget you are a Stock Trader and I am a Python Programmer." in done.stdout
     assert "Advise the Stock Trader." in done.stdout, "the assistant's prompt is ours, the user's the paper's"
-    assert "limit of 4 messages" in done.stdout
     assert "4 messages, 4 calls" in done.stdout
 
 
-def test_a_prompt_under_a_name_that_nobody_reads_is_refused(tmp_path: Path):
+def test_a_prompt_under_a_name_that_nobody_reads_is_refused(tmp_path: Path, snapshot: Callable[..., None]):
     for name in ("assistant", "usr"):
         (tmp_path / f"{name}.txt").write_text("About <TASK>.\n")
-    with pytest.raises(InputError, match=r"has usr\.txt, which no prompt is called: they are"):
+    with pytest.raises(InputError, match=r"usr\.txt") as refused:
         _own_prompts(tmp_path)
+    snapshot("errors", refused.value)
     (tmp_path / "usr.txt").unlink()
     assert _own_prompts(tmp_path).assistant == "About <TASK>."
 
 
-@pytest.mark.slow
 def test_a_prompt_that_mentions_what_nobody_fills_in(tmp_path: Path):
     (tmp_path / "user.txt").write_text("Ask the <ASSISTANT_ROLL> about <TASK>, or say <CAMEL_TASK_DONE>.\n")
     done = play("--prompts", ".", cwd=tmp_path)
-    assert done.returncode == 2
+    assert done.status == 2
     assert len(done.stderr.strip().splitlines()) == 1
-    assert "user.txt: <ASSISTANT_ROLL> is not known here (did you mean ASSISTANT_ROLE?)" in done.stderr
+    for expected in ("user.txt", "<ASSISTANT_ROLL>", "did you mean ASSISTANT_ROLE?"):
+        assert expected in done.stderr
 
 
-def test_an_endpoint_that_is_not_there(tmp_path: Path):
+def test_an_endpoint_that_is_not_there(tmp_path: Path, snapshot: Callable[..., None]):
     done = play("--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.status == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "http://127.0.0.1:9/v1" in done.stderr
+    snapshot("errors", done.stderr)
 
 
-@pytest.mark.slow
 def test_a_failing_call_keeps_what_was_said(tmp_path: Path):
-    with spawn(SimulatorSettings(length=Constant(9), capacity=0)) as full:
+    with serve(SimulatorSettings(length=Constant(9), capacity=0, retry_after=0.01)) as full:
         done = play("--base-url", full.base_url, "--model", "m", "--save", "talk.json", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "trying again in" in done.stdout
+    assert done.status == 1
     assert "RateLimited" in done.stdout
     stop = Transcript.from_json((tmp_path / "talk.json").read_bytes()).stop
     assert stop is not None
     assert stop.reason == "error"
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_and_keeps_what_was_said(tmp_path: Path):
-    with spawn(SimulatorSettings(length=None, tokens_per_second=120)) as slow:
-        command = [*COMMAND, "--base-url", slow.base_url, "--no-specify", "--save", "talk.json"]
-        process = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        assert process.stdout
-        seen = ""
-        deadline = time.monotonic() + 180
-        while seen.count("▌") < 3 and time.monotonic() < deadline:
-            seen += process.stdout.read(1)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "You stopped it" in out
+    settings = SimulatorSettings(author="tests.support.rude:linger_third", tokens_per_second=120)
+    with serve(settings) as slow:
+        args = ("play", "--base-url", slow.base_url, "--no-specify", "--save", "talk.json")
+        with Program(*args, cwd=tmp_path) as process:
+            wait_until(lambda: process.out.count("▌") == 3, "the third message")
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 130
+            assert not process.err
     transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
     assert len(transcript.messages) == 2, "two messages were complete, the third was being written"
     assert transcript.stop is not None
@@ -215,17 +196,26 @@ def test_an_unknown_count_is_never_called_free():
     assert price(Transcript("x", Task("t"))) == "nothing paid"
 
 
-@pytest.mark.slow
-def test_a_closed_pipe_loses_nothing(endpoint: SimulatorProcess, tmp_path: Path):
-    command = f"{' '.join(COMMAND)} --base-url {endpoint.base_url} --save talk.json | head -1"
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "Traceback" not in done.stderr
-    assert (tmp_path / "talk.json").exists()
+def test_a_closed_pipe_loses_nothing(tmp_path: Path):
+    with serve_gated(SimulatorSettings(length=Constant(7))) as endpoint:
+        endpoint.hold_after(3)
+        reader, writer = os.pipe()
+        args = ("play", "--base-url", endpoint.base_url, "--save", "talk.json")
+        try:
+            with Program(*args, cwd=tmp_path, stdout=writer) as process:
+                endpoint.wait_until_held()
+                os.close(reader)
+                endpoint.release()
+                process.wait()
+                assert "Traceback" not in process.err
+        finally:
+            os.close(writer)
+    assert Transcript.from_json((tmp_path / "talk.json").read_bytes()).messages
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_any_call(endpoint: SimulatorProcess, tmp_path: Path):
     before = endpoint.ledger().requests
     done = play("--base-url", endpoint.base_url, "--save", "/proc/talk.json", cwd=tmp_path)
-    assert done.returncode == 2
+    assert done.status == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert endpoint.ledger().requests == before

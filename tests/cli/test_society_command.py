@@ -1,11 +1,8 @@
-"""`camel society` as a user sees it: a process, its output, its exit code, its files; and many speakers on one screen."""
+"""`camel society` as a user sees it: its output, its exit code, its files; and many speakers on one screen."""
 
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,33 +15,30 @@ from camel.cli.screen import PALETTE, Screen
 from camel.core.message import Message, Sampling
 from camel.core.model import Retrying
 from camel.core.transcript import Speaker
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
+from tests.support import command
+from tests.support.endpoints import serve
+from tests.support.in_process import Done
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "societies"
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(words=30, length=Constant(7))) as process:
+    with serve(SimulatorSettings(words=30, length=Constant(7))) as process:
         yield process
 
 
-def camel(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "camel", "society", *args]
-    return subprocess.run(command, cwd=cwd, env=os.environ, capture_output=True, text=True, timeout=60)
+def camel(*args: str, cwd: Path) -> Done:
+    return command.camel("society", *args, cwd=cwd)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "messages", "ended"),
-    [
-        ("debate", 7, "The round is over."),
-        ("software_team", 40, "limit of 40 messages"),
-        ("town_hall", 60, "The 5 rounds are over."),
-    ],
+    ("name", "messages", "reason"),
+    [("debate", 7, "max_rounds"), ("software_team", 40, "max_messages"), ("town_hall", 60, "max_rounds")],
 )
 def test_the_examples_end_by_a_rule(
-    name: str, messages: int, ended: str, endpoint: SimulatorProcess, tmp_path: Path
+    name: str, messages: int, reason: str, endpoint: SimulatorProcess, tmp_path: Path
 ):
     args = (
         "--task",
@@ -57,12 +51,13 @@ def test_the_examples_end_by_a_rule(
         "talk.md",
     )
     done = camel(str(EXAMPLES / f"{name}.toml"), *args, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert ended in done.stdout
+    assert done.status == 0, done.stderr
     assert f"{messages} messages" in done.stdout
     transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
     assert len(transcript.messages) == messages
     assert transcript.task.original == "Dig a pond"
+    assert transcript.stop is not None
+    assert transcript.stop.reason == reason
     # Everything that was said is on the screen, whole and under the name of who said it.
     for message in transcript.messages:
         assert message.content in done.stdout
@@ -76,7 +71,7 @@ def test_first_steps_are_seen_and_limits_can_be_given(endpoint: SimulatorProcess
     )
     args = ("--max-messages", "3", "--base-url", endpoint.base_url, "--show-prompts", "--max-tokens", "50")
     done = camel(".", *args, "--save", "talk.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     for expected in ("Task planner", "Role assignment", "▌ Chair\n", "You moderate.", "3 messages, 5 calls"):
         assert expected in done.stdout
     transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
@@ -84,7 +79,6 @@ def test_first_steps_are_seen_and_limits_can_be_given(endpoint: SimulatorProcess
     assert {speaker.sampling.max_tokens for speaker in transcript.speakers} == {50}
 
 
-@pytest.mark.slow
 def test_an_option_changes_only_its_own_setting_of_each_member(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "society.toml").write_text(
         'task = "Dig"\nsampling = { temperature = 0.7, top_p = 0.9 }\n[[members]]\nname = "A"\n'
@@ -94,7 +88,7 @@ def test_an_option_changes_only_its_own_setting_of_each_member(endpoint: Simulat
     def settings(*args: str) -> list[Sampling]:
         given = ("--base-url", endpoint.base_url, "--max-messages", "2", "--save", "talk.json", *args)
         done = camel(".", *given, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        assert done.status == 0, done.stderr
         transcript = Transcript.from_json((tmp_path / "talk.json").read_bytes())
         return [speaker.sampling for speaker in transcript.speakers]
 
@@ -102,13 +96,12 @@ def test_an_option_changes_only_its_own_setting_of_each_member(endpoint: Simulat
     assert settings("--temperature", "0.5") == [Sampling(0.5, None, 90), Sampling(0.5, 0.9)]
 
 
-@pytest.mark.slow
 def test_a_mistake_is_one_line(endpoint: SimulatorProcess, tmp_path: Path):
     (tmp_path / "society.toml").write_text('[[members]]\nnam = "x"\n')
     before = endpoint.ledger().requests
     for args in ((".",), ("none.toml",), (str(EXAMPLES / "debate.toml"), "--max-messages", "0")):
         done = camel(*args, "--base-url", endpoint.base_url, cwd=tmp_path)
-        assert done.returncode == 2
+        assert done.status == 2
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert endpoint.ledger().requests == before
 

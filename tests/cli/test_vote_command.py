@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
 from camel.evaluation.votes import BallotBox, Vote, key_of, votes_folder
-
-
-def camel(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "camel", *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
+from tests.support.command import camel
 
 
 @pytest.fixture(scope="module")
@@ -40,36 +35,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.slow
-def test_results(folder: Path):
+def test_results(folder: Path, snapshot: Callable[..., None]):
     done = camel("vote", ".", "--results", "--out", "out/votes.csv", "--out", "out/figures.json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "18 votes by 2 voters on 10 pairs, 2 skipped" in done.stdout
-    assert "society against single" in done.stdout
-    assert "the paper's voters" in done.stdout
-    assert "most voters and strong-model (Cohen's kappa)  1.00" in done.stdout
-    assert "Ada and Ben (Cohen's kappa)  1.00" in done.stdout
+    assert done.status == 0, done.stderr
+    assert done.stdout.count("(Cohen's kappa)  1.00") == 2
+    snapshot("screen", done.stdout)
     figures = json.loads((folder / "out/figures.json").read_text())
     assert figures["compared"][0]["wins"]["count"] == 12
     assert len((folder / "out/votes.csv").read_text().splitlines()) == 21
     assert json.loads(camel("vote", ".", "--results", "--json", cwd=folder).stdout) == figures
-    assert "18 votes by 2 voters" in camel("vote", "pairs.jsonl", "--results", cwd=folder).stdout
+    assert "18 votes" in camel("vote", "pairs.jsonl", "--results", cwd=folder).stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["gone", "--results"], "cannot read gone"),
-        (["gone"], "cannot read gone"),
-        ([".", "--json"], "add --results"),
-        ([".", "--results", "--out", "x.pdf"], ".json (figures) or .csv (votes)"),
+        (["gone", "--results"], "gone"),
+        (["gone"], "gone"),
+        ([".", "--json"], "--results"),
+        ([".", "--results", "--out", "x.pdf"], ".csv"),
         ([".", "--url", "vote.example.org"], "https://vote.example.org"),
-        ([".", "--invite", "=x"], "begins with a letter"),
+        ([".", "--invite", "=x"], "=x"),
     ],
 )
-def test_mistakes_are_one_line(folder: Path, args: list[str], says: str):
+def test_mistakes_are_one_line(folder: Path, args: list[str], says: str, snapshot: Callable[..., None]):
     done = camel("vote", *args, "--no-open", "--port", "0", cwd=folder)
-    assert done.returncode == 2
+    assert done.status == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+    snapshot("errors", done.stderr)

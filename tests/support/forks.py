@@ -50,24 +50,33 @@ def wait_until(holds: Callable[[], bool], what: str, seconds: float = PATIENCE) 
 class Program:
     """A running `camel`, with its output in files. Leaving the `with` block kills it if it still runs.
 
-    `terminal` is the descriptor of a pseudo-terminal that becomes the process's input, output and error.
+    `stdin` and `stdout` may be descriptors of the test's own; `terminal`, that of a pseudo-terminal, becomes all three.
     """
 
     def __init__(
-        self, *args: str, cwd: Path, env: dict[str, str] | None = None, stdin: int = -1, terminal: int = -1
+        self,
+        *args: str,
+        cwd: Path,
+        env: dict[str, str] | None = None,
+        stdin: int = -1,
+        stdout: int = -1,
+        terminal: int = -1,
     ) -> None:
         self.returncode: int | None = None
         self._out, self._err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115
         with Path(os.devnull).open("rb") as nothing:
-            given = nothing.fileno() if stdin < 0 else stdin
-            streams = [terminal] * 3 if terminal >= 0 else [given, self._out.fileno(), self._err.fileno()]
+            streams = [
+                nothing.fileno() if stdin < 0 else stdin,
+                self._out.fileno() if stdout < 0 else stdout,
+                self._err.fileno(),
+            ]
             order = {
                 "args": args,
                 "cwd": str(cwd),
                 "env": {**os.environ, **(env or {})},
                 "tty": terminal >= 0,
             }
-            self.pid, self._end = _server().start(order, streams)
+            self.pid, self._end = _server().start(order, [terminal] * 3 if terminal >= 0 else streams)
 
     def __enter__(self) -> Program:
         return self
