@@ -1,7 +1,7 @@
-"""Programs that try to get out, to take everything, or to pass without being right.
+"""Programs that try to get out, to use up everything, or to pass without being right.
 
-Each is a function `attack(secret, port)`: a path that it must not read, and a port of this machine that it must not reach.
-What it got hold of it returns, and the tests look from outside at what it did.
+Each is a function `attack(secret, port)` with a path that it must not read and a port of this machine that it must not
+reach. It returns what it got, and the tests look from outside at what it did.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _program(body: str) -> str:
 
 
 def _tried(*attempts: str) -> str:
-    """Several attempts; what each gets is returned, an exception as its name."""
+    """Several attempts; the program returns what each gets, an exception as its name."""
     lines = ["got = []"]
     for attempt in attempts:
         lines += ["try:", f"    got.append(repr({attempt}))", "except BaseException as error:"]
@@ -323,6 +323,28 @@ if KERNEL:
     )
 
 ALL = {"files": FILES, "processes": PROCESSES, "network": NETWORK, "resources": RESOURCES, "kernel": KERNEL}
+
+
+def together(attacks: dict[str, str]) -> str:
+    """One program with many attacks: `attack(name, secret, port)`.
+
+    It ends where an earlier attack has used up descriptors, because a later one could fail for want of them.
+    """
+    parts = ["ATTACKS = {}"]
+    for name, source in attacks.items():
+        parts += [source, f"ATTACKS[{name!r}] = attack"]
+    parts.append(
+        """
+def attack(name, secret, port):
+    import os
+    try:
+        for one in [open("/bin/python", "rb") for _ in range(16)]: one.close()
+    except OSError:
+        os._exit(1)
+    return ATTACKS[name](secret, port)
+"""
+    )
+    return "\n".join(parts)
 
 
 # --- passing without being right: `entry` is the function that is asked for ------------------------------------------
