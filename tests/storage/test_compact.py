@@ -58,56 +58,53 @@ def test_ranges_of_any_number_of_compactors_never_overlap_by_half(given: list[tu
         assert b < c or d < a or (a <= c and d <= b) or (c <= a and b <= d)
 
 
-@pytest.mark.slow
 def test_fewer_files_and_the_same_export(place: Place, tmp_path: Path):
-    folder = a_run(place("run"), 11)
+    folder = a_run(place("run"), 7)
     before = export(folder, tmp_path / "a.jsonl")
     done = compact(folder, STAGE)
-    assert done == (2, 11, 3, 1)
-    assert [(one.first, one.last) for one in compactions(folder, STAGE)] == [(0, 7), (8, 9)]
+    assert done == (2, 7, 3, 1)
+    assert [(one.first, one.last) for one in compactions(folder, STAGE)] == [(0, 3), (4, 5)]
     run = Run(folder.address)
     assert len(run.parts) == done.files
-    assert len(run) == 33
+    assert len(run) == 21
     assert export(folder, tmp_path / "b.jsonl") == before
     assert compact(folder, STAGE).made == 0
     assert verify(folder).problems == []
 
 
-@pytest.mark.slow
 def test_what_comes_later_is_taken_in(place: Place, tmp_path: Path):
     folder = a_run(place("run"), 3)
     compact(folder, STAGE)
-    for shard in range(3, 9):
+    for shard in range(3, 5):
         commit(folder, shard)
     before = export(folder, tmp_path / "a.jsonl")
     compact(folder, STAGE)
-    assert [(one.first, one.last) for one in compactions(folder, STAGE)] == [(0, 7)]
+    assert [(one.first, one.last) for one in compactions(folder, STAGE)] == [(0, 3)]
     assert len(all_compactions(folder, STAGE)) == 2
     assert export(folder, tmp_path / "b.jsonl") == before
     found = collect_garbage(folder, compacted=True)
-    assert len(found.compacted) == 9
+    assert len(found.compacted) == 5
     assert len(all_compactions(folder, STAGE)) == 1
     assert export(folder, tmp_path / "c.jsonl") == before
     assert len(list(folder.store.entries("data"))) == 2
     report = verify(folder)
     assert report.problems == []
-    assert report.rows == 27
-    for shard in range(9, 16):
+    assert report.rows == 15
+    for shard in range(5, 8):
         commit(folder, shard)
     before = export(folder, tmp_path / "a.jsonl")
     compact(folder, STAGE)
-    assert [(one.first, one.last) for one in compactions(folder, STAGE)] == [(0, 15)]
+    assert [(one.first, one.last) for one in compactions(folder, STAGE)] == [(0, 7)]
     assert export(folder, tmp_path / "d.jsonl") == before
 
 
-@pytest.mark.slow
 def test_a_shard_can_still_be_read_by_itself(place: Place):
-    folder = a_run(place("run"), 5)
-    plain = [Run(folder.address).shard(number) for number in range(5)]
+    folder = a_run(place("run"), 3)
+    plain = [Run(folder.address).shard(number) for number in range(3)]
     compact(folder, STAGE)
     collect_garbage(folder, compacted=True)
     run = Run(folder.address)
-    assert [run.shard(number) for number in range(5)] == plain
+    assert [run.shard(number) for number in range(3)] == plain
     assert plain[2] == [transcript(number) for number in range(6, 9)]
 
 
@@ -171,7 +168,7 @@ def test_small_files_stay_when_the_large_one_is_not_whole(tmp_path: Path):
     compact(folder, STAGE)
     path = folder.root / compactions(folder, STAGE)[0].file
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="cannot replace"):
+    with pytest.raises(InputError, match=path.name):
         collect_garbage(folder, compacted=True)
     assert len(list(folder.store.entries("data"))) == 5
     assert [problem.file for problem in verify(folder).problems] == [str(path.relative_to(folder.root))] * 2
@@ -189,7 +186,7 @@ def test_small_files_stay_when_the_large_one_is_not_whole(tmp_path: Path):
 def test_a_damaged_marker_of_a_compaction_is_one_line(tmp_path: Path, data: bytes):
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     folder.store.create(f"compacted/{STAGE}/000000-000001.json", data)
-    with pytest.raises(InputError, match=r"000000-000001\.json is damaged") as caught:
+    with pytest.raises(InputError, match=r"000000-000001\.json") as caught:
         list(Run(folder.address))
     assert "\n" not in str(caught.value)
     assert len(verify(folder).problems) == 1

@@ -178,7 +178,7 @@ def test_problems_with_the_published_key(tmp_path: Path):
     ]
     assert got.facts == {"topic": "Optics", "subtopic": "Lenses", "problem": "P"}
     (tmp_path / "x.jsonl").write_text('{"message_1": "P"}')
-    with pytest.raises(InputError, match=r"x\.jsonl:1: a problem needs"):
+    with pytest.raises(InputError, match=r"x\.jsonl:1: .*message_2"):
         list(importers.problems(tmp_path / "x.jsonl"))
 
 
@@ -258,7 +258,7 @@ moves = st.one_of(
     st.builds("Solution: {}\n\nNext request.".format, texts),
 )
 relaxed = settings(
-    max_examples=80,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
@@ -293,7 +293,6 @@ def test_a_transcript_that_was_saved_is_read_as_it_was(tmp_path: Path, given: Tr
         list(importers.chat(path))
 
 
-@pytest.mark.slow
 @relaxed
 @given(st.lists(talks(moves), max_size=4))
 def test_instruction_survives_the_round_trip(tmp_path: Path, given: list[Transcript]):

@@ -28,31 +28,33 @@ from tests.support.s3_faults import Faults, Server
 Bucket = Callable[[str], str]
 ROOT = Path(__file__).parent.parent.parent
 
+COUNT = 20
 ALL = Faults(errors=0.06, slow_down=0.06, resets=0.06, lost=0.06, lost_500=0.06, truncated=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize("kind", ["errors", "slow_down", "resets", "lost", "lost_500", "truncated"])
 def test_what_was_ours_is_ours_whatever_the_answer_was(s3: Server, bucket: Bucket, kind: str):
     place = BucketStore(bucket("x"))
     s3.set(Faults(**{kind: 0.3}))
     with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda n: place.create(f"m/{n}", b"of %d" % n), range(40)))
-    assert all(made)
-    assert [place.get(f"m/{n}") for n in range(40)] == [b"of %d" % n for n in range(40)]
-    assert sorted(place.names("m")) == sorted(map(str, range(40)))
+        made = list(pool.map(lambda n: place.create(f"m/{n}", b"of %d" % n), range(COUNT)))
+        assert all(made)
+        found = list(pool.map(lambda n: place.get(f"m/{n}"), range(COUNT)))
+    assert found == [b"of %d" % n for n in range(COUNT)]
+    assert sorted(place.names("m")) == sorted(map(str, range(COUNT)))
     s3.set(Faults())
     created = s3.ledger()["created"]
-    assert [created[bucket(f"x/m/{n}").removeprefix("s3://camel/")] for n in range(40)] == [1] * 40
+    assert [created[bucket(f"x/m/{n}").removeprefix("s3://camel/")] for n in range(COUNT)] == [1] * COUNT
     assert s3.ledger()["faults"][kind] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("quick_retries")
 def test_of_two_that_race_under_faults_one_wins(s3: Server, bucket: Bucket):
     mine, theirs = BucketStore(bucket("x")), BucketStore(bucket("x"))
     s3.set(ALL)
     with ThreadPoolExecutor(8) as pool:
-        for n in range(12):
+        for n in range(6):
             won = list(
                 pool.map(lambda who, n=n: (mine, theirs)[who].create(f"m/{n}", b"attempt %d" % who), range(2))
             )
@@ -60,7 +62,7 @@ def test_of_two_that_race_under_faults_one_wins(s3: Server, bucket: Bucket):
             assert mine.get(f"m/{n}") == b"attempt %d" % won.index(True)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("quick_retries")
 def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Bucket):
     """Two workers of different machines do the same work at once."""
     address = bucket("run")
@@ -80,7 +82,7 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
         path.write_bytes(data)
         return Written(len(records), hashlib.sha256(data).hexdigest(), {})
 
-    stage = Stage(name="talk", count=60, work=work, write=write, shard_size=3)
+    stage = Stage(name="talk", count=18, work=work, write=write, shard_size=3)
 
     async def both() -> list[bool]:
         async def one(name: str) -> bool:
@@ -96,14 +98,14 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
     s3.set(Faults())
     folder = open_folder(address)
     markers = list(folder.markers("talk", sorted(folder.committed("talk"))))
-    assert [marker.shard for marker in markers] == list(range(20))
+    assert [marker.shard for marker in markers] == list(range(6))
     for marker in markers:
         data = folder.read(marker.file)
         assert hashlib.sha256(data).hexdigest() == marker.sha256
         assert [row[0] for row in json.loads(data[: len(data) // 1_000])] == list(stage.indices(marker.shard))
     prefix = address.removeprefix("s3://camel/")
     created = {key: times for key, times in s3.ledger()["created"].items() if key.startswith(prefix)}
-    assert len(created) == 21
+    assert len(created) == 7
     assert set(created.values()) == {1}
     assert all(1 <= times <= 2 for times in taken.values())
     assert not [path for path in root.rglob("*-*") if path.is_file()]
@@ -112,13 +114,18 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
 CANARY = "canary-4f1c"
 
 
-@pytest.mark.slow
 def test_errors_are_one_line_and_say_nothing_secret(
     s3: Server, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"{CANARY}-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{CANARY}-secret")
-    monkeypatch.setattr(BucketStore, "patience", 0.3)
+    obstore = pytest.importorskip("obstore.store")
+    from_url = obstore.from_url
+    monkeypatch.setattr(
+        obstore,
+        "from_url",
+        lambda *args, **kwargs: from_url(*args, **kwargs | {"retry_config": {"max_retries": 0}}),
+    )
     (tmp_path / "file").write_bytes(b"x")
     place = BucketStore(bucket("x"))
     s3.set(Faults(down=True))
@@ -139,8 +146,10 @@ def test_errors_are_one_line_and_say_nothing_secret(
         assert "\n" not in str(caught.value)
         assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StoreFailed, match="cannot be reached"):
+    monkeypatch.setattr(BucketStore, "patience", 0.3)
+    with pytest.raises(StoreFailed, match=bucket("x")) as caught:
         BucketStore(bucket("x")).create("a", b"x")
+    assert caught.value.lost
 
 
 def test_a_bucket_that_is_not_there_is_said_so(s3: Server):
@@ -153,19 +162,18 @@ def test_a_bucket_that_is_not_there_is_said_so(s3: Server):
         place.committed("talk")
 
 
-@pytest.mark.slow
 def test_the_doctor_tries_what_a_run_will_ask_of_a_bucket(
     s3: Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("CAMEL_JOURNALS", "/somewhere")
     (missing,) = [one for one in examine_machine("s3://no-such-bucket/x") if one.check == "disk"]
-    assert (missing.state, "make the bucket first" in missing.says) == ("error", True)
+    assert (missing.state, "bucket" in missing.says) == ("error", True)
     (there,) = [one for one in examine_machine(bucket("doctor")) if one.check == "disk"]
     assert there.state == "ok"
     assert not list(BucketStore(bucket("doctor")).entries("")), "it leaves nothing behind"
     monkeypatch.delenv("CAMEL_JOURNALS")
     (there,) = [one for one in examine_machine(bucket("doctor")) if one.check == "disk"]
-    assert (there.state, "set CAMEL_JOURNALS" in there.mend) == ("warning", True)
+    assert (there.state, "CAMEL_JOURNALS" in there.mend) == ("warning", True)
 
 
 def test_what_is_missing_is_missing(s3: Server, bucket: Bucket):
@@ -217,7 +225,7 @@ def test_a_store_can_be_sent_to_another_process(s3: Server, bucket: Bucket):
 
 
 def test_a_large_file_goes_up_in_parts_and_comes_back(s3: Server, bucket: Bucket, tmp_path: Path):
-    data = bytes(range(256)) * 4096 * 13
+    data = bytes(range(256)) * 4096 * 9  # more than one part
     (tmp_path / "file").write_bytes(data)
     place = BucketStore(bucket("x"))
     place.upload(tmp_path / "file", "a")
@@ -242,7 +250,7 @@ def test_ahead_keeps_order_and_bounds():
         list(ahead(lambda n: 1 // n, [1, 0, 1], 2))
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_benchmark_of_markers_in_short():
     command = [sys.executable, "-m", "benchmarks.markers", "--markers", "300", "--totals"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
