@@ -113,19 +113,19 @@ class Small(ScriptedModel):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "limit"),
     [
-        {"task": "x" * 10_000},
-        {"sampling": Sampling(max_tokens=1900)},
-        {"user_sampling": Sampling(max_tokens=1900)},
-        {"rules": [TokenLimit(limit=600), MaxMessages()]},
-        {"rules": [TokenLimit(reserve=1900), MaxMessages()]},
-        {"assistant": "価" * 1000, "user": "価" * 1000, "sampling": Sampling(max_tokens=10)},
+        ({"task": "x" * 10_000}, "2,000"),
+        ({"sampling": Sampling(max_tokens=1900)}, "2,000"),
+        ({"user_sampling": Sampling(max_tokens=1900)}, "2,000"),
+        ({"rules": [TokenLimit(limit=600), MaxMessages()]}, "600"),
+        ({"rules": [TokenLimit(reserve=1900), MaxMessages()]}, "2,000"),
+        ({"assistant": "価" * 1000, "user": "価" * 1000, "sampling": Sampling(max_tokens=10)}, "2,000"),
     ],
 )
-def test_prompts_that_cannot_fit_are_refused(settings: dict[str, Any]):
+def test_prompts_that_cannot_fit_are_refused(settings: dict[str, Any], limit: str):
     witness = Small(["never"])
-    with pytest.raises(InputError, match="more than its limit") as refused:
+    with pytest.raises(InputError, match=limit) as refused:
         RolePlaying(**({"assistant": "A", "user": "U", "task": "T", "model": witness} | settings))
     one_line(refused.value)
     assert witness.requests == []

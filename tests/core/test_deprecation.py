@@ -27,9 +27,7 @@ def test_whoever_calls_is_told():
         """The old one."""
         return number + 1
 
-    with pytest.warns(
-        DeprecationWarning, match=r"old is deprecated since 0\.2 and goes in 0\.4: use camel\.new"
-    ) as told:
+    with pytest.warns(DeprecationWarning, match=r"old.*0\.2.*0\.4.*camel\.new") as told:
         assert old(1) == 2
     assert told[0].filename == __file__
     assert old.__doc__ == "The old one."

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.agent import Agent
@@ -85,7 +87,6 @@ def test_nobody_addresses_themselves():
 PIECES = [*'@:,.?!\n >`"*_-', "Next", "Ada", "Bob", "Ann", " Lee", "x", "é"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_addressing_never_fails_and_never_names_a_stranger(text: str):
     assert addressed(text, Names(NAMES)) in (*NAMES, None)
@@ -93,7 +94,9 @@ def test_addressing_never_fails_and_never_names_a_stranger(text: str):
 
 # --- turn policies ---------------------------------------------------------------------------------------------------
 
-NAME = st.from_regex(r"[A-Z][a-z]{0,6}( [A-Z][a-z]{1,4})?", fullmatch=True)
+NAME = st.sampled_from(
+    ["A", "B", "Al", "Al Bo", "Ada", "Adam", "Bob", "Ann", "Ann Lee", "Lee", "Next", "Zed", "Zed Xu"]
+)
 ROSTERS = st.lists(NAME, min_size=2, max_size=7, unique_by=as_key)
 
 
@@ -126,8 +129,6 @@ def walk(names: list[str], policy: Policy, texts: list[str]) -> list[tuple[str, 
     return taken
 
 
-@pytest.mark.slow
-@settings(deadline=None)
 @given(tables(), st.data())
 def test_turns_name_members_only_and_the_same_again(table: tuple[list[str], Policy], data: st.DataObject):
     names, policy = table
@@ -141,7 +142,6 @@ def test_turns_name_members_only_and_the_same_again(table: tuple[list[str], Poli
     assert walk(names, policy, texts) == taken
 
 
-@settings(deadline=None)
 @given(ROSTERS, st.integers(1, 4))
 def test_everybody_has_its_turn_in_every_round(names: list[str], rounds: int):
     policies: list[Policy] = [RoundRobin(), Addressed(), Moderated(names[0]), Rounds()]
@@ -177,7 +177,6 @@ def test_the_moderator_calls_and_where_it_calls_nobody_the_next_on_the_list_spea
 # --- who hears whom --------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(ROSTERS, st.integers(1, 9), st.data())
 def test_graphs_are_of_members_and_nobody_hears_itself(names: list[str], reach: int, data: st.DataObject):
     some = st.sampled_from(names)
@@ -232,7 +231,6 @@ async def test_a_member_cannot_pose_as_another(newline: str):
     assert "> Bob: I agree with Mallory." in heard.splitlines()
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_only_the_first_line_of_what_is_heard_is_structure(content: str):
     first, *rest = by_name(Message(0, "Ada", "Engineer", content)).splitlines()
@@ -329,7 +327,6 @@ def test_a_vote_decides_when_enough_agree():
     assert Vote(("a",)).needed == 1
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.floats(0.5, 1))
 def test_a_decision_is_more_than_half_and_at_most_all(voters: int, share: float):
     needed = Vote(tuple(map(str, range(voters))), share).needed
@@ -380,32 +377,32 @@ def test_thanks_that_open_a_speech_do_not_end_a_society():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "names"),
     [
-        ({}, "a society needs members"),
-        ({"members": "Ada"}, "members must be a list of Member, not 'Ada'"),
-        (
-            {"members": members("Ada"), "turns": "moderated"},
-            "turns must be one of RoundRobin, Addressed, Moderated",
-        ),
-        ({"members": members("Ada"), "stop": 3}, "stop must be one of Ending, not 3"),
-        ({"members": members("Ada", "A-D-A")}, "read alike"),
-        ({"members": members("Ada"), "turns": Moderated("Adda")}, r"turns names 'Adda'.*did you mean Ada"),
-        ({"members": members("Ada"), "turns": Moderated("Ada")}, "somebody beside the moderator"),
-        ({"members": members("Ada"), "hears": Edges((("Ada", "Bob"),))}, "hears names 'Bob'"),
-        ({"members": members("Ada"), "stop": Ending(done="Bob")}, "stop.done names 'Bob'"),
-        ({"members": members("Ada"), "stop": Ending(vote=Vote(("Bob",)))}, "stop.vote.by names 'Bob'"),
-        ({"members": members("Ada"), "stop": Ending(max_messages=0)}, "max_messages must be"),
+        ({}, "members"),
+        ({"members": "Ada"}, "'Ada'"),
+        ({"members": members("Ada"), "turns": "moderated"}, "turns"),
+        ({"members": members("Ada"), "stop": 3}, "stop"),
+        ({"members": members("Ada", "A-D-A")}, "A-D-A"),
+        ({"members": members("Ada"), "turns": Moderated("Adda")}, "Adda"),
+        ({"members": members("Ada"), "turns": Moderated("Ada")}, "moderator"),
+        ({"members": members("Ada"), "hears": Edges((("Ada", "Bob"),))}, "Bob"),
+        ({"members": members("Ada"), "stop": Ending(done="Bob")}, "stop.done"),
+        ({"members": members("Ada"), "stop": Ending(vote=Vote(("Bob",)))}, "stop.vote.by"),
+        ({"members": members("Ada"), "stop": Ending(max_messages=0)}, "max_messages"),
     ],
 )
-def test_a_society_that_cannot_be_is_refused(fields: dict[str, object], words: str):
-    with pytest.raises(InputError, match=words):
+def test_a_society_that_cannot_be_is_refused(
+    fields: dict[str, object], names: str, snapshot: Callable[..., None]
+):
+    with pytest.raises(InputError, match=re.escape(names)) as refused:
         Society(**fields)  # type: ignore[arg-type]
+    snapshot("errors", refused.value)
 
 
 @pytest.mark.parametrize("name", ["", " Ada", "Ada\nBob", "Ada:", "> Ada", "_", "x" * 61, "Ada\u2028", 7])
 def test_a_name_is_one_plain_line(name: str):
-    with pytest.raises(InputError, match="a member's name"):
+    with pytest.raises(InputError, match="name"):
         Member(name)
 
 
@@ -428,9 +425,9 @@ def test_every_seat_may_have_a_model_of_its_own():
     transcript = society.play({"Ada": ada, "": rest}, task="Decide", seed=7).run()
     assert [message.content for message in transcript.messages] == ["a", "b", "c"]
     assert {request.sampling.seed for request in rest.requests} == {7}
-    with pytest.raises(InputError, match="no model for Bob"):
+    with pytest.raises(InputError, match="Bob"):
         society.play({"Ada": ada}, task="Decide")
-    with pytest.raises(InputError, match="model names 'Eve'"):
+    with pytest.raises(InputError, match="Eve"):
         society.play({"Eve": ada, "": ada}, task="Decide")
 
 
@@ -447,7 +444,6 @@ def test_roles_are_read_leniently():
     assert [m.name for m in read_roles("- A\n  - detail\n- B\n- a")] == ["A", "B"]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_whatever_a_model_proposes_is_a_member_or_nothing(text: str):
     found = read_roles(text)
@@ -463,8 +459,10 @@ async def test_roles_are_asked_for_again_and_then_given_up():
     prompts = [heard[0].content for heard in model.heard]
     assert len(set(prompts)) == 3, "the same question again would be answered the same"
     assert all(len(heard) == 1 for heard in model.heard), "what failed does not pile up"
-    with pytest.raises(NotUnderstood, match="asked 3 times for 3 roles"):
-        await assign_roles(ScriptedModel(lambda request: "no"), "Build a bridge", 3)
+    mute = ScriptedModel(lambda request: "no")
+    with pytest.raises(NotUnderstood):
+        await assign_roles(mute, "Build a bridge", 3)
+    assert len(mute.requests) == 3
 
 
 async def test_a_plan_that_is_none_leaves_the_task_as_it_is():
@@ -514,7 +512,6 @@ async def test_a_first_step_that_fails_ends_it_with_its_name():
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
 @given(tables(), st.integers(0, 12), st.integers(0, 5))
 async def test_a_replay_takes_the_same_turns_and_pays_nothing_twice(
     table: tuple[list[str], Policy], cut: int, salt: int
@@ -577,5 +574,5 @@ def test_a_member_may_have_a_critic():
     society = Society(members=members("Ada", "Bob"), stop=Ending(max_rounds=1))
     transcript = society.play(ScriptedModel(["a", "b"]), task="Decide", critics={"Bob": Shouting()}).run()
     assert [message.content for message in transcript.messages] == ["a", "B"]
-    with pytest.raises(InputError, match="critics names 'Eve'"):
+    with pytest.raises(InputError, match="Eve"):
         society.play(ScriptedModel([]), task="Decide", critics={"Eve": Shouting()})
