@@ -41,8 +41,10 @@ from camel.models.simulator import (
     read_rows,
     spawn,
 )
+from camel.models.simulator.__main__ import main
 from camel.models.simulator.plans import Planner
 from camel.models.simulator.wire import HttpRequest, RequestReader
+from tests.support.virtual_time import virtual_time
 
 USER = "Never forget you are a Trader and I am a Programmer. Never flip roles! You will always instruct me."
 ASSISTANT = "Never forget you are a Programmer and I am a Trader. Never flip roles! Never instruct me!"
@@ -173,11 +175,10 @@ async def test_processes_with_different_hash_seeds_say_the_same(monkeypatch: pyt
     ]
     async with Simulator(SimulatorSettings(seed=3)) as sim, Wire(sim) as wire:
         here = [(await wire.chat(body)).body for body in bodies]
-    for hash_seed in ("1", "2"):
-        monkeypatch.setenv("PYTHONHASHSEED", hash_seed)
-        with spawn(SimulatorSettings(seed=3)) as sim:
-            async with Wire(sim) as wire:
-                assert [(await wire.chat(body)).body for body in bodies] == here
+    monkeypatch.setenv("PYTHONHASHSEED", "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1")
+    with spawn(SimulatorSettings(seed=3)) as sim:
+        async with Wire(sim) as wire:
+            assert [(await wire.chat(body)).body for body in bodies] == here
 
 
 @pytest.mark.parametrize("length", [1, 7, 21])
@@ -193,7 +194,6 @@ async def test_a_society_plays_its_roles_and_ends_at_its_length(length: int) -> 
         assert solution.endswith("\n\nNext request.")
 
 
-@pytest.mark.slow
 async def test_a_long_society_never_nearly_repeats_itself() -> None:
     async with Simulator(SimulatorSettings(length=None)) as sim, Wire(sim) as wire:
         said = await converse(wire, 40)
@@ -201,7 +201,8 @@ async def test_a_long_society_never_nearly_repeats_itself() -> None:
     assert DONE not in said
     for seat in (said[::2], said[1::2]):
         closest = max(
-            difflib.SequenceMatcher(None, a, b, False).ratio() for a, b in itertools.combinations(seat, 2)
+            difflib.SequenceMatcher(None, a.split(), b.split(), False).ratio()
+            for a, b in itertools.combinations(seat, 2)
         )
         assert closest < 0.8
         instructions = [text.split("\n")[0] for text in seat]
@@ -216,12 +217,12 @@ async def test_conversation_lengths_follow_the_distribution() -> None:
 
         settings = SimulatorSettings(seed=seed, length=LogNormal(median=20, p99=80))
         async with Simulator(settings, author=author) as sim, Wire(sim) as wire:
-            bodies = [{"messages": [{"role": "system", "content": f"{USER} {i}"}]} for i in range(600)]
+            bodies = [{"messages": [{"role": "system", "content": f"{USER} {i}"}]} for i in range(300)]
             return [float((await wire.chat(body)).text) for body in bodies]
 
     drawn = await lengths(0)
     assert 17 < statistics.median(drawn) < 23
-    assert 0 < sum(length > 80 for length in drawn) < 20
+    assert 0 < sum(length > 80 for length in drawn) < 10
     assert drawn == await lengths(0)
     assert drawn != await lengths(1)
 
@@ -263,7 +264,7 @@ async def test_an_author_can_be_swapped() -> None:
         assert (await wire.chat(body)).text == "S|é!|1"
     by_name = SimulatorSettings(author="camel.models.simulator.authors:society")
     assert (await once(by_name, ask())).text == (await once(SimulatorSettings(), ask())).text
-    with pytest.raises(ValueError, match="no author 'nobody'"):
+    with pytest.raises(ValueError, match="nobody"):
         Simulator(SimulatorSettings(author="nobody"))
 
 
@@ -308,11 +309,13 @@ async def test_a_stream_without_usage_mentions_none() -> None:
     assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
 
 
+@virtual_time
 async def test_a_stream_keeps_its_pace_and_the_connection() -> None:
-    async with Simulator(SimulatorSettings(tokens_per_second=200)) as sim, Wire(sim) as wire:
-        started = time.monotonic()
+    async with Simulator(SimulatorSettings(tokens_per_second=2)) as sim, Wire(sim) as wire:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         await wire.chat(ask(stream=True, max_tokens=20))
-        assert time.monotonic() - started >= 20 / 200
+        assert loop.time() - started == pytest.approx(10, abs=1)
         assert (await wire.call("GET", "/health")).status == 200
 
 
@@ -460,13 +463,13 @@ async def test_an_error_status(kind: Any) -> None:
         assert await outcome_of(sim) == (kind, False)
 
 
-@pytest.mark.slow
+@virtual_time
 async def test_hang_says_nothing_until_it_gives_up() -> None:
-    settings = SimulatorSettings(faults={"hang": 1}, hang_seconds=0.6)
+    settings = SimulatorSettings(faults={"hang": 1}, hang_seconds=60)
     async with Simulator(settings) as sim, Wire(sim) as wire:
         wire.send("POST", "/v1/chat/completions", json.dumps(ask()).encode())
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(wire.reader.read(1), 0.1)
+            await asyncio.wait_for(wire.reader.read(1), 59)
         assert sim.ledger.counters.in_flight == 1
         assert await wire.reader.read() == b""
         assert await outcome_of(sim) == ("hang", False)
@@ -489,9 +492,9 @@ async def test_truncate_cuts_the_body_and_closes(stream: bool) -> None:
         assert await outcome_of(sim) == ("truncate", True)
 
 
-@pytest.mark.slow
+@virtual_time
 async def test_drip_sends_a_byte_at_a_time() -> None:
-    settings = SimulatorSettings(faults={"drip": 1}, drip_seconds=0.002)
+    settings = SimulatorSettings(faults={"drip": 1}, drip_seconds=0.01)
     async with Simulator(settings) as sim, Wire(sim) as wire:
         wire.send("POST", "/v1/chat/completions", json.dumps(ask(max_tokens=1)).encode())
         pieces = [await wire.reader.readexactly(1)]
@@ -534,15 +537,15 @@ async def test_a_retry_draws_anew_and_the_draws_are_the_same_every_time() -> Non
     async def run(seed: int) -> list[list[int]]:
         settings = SimulatorSettings(seed=seed, faults={"500": 0.3, "503": 0.2})
         async with Simulator(settings) as sim, Wire(sim) as wire:
-            return [[(await wire.chat(ask(str(i)))).status for _ in range(6)] for i in range(100)]
+            return [[(await wire.chat(ask(str(i)))).status for _ in range(6)] for i in range(50)]
 
     statuses = await run(0)
     assert statuses == await run(0)
     assert statuses != await run(1)
     counts = Counter(itertools.chain(*statuses))
-    assert 140 < counts[500] < 220
-    assert 85 < counts[503] < 155
-    assert sum(len(set(attempts)) > 1 for attempts in statuses) > 90
+    assert 70 < counts[500] < 110
+    assert 42 < counts[503] < 78
+    assert sum(len(set(attempts)) > 1 for attempts in statuses) > 45
 
 
 # --- latency and capacity ---------------------------------------------------------------------------------
@@ -567,11 +570,13 @@ def test_latency_is_the_same_for_the_same_request_and_attempt() -> None:
     assert len(set(delays(0))) == 5
 
 
+@virtual_time
 async def test_latency_is_waited_for() -> None:
-    async with Simulator(SimulatorSettings(latency=Constant(0.1))) as sim, Wire(sim) as wire:
-        started = time.monotonic()
+    async with Simulator(SimulatorSettings(latency=Constant(7))) as sim, Wire(sim) as wire:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         await wire.chat(ask())
-        assert time.monotonic() - started >= 0.09
+        assert loop.time() - started == pytest.approx(7)
 
 
 async def concurrent(sim: Simulator, count: int) -> list[Answer]:
@@ -582,6 +587,7 @@ async def concurrent(sim: Simulator, count: int) -> list[Answer]:
     return await asyncio.gather(*(one(number) for number in range(count)))
 
 
+@virtual_time
 async def test_beyond_capacity_requests_get_429() -> None:
     async with Simulator(SimulatorSettings(capacity=2, latency=Constant(0.5), retry_after=3)) as sim:
         answers = await concurrent(sim, 5)
@@ -644,6 +650,7 @@ async def test_the_prefix_cache_forgets() -> None:
 # --- the ledger -------------------------------------------------------------------------------------------
 
 
+@virtual_time
 async def test_the_ledger_agrees_with_what_the_clients_saw(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     settings = SimulatorSettings(
@@ -659,7 +666,7 @@ async def test_the_ledger_agrees_with_what_the_clients_saw(tmp_path: Path) -> No
         for turn in range(10):
             async with Wire(sim) as wire:
                 try:
-                    answer = await wire.chat(ask(f"{number % 20} {turn}"), X_Session_ID=f"client-{number}")
+                    answer = await wire.chat(ask(f"{number % 10} {turn}"), X_Session_ID=f"client-{number}")
                 except asyncio.IncompleteReadError as cut:
                     seen["truncate" if cut.partial else "lost"] += 1
                 except ConnectionResetError:
@@ -674,18 +681,18 @@ async def test_the_ledger_agrees_with_what_the_clients_saw(tmp_path: Path) -> No
                         billed_tokens += usage.get("total_tokens", 0)
 
     async with Simulator(settings) as sim:
-        await asyncio.gather(*(client(number) for number in range(40)))
+        await asyncio.gather(*(client(number) for number in range(20)))
         async with Wire(sim) as wire:
             counters = (await wire.call("GET", "/ledger")).json
             await wire.call("POST", "/ledger/flush")
         rows = read_rows(path)
 
     assert counters["outcomes"] == dict(seen)
-    assert counters["requests"] == len(rows) == 400
+    assert counters["requests"] == len(rows) == 200
     assert (counters["in_flight"], counters["served"]) == (0, seen["served"])
-    assert 1 < counters["max_in_flight"] <= 40
-    assert sorted(row.seq for row in rows) == list(range(400))
-    assert Counter(row.session for row in rows) == {f"client-{number}": 10 for number in range(40)}
+    assert 1 < counters["max_in_flight"] <= 20
+    assert sorted(row.seq for row in rows) == list(range(200))
+    assert Counter(row.session for row in rows) == {f"client-{number}": 10 for number in range(20)}
     assert Counter(row.outcome for row in rows) == seen
     assert (
         sum(row.prompt_tokens + row.completion_tokens for row in rows if row.outcome == "served")
@@ -696,11 +703,12 @@ async def test_the_ledger_agrees_with_what_the_clients_saw(tmp_path: Path) -> No
     assert counters["billed"] == len(billed)
     assert counters["billed_repeats"] == len(billed) - len({row.hash for row in billed})
     assert counters["completion_tokens"] == sum(row.completion_tokens for row in rows)
-    # 40 clients asked 200 questions, each twice.
-    assert Counter(row.seen for row in rows) == {0: 200, 1: 200}
+    # 20 clients asked 100 questions, each twice.
+    assert Counter(row.seen for row in rows) == {0: 100, 1: 100}
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@virtual_time
 async def test_a_client_that_leaves_is_billed(tmp_path: Path, stream: bool) -> None:
     path = tmp_path / "ledger.jsonl"
     settings = SimulatorSettings(
@@ -717,18 +725,19 @@ async def test_a_client_that_leaves_is_billed(tmp_path: Path, stream: bool) -> N
     assert row.completion_tokens > 0
 
 
-@pytest.mark.slow
+@virtual_time
 async def test_who_has_read_a_slow_stream_to_its_end_was_served(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    settings = SimulatorSettings(tokens_per_second=300, ledger_path=str(path))
+    settings = SimulatorSettings(words=20, tokens_per_second=50, ledger_path=str(path))
     async with Simulator(settings) as sim, ChatModel("m", base_url=f"{sim.url}/v1") as model:
-        for number in range(4):
+        for number in range(2):
             history = History("S")
             history.add("user", f"Question {number}")
             await model.reply(Request(history=history, watch=lambda _: None))
-    assert [row.outcome for row in read_rows(path)] == ["served"] * 4
+    assert [row.outcome for row in read_rows(path)] == ["served"] * 2
 
 
+@virtual_time
 async def test_what_is_in_flight_when_the_server_stops_is_in_the_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     sim = Simulator(SimulatorSettings(latency=Constant(5), ledger_path=str(path)))
@@ -741,10 +750,10 @@ async def test_what_is_in_flight_when_the_server_stops_is_in_the_ledger(tmp_path
     assert [row.outcome for row in read_rows(path)] == ["stopped"]
 
 
-@pytest.mark.slow
+@virtual_time
 async def test_reset_starts_again_and_keeps_what_is_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    settings = SimulatorSettings(latency=Constant(0.3), prefix_cache=10, ledger_path=str(path))
+    settings = SimulatorSettings(latency=Constant(3), prefix_cache=10, ledger_path=str(path))
     async with Simulator(settings) as sim, Wire(sim) as wire, Wire(sim) as other:
         await wire.chat(ask())
         wire.send("POST", "/v1/chat/completions", json.dumps(ask("in flight")).encode())
@@ -796,7 +805,7 @@ def test_wrong_settings_are_refused(text: str) -> None:
 
 def ended(pid: int) -> bool:
     """Whether the process is gone; one that waits to be reaped by init counts."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -856,11 +865,14 @@ def test_no_orphan_survives_a_killed_parent() -> None:
     assert ended(int(done.stdout))
 
 
-def test_bad_settings_on_the_command_line_say_so(capfd: pytest.CaptureFixture[str]) -> None:
-    command = [sys.executable, "-m", "camel.models.simulator", "--settings", '{"sed":1}']
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    assert subprocess.run(command, env=environment, check=False).returncode == 2
-    assert "unknown field `sed`" in capfd.readouterr().err
+def test_bad_settings_on_the_command_line_say_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["simulator", "--settings", '{"sed":1}'])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "`sed`" in capsys.readouterr().err
 
 
 def test_it_shares_no_code_with_the_client_it_judges() -> None:
@@ -886,32 +898,25 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stream", [False, True])
-def test_cpu_per_call_is_printed(stream: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    calls, width = 4096, 32
+def test_a_call_costs_little_cpu() -> None:
+    calls, width = 256, 32
     roles = ["system", *["user", "assistant"] * 9, "user"]
     texts = [ASSISTANT * 15, *["A turn of some sixty words, give or take a few. " * 7] * 19]
     messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
-    with spawn() as sim:
+    with spawn() as sim, contextlib.ExitStack() as stack:
         port = int(sim.url.rsplit(":", 1)[1])
-        raw = [socket.create_connection(("127.0.0.1", port)) for _ in range(width)]
-        before = cpu_seconds(sim.pid)
-        for first in range(0, calls, width):
-            for number, connection in enumerate(raw, first):
-                body = json.dumps({"messages": messages, "seed": number, "stream": stream}).encode()
-                head = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
-                connection.sendall(head + body)
-            for connection in raw:
-                answer = connection.recv(1 << 20)
-                while not answer.endswith(b"0\r\n\r\n" if stream else b"}"):
-                    answer += connection.recv(1 << 20)
-        spent = (cpu_seconds(sim.pid) - before) / calls * 1000
-        for connection in raw:
-            connection.close()
-        assert sim.ledger().served == calls
-    with capsys.disabled():
-        print(
-            f"\nsimulator, {'streamed' if stream else 'whole'}: {spent:.3f} ms of CPU a call, {len(body)} bytes asked"
-        )
-    assert spent < 2, "an order of magnitude off"
+        raw = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(width)]
+        for stream in (False, True):
+            before = cpu_seconds(sim.pid)
+            for first in range(0, calls, width):
+                for number, connection in enumerate(raw, first):
+                    body = json.dumps({"messages": messages, "seed": number, "stream": stream}).encode()
+                    head = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+                    connection.sendall(head + body)
+                for connection in raw:
+                    answer = connection.recv(1 << 20)
+                    while not answer.endswith(b"0\r\n\r\n" if stream else b"}"):
+                        answer += connection.recv(1 << 20)
+            spent = (cpu_seconds(sim.pid) - before) / calls
+            assert spent < 0.01, "two orders of magnitude off"
+        assert sim.ledger().served == 2 * calls
