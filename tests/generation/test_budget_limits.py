@@ -1,0 +1,336 @@
+"""Where exactly a budget ends: the last call that fits, the first that does not, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from camel import Choice, Reply, Request, Usage
+from camel.core.errors import ModelError, RateLimited, ServerFailed, Unreachable
+from camel.core.history import History
+from camel.engine.site import Report
+from camel.engine.worker import Halt, Halted
+from camel.generation import meter as module
+from camel.generation.config import Budget
+from camel.generation.meter import PATIENCE, UNTOLD, Grant, Meter, MeteredModel
+from camel.generation.shares import Shares, allowed, granted, told_of, under, used_by
+from camel.models.catalogue import Entry
+from camel.models.governor import Rates
+from camel.models.sharing import RENEWED
+
+PRICE = Entry(input=1.0, output=2.0)
+URL = "http://127.0.0.1:1/v1"
+
+
+def metered(budget: Budget, used: Usage, price: Entry | None = PRICE) -> Meter:
+    meter = Meter(budget, price, Halt())
+    meter.usage = used
+    return meter
+
+
+# --- the meter -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "within", "reached"),
+    [
+        (Budget(tokens=100), Usage(90, 9, 0, 1), Usage(90, 10, 0, 1)),
+        (Budget(calls=3), Usage(calls=2), Usage(calls=3)),
+        (Budget(money=3.0), Usage(1_000_000, 999_999, 0, 1), Usage(1_000_000, 1_000_000, 0, 1)),
+        (
+            Budget(tokens=100),
+            Usage(calls=UNTOLD - 1, unknown=UNTOLD - 1),
+            Usage(calls=UNTOLD, unknown=UNTOLD),
+        ),
+        (Budget(money=3.0), Usage(calls=UNTOLD - 1, unknown=UNTOLD - 1), Usage(calls=UNTOLD, unknown=UNTOLD)),
+    ],
+)
+def test_a_limit_is_reached_at_its_value_and_not_before(budget: Budget, within: Usage, reached: Usage):
+    assert metered(budget, within).over_budget() == ""
+    assert metered(budget, reached).over_budget()
+
+
+def test_hours_count_from_the_start_of_this_process(monkeypatch: pytest.MonkeyPatch):
+    now = 1_000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    meter = Meter(Budget(hours=2), None, Halt())
+    now += 2 * 3600 - 1
+    assert meter.over_budget() == ""
+    now += 1
+    assert "2 hours" in meter.over_budget()
+
+
+def test_money_counts_calls_whose_size_is_unknown():
+    """Two calls, one of them without a count: the other one's price is taken twice."""
+    used = Usage(1_000_000, 0, 0, calls=2, unknown=1)
+    assert metered(Budget(money=2.01), used).over_budget() == ""
+    assert metered(Budget(money=2.0), used).over_budget()
+    assert metered(Budget(money=2.0), used).money == pytest.approx(1.0), "what is shown is what was counted"
+
+
+def test_money_of_earlier_attempts_counts_at_the_price_they_paid():
+    meter = metered(Budget(money=10.0), Usage(1_000_000))
+    meter.before, meter.dearer = Usage(0, 1_000_000), 4.0
+    assert meter.money == pytest.approx(1.0 + 2.0 + 4.0)
+    meter.dearer = 7.0
+    assert "$10.00" in meter.over_budget()
+
+
+def test_without_a_price_there_is_no_sum():
+    assert metered(Budget(tokens=5), Usage(1), price=None).money is None
+    assert Meter(Budget(), None, Halt()).dearer == 0.0
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(calls=1000), Budget(hours=5)])
+def test_replies_without_a_count_matter_only_to_budgets_of_tokens(budget: Budget):
+    assert metered(budget, Usage(calls=500, unknown=500)).over_budget() == ""
+
+
+@pytest.mark.parametrize(
+    ("grant", "within"),
+    [
+        (None, True),
+        (Grant(), True),
+        (Grant(calls=4), True),
+        (Grant(calls=3), False),
+        (Grant(tokens=31), True),
+        (Grant(tokens=30), False),
+        (Grant(money=50e-6), True),
+        (Grant(money=40e-6), False),
+        (Grant(calls=3, tokens=31), False),
+        (Grant(calls=4, tokens=30), False),
+    ],
+)
+def test_a_call_needs_room_in_every_part_of_a_grant(grant: Grant | None, within: bool):
+    meter = metered(Budget(), Usage(20, 10, 0, 1))
+    meter.in_flight = 2
+    meter.grant = grant
+    assert meter.within_grant() is within
+
+
+def test_a_grant_needs_no_price():
+    meter = metered(Budget(tokens=1000), Usage(20, 10, 0, 1), price=None)
+    meter.grant = Grant(tokens=100)
+    assert meter.within_grant()
+
+
+class Answers:
+    """Answers everything, and counts."""
+
+    context_tokens = 4096
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def reply(self, request: Request) -> Reply:
+        self.asked += 1
+        return Reply((Choice("a"),), Usage(20, 10, 0, 1))
+
+
+async def wait_until_starved(meter: Meter) -> None:
+    async with asyncio.timeout(60):
+        while not meter.starved:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_call_waits_for_its_grant():
+    model, meter = Answers(), Meter(Budget(tokens=1000), PRICE, Halt())
+    meter.grant = Grant(tokens=0)
+    call = asyncio.create_task(MeteredModel(model, meter).reply(Request(History())))
+    await wait_until_starved(meter)
+    assert (meter.starved, model.asked, meter.in_flight) == (1, 0, 0)
+    meter.grant = Grant(tokens=1)
+    async with asyncio.timeout(60):
+        assert (await call).content == "a"
+    assert (meter.starved, model.asked, meter.in_flight) == (0, 1, 0)
+    assert meter.usage == Usage(20, 10, 0, 1)
+
+
+async def test_a_halted_run_waits_for_no_grant():
+    model, meter = Answers(), Meter(Budget(tokens=1000), PRICE, Halt())
+    meter.grant = Grant(tokens=0)
+    call = asyncio.create_task(MeteredModel(model, meter).reply(Request(History())))
+    await wait_until_starved(meter)
+    meter.halt.set("enough")
+    async with asyncio.timeout(60):
+        with pytest.raises(Halted, match="enough"):
+            await call
+    assert (meter.starved, model.asked, meter.in_flight) == (0, 0, 0)
+
+
+def test_a_halted_run_makes_no_call_even_within_its_budget():
+    meter = Meter(Budget(), None, Halt())
+    meter.halt.set("enough")
+    with pytest.raises(Halted, match="enough"):
+        meter.begin()
+    assert meter.in_flight == 0
+
+
+def test_a_metered_model_has_the_window_of_its_model():
+    meter = Meter(Budget(), None, Halt())
+    assert MeteredModel(Answers(), meter).context_tokens == 4096
+
+    class Plain:
+        async def reply(self, request: Request) -> Reply:
+            raise NotImplementedError
+
+    assert MeteredModel(Plain(), meter).context_tokens is None
+
+
+def failed(meter: Meter, error: ModelError, *, attempts: int = 1, limited: int = 0) -> None:
+    error.attempts, error.limited = attempts, limited
+    meter.begin()
+    meter.end(None, error)
+
+
+def test_attempts_that_were_told_to_slow_down_are_counted_once():
+    meter = Meter(Budget(), None, Halt())
+    failed(meter, ServerFailed("down"), attempts=6, limited=4)
+    assert (meter.retries, meter.rate_limited) == (5, 4)
+    failed(meter, RateLimited("slow"), attempts=2, limited=2)
+    assert (meter.retries, meter.rate_limited) == (6, 6)
+    failed(meter, RateLimited("slow"))
+    assert (meter.retries, meter.rate_limited) == (6, 7)
+    meter.begin()
+    meter.end(Reply((Choice("a"),), Usage(1, 1, 0, 1), attempts=3, limited=2), None)
+    assert (meter.retries, meter.rate_limited) == (8, 9)
+
+
+@pytest.mark.parametrize(("error", "hinted"), [(Unreachable("refused"), True), (ServerFailed("down"), False)])
+def test_an_endpoint_that_cannot_be_reached_may_have_a_wrong_address(error: ModelError, hinted: bool):
+    meter = Meter(Budget(), None, Halt())
+    for _ in range(PATIENCE):
+        failed(meter, error)
+    assert type(error).__name__ in meter.halt.reason
+    assert ("OPENAI_BASE_URL" in meter.halt.reason) is hinted
+
+
+def test_patience_is_more_than_a_few_calls_and_not_endless():
+    assert 5 <= PATIENCE <= 100
+    assert 5 <= UNTOLD <= 100
+
+
+# --- the shares of workers -------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shares(budget: Budget, before: Usage | None = None, **changes: object) -> Shares:
+    settings: dict[str, object] = {"now": Clock(), **changes}
+    return Shares(budget, PRICE, before or Usage(), Rates(ceiling=16), **settings)  # type: ignore[arg-type]
+
+
+def used(calls: int = 0, prompt: int = 0, completion: int = 0, **gauges: float) -> Report:
+    return Report({"calls": float(calls), "prompt": float(prompt), "completion": float(completion)}, gauges)
+
+
+def test_a_worker_gets_a_part_of_every_budget_there_is():
+    share = shares(Budget(calls=100, tokens=1000, money=8.0), Usage(500_000, 250_000, 0, 20), dearer=1.0)
+    given_out, halt = share({"w": used()}, ["w"])
+    grant = granted(given_out["w"])
+    assert grant is not None
+    assert grant.calls == pytest.approx(40, abs=1), "half of what is left of the calls"
+    assert grant.tokens == 0, "more tokens were used before than there are"
+    assert grant.money == pytest.approx(3.0, abs=0.01), "half of 8 without 1 dearer and 1 at today's price"
+    assert not halt
+
+
+@pytest.mark.parametrize("name", ["tokens", "money"])
+def test_budgets_that_are_used_up_halt_the_run_when_somebody_needs_more(name: str):
+    """100 tokens, which cost 100 millionths of a dollar."""
+    share = shares(Budget(**{name: 100 if name == "tokens" else 100e-6}))
+    for spent in (0, 50, 90):
+        assert share({"w": used(1, spent)}, ["w"])[1] == ""
+    assert share({"w": used(1, 100)}, ["w"])[1] == "", "nobody waits"
+    halt = share({"w": used(1, 100, starved=1.0)}, ["w"])[1]
+    assert name in halt
+
+
+def test_calls_in_flight_are_used():
+    share = shares(Budget(calls=100))
+    first = granted(share({"w": used()}, ["w"])[0]["w"])
+    again = granted(share({"w": used(0, in_flight=45.0)}, ["w"])[0]["w"])
+    assert first
+    assert again
+    assert again.calls > first.calls, "what is in flight is topped up"
+
+
+def test_a_starved_worker_is_no_reason_to_halt_while_there_is_room():
+    share = shares(Budget(calls=100))
+    assert share({"w": used(50, starved=1.0)}, ["w"])[1] == ""
+
+
+def test_the_last_call_of_a_budget_is_given():
+    share = shares(Budget(calls=2), Usage(calls=1))
+    given_out, halt = share({"w": used(starved=1.0)}, ["w"])
+    grant = granted(given_out["w"])
+    assert grant
+    assert grant.calls == 1
+    assert "calls" in halt
+
+
+def test_a_worker_without_a_report_gets_its_part():
+    given_out, _ = shares(Budget(calls=100))({}, ["new"])
+    grant = granted(given_out["new"])
+    assert grant
+    assert grant.calls >= 1
+
+
+def endpoint(in_flight: float = 0.0, waiting: float = 20.0, has: float = 0.0) -> Report:
+    figures = {"in_flight": in_flight, "waiting": waiting, "allowed": has}
+    return Report({}, {f"endpoint.{URL} {name}": value for name, value in figures.items()})
+
+
+def test_a_silent_worker_keeps_its_part_until_it_has_expired():
+    clock = Clock()
+    share = shares(Budget(), now=clock)
+    silent = endpoint(has=16.0)
+    first, _ = share({"a": silent}, ["a"])
+    assert allowed(first["a"])[URL].ceiling == 16
+    clock.now += 4
+    second, _ = share({"a": silent, "b": endpoint()}, ["a", "b"])
+    assert URL not in allowed(second["a"]), "nothing new for a worker that said nothing"
+    assert allowed(second["b"])[URL].ceiling == 0, "all of it is still with the silent one"
+    clock.now += 20
+    third, _ = share({"a": silent, "b": endpoint(waiting=21.0)}, ["a", "b"])
+    assert allowed(third["b"])[URL].ceiling == 16
+
+
+def test_a_part_says_how_long_it_holds_and_what_is_not_limited():
+    given_out, _ = shares(Budget())({"w": endpoint()}, ["w"])
+    part = allowed(given_out["w"])[URL]
+    assert (part.ceiling, part.rpm, part.tpm, part.seconds) == (16, None, None, RENEWED)
+
+
+def test_rates_are_divided_with_the_calls():
+    share = Shares(Budget(), None, Usage(), Rates(ceiling=16, rpm=60, tpm=6000))
+    given_out, _ = share({"a": endpoint(), "b": endpoint()}, ["a", "b"])
+    parts = [allowed(given_out[worker])[URL] for worker in "ab"]
+    assert [(part.rpm, part.tpm) for part in parts] == [(30, 3000), (30, 3000)]
+
+
+def test_counters_of_a_report_are_what_was_used():
+    counters = {"calls": 3.0, "prompt": 20.0, "completion": 10.0, "cached": 5.0, "unknown": 1.0, "other": 9.0}
+    assert used_by(counters) == Usage(20, 10, 5, 3, 1)
+    assert used_by({}) == Usage()
+
+
+def test_names_are_cut_at_their_prefix():
+    assert under("budget.", {"budget.calls": 1.0, "endpoint.x": 2.0, "calls": 3.0}) == {"calls": 1.0}
+
+
+def test_what_a_worker_reports_of_its_endpoints_can_be_read_back():
+    class Pool:
+        def report(self) -> dict[str, dict[str, float]]:
+            return {URL: {"in_flight": 2.0}}
+
+    assert told_of(Pool()) == {f"endpoint.{URL} in_flight": 2.0}  # type: ignore[arg-type]
