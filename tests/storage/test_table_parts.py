@@ -1,0 +1,233 @@
+"""Parts of tables: which rows of which file are read, what is durable, and what other tables are left alone."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from camel.core.errors import Damaged, InputError  # noqa: E402
+from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage  # noqa: E402
+from camel.core.stopping import Stop  # noqa: E402
+from camel.core.task import Task  # noqa: E402
+from camel.core.transcript import Speaker, Transcript  # noqa: E402
+from camel.storage import table  # noqa: E402
+
+
+def made(number: int, **changes: Any) -> Transcript:
+    """No two fields of it are equal, so that one in the place of another is noticed."""
+    said = [
+        Message(
+            index,
+            f"speaker {index}",
+            f"role {index}",
+            f"content {number} {index}",
+            f"model {index}",
+            "length",
+            Usage(11 + index, 22, 33, 44, 55),
+            0.5 + index,
+            3 + index,
+            f"guided {index}",
+        )
+        for index in range(number % 3)
+    ]
+    speakers = [Speaker(f"name {number}", "role", "system", "opening", Sampling(n=2 + number % 2))]
+    values: dict[str, Any] = {
+        "id": f"id {number}",
+        "task": Task("original", "specified", "model", Usage(1, 2, 3, 4, 5), "refusal", "guided"),
+        "speakers": speakers * (number % 4),
+        "messages": said,
+        "stop": None if number % 5 == 0 else Stop("done", f"detail {number}", "speaker"),
+        "scenario": "scenario",
+        "facts": {f"key {number}": "value"} if number % 2 else {},
+        "labels": [f"label {number}"] * (number % 3),
+        "fingerprint": "fingerprint",
+    }
+    return Transcript(**{**values, **changes})
+
+
+MADE = [made(number) for number in range(23)]
+
+
+@pytest.fixture
+def shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with row groups of ten, ten and three rows."""
+    monkeypatch.setattr(table, "ROW_GROUP", 10)
+    path = tmp_path / "shard.parquet"
+    written = table.write_shard(path, MADE)
+    assert written == (23, hashlib.sha256(path.read_bytes()).hexdigest())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"),
+    [
+        (0, None),
+        (0, 23),
+        (0, 10),
+        (9, 11),
+        (10, 20),
+        (20, None),
+        (3, 3),
+        (5, 4),
+        (22, 99),
+        (23, None),
+        (0, 1),
+    ],
+)
+def test_the_rows_asked_for_are_read(shard: Path, start: int, stop: int | None):
+    assert list(table.stream_shard(shard, start, stop)) == MADE[start:stop]
+    groups = list(table.stream_groups(shard, start, stop))
+    assert sum(group.num_rows for group in groups) == len(MADE[start:stop])
+    assert all(group.num_rows for group in groups), "groups without a row are not read"
+
+
+def test_only_the_row_groups_asked_for_are_read(shard: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = shard.read_bytes()
+    first = pq.ParquetFile(shard).metadata.row_group(0)
+    damaged = bytearray(whole)
+    damaged[4 : first.total_byte_size // 4] = bytes(first.total_byte_size // 4 - 4)
+    shard.write_bytes(damaged)
+    assert list(table.stream_shard(shard, 10)) == MADE[10:]
+    with pytest.raises(Damaged, match=r"shard\.parquet"):
+        list(table.stream_shard(shard, 0, 10))
+
+
+def test_the_footer_says_how_many_rows_there_are(shard: Path):
+    rows, layout = table.shape_of(shard)
+    assert rows == 23
+    assert table.is_transcripts(layout)
+
+
+def test_all_rows_and_all_columns(shard: Path):
+    whole = table.read_shard(shard)
+    assert whole.column_names == table.schema().names
+    assert list(table.rows(whole)) == MADE
+
+
+def test_a_file_is_durable_before_its_name(tmp_path: Path, synced: list[str]):
+    table.write_shard(tmp_path / "shard.parquet", MADE[:1])
+    assert synced == ["shard.parquet", tmp_path.name]
+
+
+def test_nothing_is_a_file_without_rows(tmp_path: Path):
+    path = tmp_path / "shard.parquet"
+    assert table.write_shard(path, []).rows == 0
+    assert list(table.stream_shard(path)) == []
+    assert table.shape_of(path)[0] == 0
+
+
+def test_totals_of_every_row():
+    names = ["num_messages", "prompt_tokens", "completion_tokens", "cached_tokens", "calls"]
+    got = [tuple(row.values()) for row in table.to_table(MADE).select(names).to_pylist()]
+    assert got == [
+        (len(one.messages), one.usage.prompt, one.usage.completion, one.usage.cached, one.usage.calls)
+        for one in MADE
+    ]
+
+
+def test_a_group_ends_at_its_size(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(table, "ROW_GROUP", 4)
+    assert [batch.num_rows for batch in table.batches(MADE[:8])] == [4, 4]
+    assert [batch.num_rows for batch in table.batches(MADE[:9])] == [4, 4, 1]
+    assert [batch.num_rows for batch in table.batches([])] == []
+
+
+def test_a_group_ends_when_it_holds_too_much_text(monkeypatch: pytest.MonkeyPatch):
+    long = made(1, messages=[Message(0, "a", "A", "x" * 60), Message(1, "a", "A", "x" * 40)])
+    monkeypatch.setattr(table, "_MOST_CHARS", 200)
+    assert [batch.num_rows for batch in table.batches([long] * 7)] == [3, 3, 1]
+    monkeypatch.setattr(table, "_MOST_CHARS", 199)
+    assert [batch.num_rows for batch in table.batches([long] * 7)] == [2, 2, 2, 1]
+
+
+def test_another_table_stays_as_it_is():
+    other = pa.table({"a": [1, 2]})
+    assert table.upgraded(other) is other
+    assert not table.is_transcripts(other.schema)
+    assert not table.is_transcripts(pa.schema([*table.schema()][1:]))
+    ours = table.to_table(MADE)
+    assert table.upgraded(ours) is ours
+    with pytest.raises(InputError, match="id, scenario"):
+        list(table.rows(other))
+
+
+def test_a_table_needs_no_totals():
+    ours = table.to_table(MADE)
+    assert list(table.rows(ours.drop_columns(["num_messages", "calls", "prompt_tokens"]))) == MADE
+
+
+def test_many_rows_are_read_in_parts_and_in_order():
+    many = [made(number) for number in range(600)]
+    assert list(table.rows(table.to_table(many))) == many
+
+
+def test_every_deliberation_returns_to_its_message():
+    def weighed(index: int) -> Message:
+        chosen = Deliberation("critic", (Proposal("a", parent=2), Proposal("b", revises=True)), index, "why")
+        return Message(index, "user", "U", "said", deliberation=chosen)
+
+    plain = Message(1, "user", "U", "said")
+    given = [
+        made(1, messages=[weighed(0), plain, weighed(2)]),
+        made(2),
+        made(3, messages=[plain, weighed(3)]),
+    ]
+    back = list(table.rows(table.to_table(given)))
+    assert back == given
+    column = table.to_table(given).column(table.DELIBERATIONS).to_pylist()
+    assert [one is None for one in column] == [False, True, False]
+
+
+def test_equal_texts_of_a_column_are_one_object():
+    """Millions of rows share a few roles and prompts: they are read once, not once per row."""
+    back = list(table.rows(table.to_table([made(3), made(7)])))
+    assert back[0].speakers[0].system is back[1].speakers[0].system
+    assert back[0].speakers[0].sampling is back[0].speakers[1].sampling
+
+
+def test_damage_is_one_line_that_names_the_file(tmp_path: Path):
+    path = tmp_path / "shard.parquet"
+    path.write_bytes(b"no parquet")
+    with pytest.raises(Damaged) as caught:
+        table.read_shard(path)
+    assert str(path) in str(caught.value)
+    assert "camel verify" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_columns_and_their_types():
+    """The format of stored files: a change here makes existing runs unreadable."""
+    text, whole = "string", "int64"
+    usage = f"struct<prompt: {whole}, completion: {whole}, cached: {whole}, calls: {whole}, unknown: {whole}>"
+    message = (
+        f"index: int32, speaker: {text}, role: {text}, content: {text}, model: {text}, finish: {text}, "
+        f"usage: {usage}, latency: double, attempts: int32, guided: {text}"
+    )
+    speaker = ", ".join(f"{name}: {text}" for name in ("name", "role", "system", "opening", "sampling"))
+    task = (
+        f"original: {text}, specified: {text}, model: {text}, usage: {usage}, finish: {text}, guided: {text}"
+    )
+    assert {field.name: str(field.type).replace("element: ", "item: ") for field in table.schema()} == {
+        "id": text,
+        "scenario": text,
+        "task": f"struct<{task}>",
+        "speakers": f"list<item: struct<{speaker}>>",
+        "messages": f"list<item: struct<{message}>>",
+        "stop": f"struct<reason: {text}, detail: {text}, speaker: {text}>",
+        "facts": f"map<{text}, {text}>",
+        "labels": f"list<item: {text}>",
+        "fingerprint": text,
+        "schema": "int32",
+        "num_messages": "int32",
+        "prompt_tokens": whole,
+        "completion_tokens": whole,
+        "cached_tokens": whole,
+        "calls": whole,
+        "deliberations": text,
+    }
