@@ -203,6 +203,13 @@ class Crashes:
             if child.returncode == 0:
                 return
 
+    def run_undisturbed(self) -> None:
+        """Run from the beginning to the end."""
+        child = self.start()
+        _, errors = child.communicate()
+        if child.returncode or errors:
+            raise AssertionError(f"the undisturbed run: status {child.returncode}\n{errors.decode()}")
+
     def finish(self) -> None:
         """Go on to the end."""
         child = self.start()
