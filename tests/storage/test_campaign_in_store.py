@@ -29,22 +29,29 @@ from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Elsewhere
 from camel.generation.status import RunLog, find_runs, planned_shards, read_status
 from camel.generation.translate import Translation, translate
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
 from camel.storage import exporters
 from camel.storage.reader import Run
 from camel.storage.run import open_folder
 from camel.storage.store import BucketStore
 from camel.storage.verify import verify
+from tests.support.endpoints import serve
 from tests.support.s3_faults import Faults, Server
 
 Bucket = Callable[[str], str]
 COUNTS = {"assistant_role": 3, "user_role": 2, "task": 2}
 
 
-@pytest.fixture
-def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=Constant(5))) as process:
+@pytest.fixture(scope="module")
+def _endpoint() -> Iterator[SimulatorProcess]:
+    with serve(SimulatorSettings(length=Constant(5))) as process:
         yield process
+
+
+@pytest.fixture
+def endpoint(_endpoint: SimulatorProcess) -> SimulatorProcess:
+    _endpoint.reset()
+    return _endpoint
 
 
 def config(endpoint: SimulatorProcess, out: str, **more: Any) -> GenerateConfig:
@@ -80,6 +87,7 @@ def export(where: str | Path, path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_retries")
 def test_the_same_data_and_figures_as_on_a_disk(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess
 ):
@@ -105,7 +113,6 @@ def test_the_same_data_and_figures_as_on_a_disk(
     assert all(shard.need.bytes for shards in known.values() for shard in shards)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "first"),
     [(Budget(), 0), (Budget(), 1_000), (Budget(calls=10_000), 0)],
@@ -142,7 +149,6 @@ def test_a_run_in_a_store_is_resumed(
     assert len(Run(given.where)) == 12
 
 
-@pytest.mark.slow
 def test_a_fork_from_a_store_takes_the_lists(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess
 ):
@@ -172,7 +178,6 @@ def test_the_log_can_be_read_from_another_machine(
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.slow
 def test_journals_are_in_one_folder_and_a_start_from_another_asks_nothing(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
 ):
@@ -181,9 +186,7 @@ def test_journals_are_in_one_folder_and_a_start_from_another_asks_nothing(
     asked = endpoint.ledger().requests
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
     for _ in range(2):
-        with pytest.raises(
-            InputError, match=r"are in .* on .*If they are lost, remove s3://.*/holders/"
-        ) as refused:
+        with pytest.raises(InputError, match=r" s3://.*/holders/") as refused:
             start(given)
     assert str(held) in str(refused.value)
     assert endpoint.ledger().requests == asked
@@ -216,7 +219,6 @@ def test_whoever_is_killed_before_the_store_knows_who_holds_the_journals_goes_on
     assert folder.held_elsewhere("conversations") is None
 
 
-@pytest.mark.slow
 def test_a_start_that_is_refused_does_not_say_what_a_translation_was_begun_with(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
 ):
@@ -231,18 +233,17 @@ def test_a_start_that_is_refused_does_not_say_what_a_translation_was_begun_with(
     first = Translation(Run(given.where), "de", ScriptedModel(reply, name="first"), halt=halt)
     assert not asyncio.run(translate(first, concurrency=1))
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
-    with pytest.raises(InputError, match="model was 'first' and is 'second'"):
+    with pytest.raises(InputError, match=r"'first'.*'second'"):
         Translation(Run(given.where), "de", ScriptedModel([], name="second"))
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "journals"))
     Translation(Run(given.where), "de", ScriptedModel([], name="first"))
 
 
-@pytest.mark.slow
 async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_is_alive(
     s3: Server, bucket: Bucket, tmp_path: Path, endpoint: SimulatorProcess, monkeypatch: pytest.MonkeyPatch
 ):
     given = config(endpoint, bucket("run"))
-    with pytest.raises(InputError, match="set CAMEL_JOURNALS to a folder"):
+    with pytest.raises(InputError, match="CAMEL_JOURNALS"):
         await CampaignFactory.here(given)()
     driver = Campaign(given, Elsewhere())
     with driver.folder.locked():

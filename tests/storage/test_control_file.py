@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,13 +45,15 @@ def test_a_wish_that_cannot_be_understood_is_none(tmp_path: Path):
         assert read_wish(folder) == "go"
 
 
-def test_who_asks_is_told_what_comes_of_it(place, capsys: pytest.CaptureFixture[str]):
+def test_who_asks_is_told_what_comes_of_it(
+    place, capsys: pytest.CaptureFixture[str], snapshot: Callable[..., None]
+):
     folder: RunFolder = place("run")
     folder.create(Settings("f", {"scenario": "ai_society"}, "0"))
     pause(folder.address)
     said = capsys.readouterr().out
-    assert "this is for the next start" in said
-    assert ("looks there every 5 s" in said) != folder.on_disk
+    snapshot("status", said.replace(folder.address, "RUN"), "pause")
+    assert (" 5 s" in said) != folder.on_disk
     with folder.locked():
         resume(folder.address)
-        assert capsys.readouterr().out == "it goes on\n"
+    snapshot("status", capsys.readouterr().out, "resume")

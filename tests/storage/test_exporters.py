@@ -204,7 +204,7 @@ def test_problems(tmp_path: Path):
         ("message_2", "It is 4."),
     ]
     assert (second["sub_topic"], second["message_1"], second["message_2"]) == ("S", "What is 3+3?", "6")
-    with pytest.raises(InputError, match=r"not one problem.*as chat or instruction"):
+    with pytest.raises(InputError, match=r"\bchat\b.*\binstruction\b"):
         problems([talk()], tmp_path / "math.jsonl")
     assert len(lines(tmp_path / "math.jsonl")) == 2, "the file before stays"
 
@@ -212,7 +212,7 @@ def test_problems(tmp_path: Path):
 def test_a_format_that_has_no_row_for_any_of_them_is_refused(tmp_path: Path):
     path = tmp_path / "x.jsonl"
     path.write_text("before")
-    with pytest.raises(InputError, match="as problems or alpaca"):
+    with pytest.raises(InputError, match=r"\bproblems\b.*\balpaca\b"):
         instruction([solved()], path)
     assert path.read_text() == "before"
 
@@ -356,13 +356,13 @@ def test_what_was_there_stays_until_the_new_is_whole(tmp_path: Path):
     assert [file.name for file in (tmp_path / "folder").iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_memory_does_not_grow_with_the_number_of_conversations(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     if name == "dataset":
         pytest.importorskip("pyarrow")
+    monkeypatch.setattr("camel.storage.table.ROW_GROUP", 50)
     # The parser keeps its latest few thousand texts, which is bounded but more than is looked for here.
     monkeypatch.setattr("camel.core.message.parse", getattr(parse, "__wrapped__", parse))
     text = "Solution: " + "word " * 1000
@@ -379,12 +379,12 @@ def test_memory_does_not_grow_with_the_number_of_conversations(
     FORMATS[name].write(many(5), target(tmp_path / "warm", name))
     tracemalloc.start()
     try:
-        FORMATS[name].write(many(5_000), target(tmp_path, name))
+        FORMATS[name].write(many(500), target(tmp_path, name))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # All of them are 25 MB of text; a dataset holds a row group of 2,000, its text once in Python, a zip its directory.
-    assert peak < {"dataset": 18, "inspect": 8}.get(name, 4) * 2**20
+    # All of them are 2.5 MB of text; a dataset holds a row group, its text once in Python, a zip its directory.
+    assert peak < 1.5 * 2**20
 
 
 HOSTILE = [
@@ -424,7 +424,7 @@ def test_no_id_leads_out_of_the_folder(ending: str, tmp_path: Path):
 
 @pytest.mark.parametrize("ending", ["", ".tar.gz"])
 def test_an_id_given_twice_is_refused(ending: str, tmp_path: Path):
-    with pytest.raises(InputError, match="two conversations have the id 'same'"):
+    with pytest.raises(InputError, match="'same'"):
         chat([talk("same"), talk("same")], tmp_path / f"out{ending}")
     assert list(tmp_path.iterdir()) == []
 
@@ -439,9 +439,9 @@ def test_hostile_text_stays_on_its_line(name: str, tmp_path: Path):
 
 
 def test_a_format_says_what_it_can_be_written_as(tmp_path: Path):
-    with pytest.raises(InputError, match=r"written as \.jsonl"):
+    with pytest.raises(InputError, match=r"\.jsonl"):
         messages([talk()], tmp_path / "folder")
-    with pytest.raises(InputError, match="written as"):
+    with pytest.raises(InputError, match=r"chat\.zip|\.zip|\.tar\.gz"):
         chat([talk()], tmp_path / "chat.zip")
     for exporter in FORMATS.values():
         assert exporter.summary
@@ -459,7 +459,7 @@ def test_misalignment_is_refused_unless_acknowledged_with_a_canary(name: str, tm
     given = [make("a"), make("b", labels=["misalignment"])]
     path = target(tmp_path, name)
     for release in (Release(), Release(acknowledge=True), Release(canary=GUID)):
-        with pytest.raises(InputError, match="'b' is labelled misalignment"):
+        with pytest.raises(InputError, match=r"'b'.*misalignment"):
             FORMATS[name].write(given, path, release=release)
     assert list(tmp_path.iterdir()) == []
     FORMATS[name].write(given, path, release=RELEASE)
@@ -517,11 +517,11 @@ def test_a_dataset_and_its_card(tmp_path: Path):
     for words in ("`ai_society` (3)", "`m-1` (5)", "`abc` (3)", "camel-society 0.", "`evil # model` (1)"):
         assert words in card
     assert "| ended: done | 1 (50.0%) | 0 (0.0%) | 1 (33.3%) |" in card
-    assert "| ended by an error of the model or its endpoint | 1 (33.3%) |" in card
-    assert "| messages cut off at their length limit | 1 (16.7%) |" in card
+    assert "error of the model or its endpoint | 1 (33.3%) |" in card
+    assert "length limit | 1 (16.7%) |" in card
     with pytest.raises(InputError, match="exists"):
         dataset([talk()], tmp_path / "set")
-    with pytest.raises(InputError, match="a split is named"):
+    with pytest.raises(InputError, match=r"\.\./x"):
         dataset({"../x": [talk()]}, tmp_path / "other")
 
 
@@ -557,26 +557,27 @@ def test_a_large_split_is_several_files(tmp_path: Path):
 
 LOAD = """
 import sys, json, datasets
-data = datasets.load_dataset(sys.argv[1])
-row = data["train"][0]
-print(json.dumps({
-    "rows": {split: len(data[split]) for split in data},
-    "row": {key: row[key] for key in ("id", "facts", "stop", "labels", "num_messages")},
-    "content": [m["content"] for m in row["messages"]],
-    "system": row["speakers"][0]["system"],
-    "prompt": row["messages"][0]["usage"]["prompt"],
-}))
+for folder in sys.argv[1:]:
+    data = datasets.load_dataset(folder)
+    row = data["train"][0]
+    print(json.dumps({
+        "rows": {split: len(data[split]) for split in data},
+        "row": {key: row[key] for key in ("id", "facts", "stop", "labels", "num_messages")},
+        "content": [m["content"] for m in row["messages"]],
+        "system": row["speakers"][0]["system"],
+        "prompt": row["messages"][0]["usage"]["prompt"],
+    }))
 """
 
 
-def loaded(folder: Path, home: Path) -> dict[str, Any]:
-    """What `datasets` sees in a folder, without a network and with a cache that the calls of a test share."""
+def loaded(*folders: Path, home: Path) -> list[dict[str, Any]]:
+    """What `datasets` sees in each folder, without a network and with one cache."""
     own = {"HF_HOME": str(home / "home"), "HF_DATASETS_CACHE": str(home / "cache")}
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", **own}
-    command = [sys.executable, "-c", LOAD, str(folder)]
+    command = [sys.executable, "-c", LOAD, *map(str, folders)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.slow
@@ -586,7 +587,9 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     # A process of its own: the package reads its environment once, and warns about matters of its own.
     first = talk("a", facts={"assistant": "Python Programmer"})
     dataset({"train": [first, talk("b", stop=None)], "test": [talk("c")]}, tmp_path / "set", release=RELEASE)
-    seen = loaded(tmp_path / "set", tmp_path)
+    # The package's cache goes by the folder's name and its card: an export that grew must not come back as it was.
+    dataset([talk("d"), talk("e"), talk("f")], tmp_path / "later" / "set", release=RELEASE)
+    seen, later = loaded(tmp_path / "set", tmp_path / "later" / "set", home=tmp_path)
     assert seen["rows"] == {"train": 2, "test": 1}
     assert seen["row"] == {
         "id": "a",
@@ -597,9 +600,7 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     }
     assert seen["content"] == [message.content for message in first.messages]
     assert (seen["system"], seen["prompt"]) == ("You are the user.", 10)
-    # The package's cache goes by the folder's name and its card: an export that grew must not come back as it was.
-    dataset([talk("d"), talk("e"), talk("f")], tmp_path / "later" / "set", release=RELEASE)
-    assert loaded(tmp_path / "later" / "set", tmp_path)["rows"] == {"train": 3}
+    assert later["rows"] == {"train": 3}
 
 
 # ---------------------------------------------------------------- the hub
@@ -684,9 +685,9 @@ def test_push_gates_before_it_uploads(hub: str, tmp_path: Path):
 def test_push_says_in_one_line_why_it_failed(hub: str, tmp_path: Path):
     from camel.storage.push import push
 
-    with pytest.raises(InputError, match=r"it has no README\.md"):
+    with pytest.raises(InputError, match=r"README\.md"):
         push(tmp_path, "me/set", endpoint=hub, token="let-me-in")
     dataset([talk()], tmp_path / "set")
-    with pytest.raises(InputError, match=r"pushing to me/set failed: .*401"):
+    with pytest.raises(InputError, match=r"me/set.*401"):
         push(tmp_path / "set", "me/set", endpoint=hub, token="wrong")
     assert not [path for _, path, _ in Hub.calls if path.endswith("settings")]

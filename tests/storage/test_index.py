@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +37,7 @@ from camel.storage.index import (
 from camel.storage.run import Marker, RunFolder, Settings, open_folder
 from camel.storage.table import read_shard, to_table
 from camel.storage.verify import verify
+from tests.support.in_process import camel
 from tests.support.records import STAGE, a_run, commit, transcript
 
 
@@ -108,7 +108,6 @@ def test_indexes_are_put_together_counted_and_cleared_away_wherever_a_run_is(pla
     assert merge(folder, STAGE, cost=price, target=24) == (0, 0, 2, 48)
 
 
-@pytest.mark.slow
 def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
     pytest.importorskip("tantivy")
     folder: RunFolder = a_run(place("run"), 5)
@@ -187,14 +186,12 @@ def test_a_cube_with_too_many_cells_is_left_out(tmp_path: Path):
     assert few.best(set(FACETS)) is None
 
 
-@pytest.mark.slow
-def test_the_command(tmp_path: Path):
+def test_the_command(tmp_path: Path, snapshot: Callable[..., None]):
     a_run(open_folder(tmp_path / "run"), 3)
-    command = [sys.executable, "-m", "camel", "index", str(tmp_path / "run"), "--text"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "9 conversations in 2 index files" in done.stdout
-    assert "9 conversations in 2 text indexes" in done.stdout
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    done = camel("index", "run", "--text", folder=tmp_path)
+    assert done.status == 0, done.stderr
+    snapshot("status", done.stdout)
+    again = camel("index", "run", "--text", "--json", folder=tmp_path)
     assert json.loads(again.stdout) == {
         "built": 0,
         "made": 0,
@@ -220,7 +217,7 @@ def test_a_newer_index_is_not_believed(tmp_path: Path, monkeypatch: pytest.Monke
     merge(folder, STAGE)
     name = next(iter(files_of(folder, STAGE).single.values()))
     monkeypatch.setattr(index, "VERSION", 99)
-    with pytest.raises(InputError, match="another version"):
+    with pytest.raises(InputError, match="version"):
         read_header(tmp_path / "run" / name)
 
 
@@ -292,12 +289,11 @@ def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: 
             (Query(runs=("run",), facets=facets), number, bins)
             for facets in (
                 {},
-                {"stop": ("done",)},
                 {"stop": ("done",), "label": ("",)},
                 {"stop": ("nothing",)},
             )
-            for number in ("messages", "tokens", "calls", "cost")
-            for bins in (1, 3, 30)
+            for number in ("messages", "cost")
+            for bins in (1, 30)
         ]
         with_copies = [catalogue.histogram(*one[:2], "", one[2]) for one in asked]
         for part in catalogue.runs[0].parts:
@@ -330,20 +326,14 @@ def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: 
 def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
     pytest.importorskip("vl_convert")
     folder = a_run(open_folder(tmp_path / "run"), 3)
-    command = [sys.executable, "-m", "camel", "index", str(tmp_path / "run"), "--findings", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = camel("index", "run", "--findings", "--json", folder=tmp_path)
     assert json.loads(done.stdout)["rows"] == 9
     with Catalogue([folder.address]) as catalogue:
         counted = dict(catalogue.facets()["finding"])
         assert not sum(part.unknown for part in catalogue.runs[0].parts)
     made = Counter(name for n in range(9) for name in {one.detector for one in detect(transcript(n))})
     assert counted == made
-    study = subprocess.run(
-        [sys.executable, "-m", "camel", "study", str(tmp_path / "run"), "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    study = camel("study", "run", "--json", folder=tmp_path)
     behaviours = json.loads(study.stdout)["behaviours"]
     assert {
         one["name"]: one["conversations"]["count"] for one in behaviours if one["conversations"]["count"]

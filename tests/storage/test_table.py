@@ -151,7 +151,7 @@ def check_round_trip(path: Path, given: list[Transcript]) -> None:
     assert list(table.stream_shard(path)) == given
 
 
-@settings(relaxed, max_examples=20)
+@settings(relaxed, max_examples=12)
 @given(st.lists(transcripts, max_size=5))
 def test_tables_and_files_give_back_what_was_written(tmp_path: Path, given: list[Transcript]):
     check_round_trip(tmp_path / "shard.parquet", given)
