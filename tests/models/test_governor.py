@@ -143,15 +143,15 @@ def test_an_endpoint_that_queues_is_noticed_by_its_latency():
 
 def test_heavy_tails_are_not_slowness():
     governor, rng = Governor(Rates(ceiling=64)), random.Random(1)
-    for _ in range(2_000):
+    for _ in range(500):
         epochs = [governor.begin() for _ in range(64 - governor.in_flight)]
         for epoch in epochs:
             governor.served(0.0, epoch, rng.lognormvariate(math.log(0.1), 1.0), 1, 1, 0, 0)
     assert governor.limit == 64
 
 
-@given(rpm=st.floats(30, 6_000), seconds=st.integers(20, 120))
-@settings(max_examples=30, deadline=None)
+@given(rpm=st.floats(30, 6_000), seconds=st.integers(20, 60))
+@settings(max_examples=15)
 def test_requests_per_minute(rpm: float, seconds: int):
     governor, sent, now = Governor(Rates(rpm=rpm)), 0, 0.0
     while now < seconds:
@@ -206,7 +206,6 @@ workers = st.dictionaries(
 
 
 @given(workers=workers, ceiling=st.integers(1, 200), rpm=st.floats(1, 1e5), tick=st.integers(0, 99))
-@settings(deadline=None)
 def test_shares_never_exceed_the_limits(workers, ceiling: int, rpm: float, tick: int):
     reports = {worker: {"url": report} for worker, report in workers.items()}
     limits = {"url": Rates(ceiling=ceiling, rpm=rpm)}
@@ -231,7 +230,7 @@ def test_shares_never_exceed_the_limits(workers, ceiling: int, rpm: float, tick:
     ceiling=st.integers(1, 300),
     calls=st.integers(1, 4),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=20)
 def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, calls: int):
     """Workers that keep wanting what they want, with calls that take a few ticks; a newcomer joins half-way."""
     in_flight = {f"w{number}": 0 for number in range(len(demands))}
@@ -280,7 +279,6 @@ def test_reports_travel_as_names_and_numbers():
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
 def test_grants_never_pass_the_budget_by_more_than_what_is_in_flight(data: st.DataObject):
     """Workers come, work, report late or never, end in order, or die without a word."""
     total = data.draw(st.integers(10, 5_000))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from camel import ChatModel, InputError, Request, Usage
@@ -33,6 +33,7 @@ from camel.models.discovery import Given, Listed, Named, find_replicas
 from camel.models.governor import Rates, Share
 from camel.models.pool import FAILURES, IDLE, LONGEST_PAUSE, PAUSE, Pool, PoolSettings, Slot
 from camel.models.simulator import Constant, LedgerRow, Simulator, SimulatorSettings, read_rows
+from tests.support.virtual_time import virtual_time
 
 URLS = [f"http://replica-{number}:8000/v1" for number in range(4)]
 HISTORY = History("S")
@@ -78,7 +79,6 @@ def _fail(pool: Pool, session: str, error: ModelError | None = None, **how: Any)
     replicas=st.integers(1, 9),
     load=st.sampled_from([1.0, 1.25, 2.0]),
 )
-@settings(deadline=None, max_examples=50)
 def test_load_is_bounded(sessions: list[str], replicas: int, load: float):
     urls = [f"http://r{number}/v1" for number in range(replicas)]
     its = _pool(urls, load=load)
@@ -280,6 +280,7 @@ def test_a_single_endpoint_is_never_left_alone():
         assert _fail(its, "c") == URLS[0]
 
 
+@virtual_time
 async def test_when_all_are_gone_a_call_waits_for_the_first_probe_and_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -300,6 +301,7 @@ async def test_when_all_are_gone_a_call_waits_for_the_first_probe_and_its_deadli
 # --- queues ----------------------------------------------------------------------------------------------------------
 
 
+@virtual_time
 async def test_started_conversations_come_first():
     its = Pool(Given(URLS[:1]), PoolSettings(rates=Rates(ceiling=2)))
     _call(its, "old")
@@ -316,7 +318,7 @@ async def test_started_conversations_come_first():
             group.create_task(call(name))
             await asyncio.sleep(0)
         assert its.take(_request("late"), b"") is None
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(1)
         assert order == []
         for slot in busy:
             assert slot is not None
@@ -325,6 +327,7 @@ async def test_started_conversations_come_first():
     assert its.states()[0].in_flight == 0
 
 
+@virtual_time
 async def test_a_caller_who_gives_up_leaves_nothing_behind():
     its = Pool(Given(URLS[:1]), PoolSettings(rates=Rates(ceiling=1)))
     first = its.take(_request("a"), b"")
@@ -333,7 +336,7 @@ async def test_a_caller_who_gives_up_leaves_nothing_behind():
         asyncio.create_task(its.wait(_request(f"b{number}"), b"", asyncio.get_running_loop().time() + 9))
         for number in range(20)
     ]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
     for task in tasks[:10]:
         task.cancel()
     its.left(first)  # the slot is handed over in the same round in which its taker is cancelled
@@ -346,13 +349,14 @@ async def test_a_caller_who_gives_up_leaves_nothing_behind():
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@virtual_time
 async def test_open_conversations_are_capped_and_one_that_ends_makes_room():
     its = Pool(Given(URLS[:2]), PoolSettings(open_per_replica=3))
     for number in range(6):
         _call(its, f"c{number}")
     assert its.take(_request("seventh"), b"") is None
     waiting = asyncio.create_task(its.wait(_request("seventh"), b"", asyncio.get_running_loop().time() + 5))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
     assert not waiting.done()
     for number in range(6):
         _call(its, f"c{number}")  # those that have begun go on
@@ -418,6 +422,7 @@ def test_endpoints_that_say_nothing_of_their_cache_are_not_capped():
     assert its.states()[0].most_open is None
 
 
+@virtual_time
 async def test_rates_hold_calls_back_and_time_lets_them_go():
     its = Pool(Given(URLS[:1]), PoolSettings(rates=Rates(rpm=600)))  # ten a second, 100 at once
     loop = asyncio.get_running_loop()
@@ -427,9 +432,10 @@ async def test_rates_hold_calls_back_and_time_lets_them_go():
     started = loop.time()
     for _ in range(5):
         its.served(await its.wait(_request("c0"), b"", loop.time() + 5), Usage(1, 1, 0, 1))
-    assert 0.3 < loop.time() - started < 3
+    assert 0.4 <= loop.time() - started <= 0.6
 
 
+@virtual_time
 async def test_a_worker_of_a_cluster_has_nothing_until_it_is_given_a_share():
     its = Pool(Given(URLS[:2]))
     its.allow({})
@@ -450,7 +456,7 @@ async def test_event_loops_in_several_threads_share_a_pool():
     async def call(name: str) -> None:
         for _ in range(20):
             slot = its.take(_request(name), b"")
-            slot = slot or await its.wait(_request(name), b"", asyncio.get_running_loop().time() + 20)
+            slot = slot or await its.wait(_request(name), b"", asyncio.get_running_loop().time() + 120)
             await asyncio.sleep(0.001)
             its.served(slot, Usage(1, 1, 0, 1))
         done.append(name)
@@ -462,7 +468,7 @@ async def test_event_loops_in_several_threads_share_a_pool():
     for thread in threads:
         thread.start()
     for thread in threads:
-        await asyncio.to_thread(thread.join, 30)
+        await asyncio.to_thread(thread.join, 120)
     assert len(done) == 24
     assert [state.in_flight for state in its.states()] == [0, 0]
 
@@ -556,8 +562,9 @@ def test_a_name_is_all_its_addresses(monkeypatch: pytest.MonkeyPatch):
     assert source.look() == ("http://[fd00::1]:8000/v1",)
 
 
+@virtual_time
 async def test_replicas_come_and_go_by_name(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Named, "every", 0.05)
+    monkeypatch.setattr(Named, "every", 1.0)
     async with Simulator() as sim:
         port = sim.url.rpartition(":")[2]
         answers: list[list[str] | None] = [None, None, ["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]]
@@ -565,7 +572,7 @@ async def test_replicas_come_and_go_by_name(monkeypatch: pytest.MonkeyPatch):
         async with ChatModel("m", base_url=f"dns+http://llm:{port}/v1", api_key="", deadline=10) as model:
             for _ in range(5):
                 assert (await model.reply(_request("c"))).attempts == 1
-                await asyncio.sleep(0.06)
+                await asyncio.sleep(1.5)
         assert sim.ledger.counters.served == 5
 
 
@@ -588,13 +595,6 @@ async def _talk(model: ChatModel, names: list[str], calls: int) -> None:
     await asyncio.gather(*(one(name) for name in names))
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "PAUSE", 0.2)
-    uniform = random.uniform
-    monkeypatch.setattr(random, "uniform", lambda low, high: uniform(low, high) * 0.1)
-
-
 def _homes(paths: list[Path]) -> dict[str, list[int]]:
     """The replicas that served a session, in order of time, without repeats."""
     rows: list[tuple[LedgerRow, int]] = []
@@ -607,8 +607,7 @@ def _homes(paths: list[Path]) -> dict[str, list[int]]:
     return homes
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick")
+@virtual_time
 async def test_a_replica_killed_and_restarted(tmp_path: Path):
     """Its conversations move and stay where they went; the others never move."""
     ports = [_port() for _ in range(3)]
@@ -622,15 +621,15 @@ async def test_a_replica_killed_and_restarted(tmp_path: Path):
         for number in (1, 2):
             await stack.enter_async_context(Simulator(wanted[number], port=ports[number]))
         urls = [f"http://127.0.0.1:{port}/v1" for port in ports]
-        async with ChatModel("m", base_url=urls, api_key="", deadline=30) as model:
+        async with ChatModel("m", base_url=urls, api_key="", deadline=300) as model:
             async with Simulator(wanted[0], port=ports[0]) as victim:
                 await _talk(model, names, 3)
                 served = victim.ledger.counters.served
             await _talk(model, names, 3)
             assert model.pool.states()[0].state != "closed"
-            assert "Connect" in model.pool.states()[0].said
+            assert urls[0] in model.pool.states()[0].said
             async with Simulator(wanted[0], port=ports[0]) as victim:
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(2 * LONGEST_PAUSE)
                 await _talk(model, names, 3)
                 late = [f"late{number}" for number in range(30)]
                 await _talk(model, late, 2)
@@ -647,8 +646,7 @@ async def test_a_replica_killed_and_restarted(tmp_path: Path):
     assert sum(row.outcome == "served" for path in paths for row in read_rows(path)) == 9 * 30 + 2 * 30
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick")
+@virtual_time
 async def test_flaky_replicas_move_few_and_lose_nothing(tmp_path: Path):
     paths = [tmp_path / f"ledger-{number}" for number in range(3)]
     faults = [{}, {"500": 0.1, "reset": 0.02}, {"503": 0.05, "truncate": 0.02}]
@@ -661,14 +659,14 @@ async def test_flaky_replicas_move_few_and_lose_nothing(tmp_path: Path):
             ).base_url
             for fault, path in zip(faults, paths, strict=True)
         ]
-        async with ChatModel("m", base_url=urls, api_key="", deadline=30) as model:
-            await _talk(model, [f"c{number}" for number in range(60)], 10)
+        async with ChatModel("m", base_url=urls, api_key="", deadline=300) as model:
+            await _talk(model, [f"c{number}" for number in range(40)], 8)
     homes = _homes(paths)
-    assert len(homes) == 60
-    assert sum(len(path) > 1 for path in homes.values()) <= 20
+    assert len(homes) == 40
+    assert sum(len(path) > 1 for path in homes.values()) <= 14
 
 
-@pytest.mark.usefixtures("quick")
+@virtual_time
 async def test_all_429s_are_counted():
     settings = SimulatorSettings(length=None, words=3, faults={"429": 0.3}, retry_after=0.01)
     async with (
@@ -684,10 +682,10 @@ async def test_all_429s_are_counted():
         assert model.pool.states()[0].refused == sim.ledger.counters.outcomes["429"]
 
 
-@pytest.mark.usefixtures("quick")
+@virtual_time
 async def test_an_error_names_the_replicas_and_what_they_said():
     urls = [f"http://127.0.0.1:{_port()}/v1" for _ in range(2)]
-    async with ChatModel("m", base_url=urls, api_key="sk-secret-123", deadline=5, max_attempts=4) as model:
+    async with ChatModel("m", base_url=urls, api_key="sk-secret-123", deadline=300, max_attempts=4) as model:
         with pytest.raises(Unreachable) as raised:
             await model.reply(_request("c"))
     assert all(url in str(raised.value) for url in urls)

@@ -159,7 +159,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 async def serving(*answers: Answer) -> AsyncIterator[HostileServer]:
     """A server on a free port of loopback."""
     hostile = HostileServer(answers)
-    server = await asyncio.start_server(hostile._serve, "127.0.0.1", 0, limit=2**20)
+    server = await asyncio.start_server(hostile._serve, "127.0.0.1", 0, limit=2**20, backlog=1_000)
     hostile.port = server.sockets[0].getsockname()[1]
     try:
         yield hostile
