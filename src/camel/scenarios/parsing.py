@@ -71,7 +71,8 @@ def parse_list(text: str, *, names: bool = False) -> list[str]:
     With `names`, items are short names: what explains them, behind a colon or a dash or on the lines below, goes.
     Without, items are sentences: lines below belong to them, and nothing is cut off.
     """
-    text = _THINKING.sub("", well_formed(text)).strip().removeprefix("\ufeff")
+    # Spaces stay: the margin of the first item says which lines are on its level.
+    text = _THINKING.sub("", well_formed(text)).lstrip("\ufeff\r\n")
     found = _from_json(text, names)
     items = list(_from_lines(text, names) if found is None else found)
     if names:
