@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from camel import InputError, Run, ScriptedModel
 from camel.core.answers import read_comparison
-from camel.core.errors import ContextOverflow, ModelError, ServerFailed
+from camel.core.errors import ContextOverflow, Damaged, ModelError, ServerFailed
 from camel.core.model import Request
 from camel.engine.worker import Halt
 from camel.evaluation.agents import (
@@ -43,7 +44,7 @@ def contest(
     folder: Path,
     model: Any,
     *,
-    numbers: range = range(100),
+    numbers: range = range(30),
     tasks: int = 100,
     repeats: int = 0,
     judges: dict[str, Any] | None = None,
@@ -104,29 +105,27 @@ def test_no_answer_makes_the_reader_fail(text: str):
 # ---------------------------------------------------------------- which tasks
 
 
-@pytest.mark.slow
 def test_a_sample_is_seeded_and_part_of_a_larger_one(tmp_path: Path):
-    run = planted_run(tmp_path / "run")
-    ids = [one.id for one in draw_tasks({AGENTS: run}, 20, seed=4).tasks]
-    assert ids == [one.id for one in draw_tasks({AGENTS: run}, 60, seed=4).tasks][:20]
-    assert ids != [one.id for one in draw_tasks({AGENTS: run}, 20, seed=5).tasks]
-    assert len(set(ids)) == 20
-    assert len(draw_tasks({AGENTS: run}, 500).tasks) == 100
+    run = planted_run(tmp_path / "run", numbers=range(40))
+    ids = [one.id for one in draw_tasks({AGENTS: run}, 10, seed=4).tasks]
+    assert ids == [one.id for one in draw_tasks({AGENTS: run}, 30, seed=4).tasks][:10]
+    assert ids != [one.id for one in draw_tasks({AGENTS: run}, 10, seed=5).tasks]
+    assert len(set(ids)) == 10
+    assert len(draw_tasks({AGENTS: run}, 500).tasks) == 40
 
 
-@pytest.mark.slow
 def test_misalignment_is_left_out_unless_said(tmp_path: Path):
-    run = planted_run(tmp_path / "run", numbers=range(880, 920))
+    run = planted_run(tmp_path / "run", numbers=range(896, 902))
     closed = draw_tasks({AGENTS: run}, 100)
-    assert (len(closed.tasks), closed.excluded, closed.of) == (20, 20, 20)
+    assert (len(closed.tasks), closed.excluded, closed.of) == (4, 2, 4)
     opened = draw_tasks({AGENTS: run}, 100, acknowledge=("misalignment",))
-    assert (len(opened.tasks), opened.excluded) == (40, 0)
-    labelled = [one for one in opened.tasks if one.labels]
-    assert len(labelled) == 20
-    # The label goes where the text goes.
-    made = contest(tmp_path, ScriptedModel(by_plan), numbers=range(880, 920), acknowledge=("misalignment",))
+    assert (len(opened.tasks), opened.excluded) == (6, 0)
+    labeled = [one for one in opened.tasks if one.labels]
+    assert len(labeled) == 2
+    # The pairs keep the labels of their conversations.
+    made = contest(tmp_path, ScriptedModel(by_plan), acknowledge=("misalignment",))
     assert asyncio.run(made.run())
-    assert sum(pair.labels == ("misalignment",) for pair in made.pairs()) == 20
+    assert sum(pair.labels == ("misalignment",) for pair in made.pairs()) == 2
 
 
 def test_only_misalignment_is_refused(tmp_path: Path):
@@ -136,8 +135,9 @@ def test_only_misalignment_is_refused(tmp_path: Path):
 
 
 def test_runs_of_other_tasks_cannot_be_compared(tmp_path: Path):
-    one, two = planted_run(tmp_path / "one"), planted_run(tmp_path / "two", "code")
-    with pytest.raises(InputError, match="does not have the task"):
+    one = planted_run(tmp_path / "one", numbers=range(3))
+    two = planted_run(tmp_path / "two", "code", numbers=range(3))
+    with pytest.raises(InputError, match=r"two.*one"):
         draw_tasks({AGENTS: one, "two": two}, 5)
 
 
@@ -147,7 +147,7 @@ def test_runs_of_other_tasks_cannot_be_compared(tmp_path: Path):
 @pytest.mark.slow
 def test_planted_outcomes_are_reported_and_the_planted_bias_is_found(tmp_path: Path):
     model = ScriptedModel(by_plan)
-    one = contest(tmp_path, model, repeats=10)
+    one = contest(tmp_path, model, numbers=range(100), repeats=10)
     needs = {need.kind: need.calls for need in one.estimate()}
     assert needs == {"summary": 100, "answer": 100, "verdict": 200, "repeat": 20}
     assert asyncio.run(one.run())
@@ -180,18 +180,17 @@ def test_planted_outcomes_are_reported_and_the_planted_bias_is_found(tmp_path: P
     assert evaluate(again)[0].to_json() == made.to_json()
 
 
-@pytest.mark.slow
 def test_a_larger_sample_and_another_judge_ask_only_what_is_new(tmp_path: Path):
     first = ScriptedModel(by_plan)
-    assert asyncio.run(contest(tmp_path, first, tasks=10).run())
-    assert len(first.requests) == 40
+    assert asyncio.run(contest(tmp_path, first, tasks=4).run())
+    assert len(first.requests) == 16
     more = ScriptedModel(by_plan)
-    assert asyncio.run(contest(tmp_path, more, tasks=25).run())
-    assert len(more.requests) == 15 * 4
+    assert asyncio.run(contest(tmp_path, more, tasks=10).run())
+    assert len(more.requests) == 6 * 4
     third, fourth = ScriptedModel([]), ScriptedModel(by_plan)
-    assert asyncio.run(contest(tmp_path, third, tasks=25, judges={"strong": third, "new": fourth}).run())
-    assert len(fourth.requests) == 50
-    assert asyncio.run(contest(tmp_path, ScriptedModel([]), tasks=10).run())
+    assert asyncio.run(contest(tmp_path, third, tasks=10, judges={"strong": third, "new": fourth}).run())
+    assert len(fourth.requests) == 20
+    assert asyncio.run(contest(tmp_path, ScriptedModel([]), tasks=4).run())
 
 
 @pytest.mark.slow
@@ -217,20 +216,25 @@ def test_several_judges_and_systems(tmp_path: Path):
     made = contest(
         tmp_path,
         model,
-        tasks=30,
+        tasks=8,
         judges={"x": ScriptedModel(judged), "y": ScriptedModel(judged), "z": ScriptedModel(judged)},
         writers={SINGLE_SHOT: model, "single-shot=weak": ScriptedModel(weak)},
     )
     assert asyncio.run(made.run())
     found, pairs, verdicts = evaluate(made)
     assert [one.system for one in found.ratings] == [AGENTS, SINGLE_SHOT, "single-shot=weak"]
-    assert len(pairs) == 90
-    assert len(verdicts) == 270
+    assert len(pairs) == 24
+    assert len(verdicts) == 72
     assert len(found.comparisons) == 9
     assert {one.judge for one in found.headline} == {"all judges"}
     assert all(one.shares.wins.rate == 1 for one in found.headline)
     assert len(found.agreement) == 4
-    two = contest(tmp_path / "two", model, tasks=40, judges={"x": model, "y": ScriptedModel(opposite)})
+    two = contest(
+        tmp_path / "two",
+        model,
+        numbers=range(54, 66),  # the agents win six and lose six
+        judges={"x": model, "y": ScriptedModel(opposite)},
+    )
     assert asyncio.run(two.run())
     mixed, _, _ = evaluate(two)
     assert mixed.agreement[0].kappa.kappa is not None
@@ -242,7 +246,7 @@ def against(folder: Path, model: Any) -> Contest:
     """Two runs of which one has more tasks, each against the same third."""
     roots = {name: folder / name for name in ("a", "c", "b")}
     a, c, b = (
-        Run(root) if root.exists() else planted_run(root, numbers=range(20 if name == "a" else 30))
+        Run(root) if root.exists() else planted_run(root, numbers=range(6 if name == "a" else 9))
         for name, root in roots.items()
     )
     return Contest(
@@ -255,7 +259,6 @@ def against(folder: Path, model: Any) -> Contest:
     )
 
 
-@pytest.mark.slow
 def test_a_run_that_two_are_compared_with_is_quoted_on_the_task(tmp_path: Path):
     made = against(tmp_path, ScriptedModel(by_plan))
     for system in (AGENTS, "other"):
@@ -272,7 +275,7 @@ def test_what_was_said_of_another_task_is_refused(tmp_path: Path):
     stage = made.jobs[0].stage.name
     one, two = (made.folder.root / marker.file for marker in made.folder.markers(stage, [0, 1]))
     one.write_bytes(two.read_bytes())
-    with pytest.raises(InputError, match=r"is about '.*' and not"):
+    with pytest.raises(Damaged, match=stage):
         contest(tmp_path, ScriptedModel([]), tasks=3).pairs()
 
 
@@ -315,7 +318,9 @@ def test_of_no_verdict_there_are_no_figures(tmp_path: Path):
     assert "–" in tables
 
 
-def test_what_can_never_be_answered_leaves_the_table_and_what_may_be_later_stops(tmp_path: Path):
+def test_what_can_never_be_answered_leaves_the_table_and_what_may_be_later_stops(
+    tmp_path: Path, snapshot: Callable[..., None]
+):
     def some(request: Request) -> str | ModelError:
         asked = request.history.entries[0].content
         return (
@@ -329,10 +334,11 @@ def test_what_can_never_be_answered_leaves_the_table_and_what_may_be_later_stops
     made, pairs, _ = evaluate(one)
     assert len(pairs) == 7
     assert [system.failed for system in made.systems] == [1, 0]
-    with pytest.raises(ServerFailed, match="same command again"):
+    with pytest.raises(ServerFailed) as caught:
         asyncio.run(
             contest(tmp_path / "down", ScriptedModel(lambda request: ServerFailed("down")), tasks=3).run()
         )
+    snapshot("errors", caught.value)
 
 
 def test_equal_solutions_are_a_draw_without_a_question(tmp_path: Path):
@@ -446,22 +452,23 @@ def test_a_small_window_is_kept(tmp_path: Path):
     assert any("are left out" in request.history.entries[0].content for request in model.requests)
 
 
-@pytest.mark.slow
 def test_the_window_is_part_of_the_question(tmp_path: Path):
     """With another window other words would be asked: that is another stage, not a journal that does not fit."""
     one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)
     two.context_tokens = 4_000  # pyright: ignore
-    names = [{job.stage.name for job in contest(tmp_path, model).jobs} for model in (one, two)]
+    names = [{job.stage.name for job in contest(tmp_path, model, tasks=3).jobs} for model in (one, two)]
+    assert names[0]
     assert not names[0] & {name for name in names[1] if not name.startswith("answer")}
 
 
-@pytest.mark.slow
 def test_a_large_window_is_not(tmp_path: Path):
     """An endpoint that told its window at one start and not at the next must not be paid twice."""
     one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)
     two.context_tokens = 128_000  # pyright: ignore
-    names = [[job.stage.name for job in contest(tmp_path, model, repeats=2).jobs] for model in (one, two)]
-    assert names[0] == names[1]
+    names = [
+        [job.stage.name for job in contest(tmp_path, model, tasks=3, repeats=2).jobs] for model in (one, two)
+    ]
+    assert names[0] == names[1] != []
 
 
 def test_prompts_are_checked(tmp_path: Path):
@@ -470,7 +477,7 @@ def test_prompts_are_checked(tmp_path: Path):
     (tmp_path / "bad.txt").write_text("Judge <TASK>: <FIRST>?")
     with pytest.raises(InputError, match="lacks <SECOND>"):
         read_prompt(str(tmp_path / "bad.txt"), ("TASK", "FIRST", "SECOND"))
-    with pytest.raises(InputError, match="shipped are again-1, judge-1"):
+    with pytest.raises(InputError, match="again-1, judge-1"):
         read_prompt("nothing")
 
 

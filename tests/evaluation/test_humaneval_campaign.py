@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,11 @@ def test_equal_programs_run_once(tmp_path: Path):
 def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
     class Dead(Counting):
         def judge(self, problem: Problem, source: str) -> Verdict:
-            raise SandboxFailed("the sandbox did not start: why ever")
+            raise SandboxFailed("dead")
 
     one = evaluation(tmp_path)
     assert asyncio.run(one.sample())
-    with pytest.raises(SandboxFailed, match="why ever"):
+    with pytest.raises(SandboxFailed, match="dead"):
         asyncio.run(one.judge(Dead()))
     assert not one.verdicts()
     alive = Counting()
@@ -113,13 +114,13 @@ def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
 
 
 def test_no_program_waits_on_a_thread_for_the_reference(tmp_path: Path):
-    """With two threads two references are asked for at a time, and nobody stands behind them."""
+    """With two threads two references are computed at a time."""
 
     class Meeting(Counting):
         meeting = threading.Barrier(2)
 
         def expected(self, problem: Problem) -> Any:
-            self.meeting.wait(30)  # breaks unless another is here at the same time
+            self.meeting.wait(120)  # breaks unless another one is here at the same time
 
     one = evaluation(tmp_path, 8, count=4)
     assert asyncio.run(one.sample())
@@ -148,20 +149,21 @@ def test_what_will_never_be_answered_is_no_program(tmp_path: Path):
     assert (made.refused, made.outcomes, made.humaneval[0].rate) == (6, {"no code": 6}, 0.0)
 
 
-def test_what_may_be_answered_later_stops(tmp_path: Path):
+def test_what_may_be_answered_later_stops(tmp_path: Path, snapshot: Callable[..., None]):
     config = Config("down", prompt_text(), problems=2)
     one = Evaluation(tmp_path, config, 3, ScriptedModel(lambda request: ServerFailed("down")))
-    with pytest.raises(ServerFailed, match="same command again"):
+    with pytest.raises(ServerFailed) as caught:
         asyncio.run(one.sample())
+    snapshot("errors", caught.value)
 
 
 def test_another_configuration_is_refused_and_named(tmp_path: Path):
     asyncio.run(evaluation(tmp_path).sample())
     other = Config("another", prompt_text(), Sampling(temperature=0.5), 0, 3)
-    with pytest.raises(InputError, match="model was 'scripted' and is 'another'"):
+    with pytest.raises(InputError, match=r"model.*'scripted'.*'another'"):
         Evaluation(tmp_path, other, 6, ScriptedModel(numbered))
     for wrong in (0, 165):
-        with pytest.raises(InputError, match="164 problems"):
+        with pytest.raises(InputError, match="164"):
             Config("m", "p", problems=wrong)
 
 

@@ -32,7 +32,6 @@ def test_shares_are_counts(outcomes: list[Any]):
     assert shares(outcomes) == found
 
 
-@pytest.mark.slow
 def test_bootstrap_intervals_hold_the_truth():
     chance, held = random.Random(1), 0
     for _ in range(300):
@@ -79,7 +78,6 @@ def test_a_planted_bias_is_found_and_none_where_there_is_none():
     assert position([]).pairs == 0
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(WINNER, WINNER), max_size=40))
 def test_naming_the_systems_the_other_way_round_changes_no_bias(orders: list[Any]):
     other = {"a": "b", "b": "a", "draw": "draw", None: None}

@@ -1,0 +1,84 @@
+"""Pages that are files: everything is in them, nothing that a model wrote is markup, and a browser has no complaint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.evaluation.page import POLICY
+
+CHROMIUM = "/usr/bin/chromium"
+WIDTHS = (1180, 390)
+SCHEMES = ("light", "dark")
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def tags(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    """The start tags of a page with their attributes."""
+    parser = _Tags()
+    parser.feed(html)
+    return parser.tags
+
+
+def check(html: str) -> None:
+    """Fail unless a page is closed: no script, nothing fetched, every link leads to a place in it."""
+    found = tags(html)
+    assert not {tag for tag, _ in found} & {"script", "iframe", "object", "embed", "img", "base", "form"}
+    for _, attributes in found:
+        assert not [name for name in attributes if name.startswith("on")]
+        for name in ("href", "src", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+    assert ("meta", {"http-equiv": "Content-Security-Policy", "content": POLICY}) in found
+    assert not re.search(r"@import|url\(\s*[\"']?(?!#)", html)
+    ids = [attributes["id"] for _, attributes in found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {str(attributes["href"])[1:] for tag, attributes in found if tag == "a"}
+    assert links <= set(ids)
+
+
+def browse(file: Path, look: Callable[[Any, str], None] = lambda tab, scheme: None) -> None:
+    """Open a page in a browser, in both color schemes and at both widths, with all its details unfolded.
+
+    Fails where it requests anything but itself, writes to the console, or is wider than the window. `look` gets each tab
+    and its color scheme.
+    """
+    playwright = pytest.importorskip("playwright.sync_api")
+    if not Path(CHROMIUM).exists():
+        pytest.skip("there is no chromium: .ci/system installs it")
+    requested: list[str] = []
+    complaints: list[str] = []
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for scheme in SCHEMES:
+            for width in WIDTHS:
+                context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+                context.set_default_timeout(120_000)  # milliseconds
+                tab = context.new_page()
+                tab.on("request", lambda request: requested.append(request.url))
+                tab.on("console", lambda message: complaints.append(message.text))
+                tab.on("pageerror", lambda error: complaints.append(str(error)))
+                tab.goto(file.as_uri())
+                # A fold may have another one in it.
+                while tab.locator("details:not([open])").count():
+                    tab.eval_on_selector_all(
+                        "details:not([open])", "all => all.forEach(one => one.open = true)"
+                    )
+                look(tab, scheme)
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                context.close()
+        browser.close()
+    assert requested == [file.as_uri()] * len(SCHEMES) * len(WIDTHS)
+    assert complaints == []
