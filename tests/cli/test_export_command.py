@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,17 @@ def export(run: RunFolder, *words: str) -> Any:
     return done
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["messages", "dataset", "site"])
-def test_a_run_that_is_not_finished_is_called_so(run: RunFolder, tmp_path: Path, format: str):
+@pytest.mark.parametrize("format", ["messages", "dataset", pytest.param("site", marks=pytest.mark.slow)])
+def test_a_run_that_is_not_finished_is_called_so(
+    run: RunFolder, tmp_path: Path, format: str, snapshot: Callable[..., None]
+):
     ending = "half.jsonl" if format == "messages" else "half"
     done = export(run, format, str(tmp_path / ending))
-    assert "2 of 4 conversations: unfinished" in done.stderr
-    assert ": unfinished" not in done.stdout
+    assert "2 of 4" in done.stderr
+    assert "2 of 4" not in done.stdout
+    snapshot("errors", done.stderr)
     if format == "dataset":
-        assert "**Unfinished**: 2 of 4 planned" in (tmp_path / "half" / "README.md").read_text()
+        assert "**Unfinished**: 2 of 4" in (tmp_path / "half" / "README.md").read_text()
     commit(run, 1)
     whole = export(run, format, str(tmp_path / f"whole-{ending}"))
     assert whole.stderr == ""
@@ -80,8 +83,7 @@ def refused(*words: str) -> str:
     return str(done.exception)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["dataset", "site", "chat"])
+@pytest.mark.parametrize("format", ["dataset", pytest.param("site", marks=pytest.mark.slow), "chat"])
 def test_force_replaces_a_folder_that_holds_nothing_else(run: RunFolder, tmp_path: Path, format: str):
     out = tmp_path / "out"
     export(run, format, str(out))
@@ -101,12 +103,11 @@ def test_force_replaces_a_folder_that_holds_nothing_else(run: RunFolder, tmp_pat
     assert "mine.csv" in refused("export", run.address, format, str(out), "--force")
     (deeper / "mine.csv").unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "run"]
-    assert "written as .jsonl" in refused("export", run.address, "messages", str(out))
-    assert "written as .jsonl" in refused("export", run.address, "messages", str(out), "--force")
+    assert ".jsonl" in refused("export", run.address, "messages", str(out))
+    assert ".jsonl" in refused("export", run.address, "messages", str(out), "--force")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["dataset", "site"])
+@pytest.mark.parametrize("format", ["dataset", pytest.param("site", marks=pytest.mark.slow)])
 def test_here_is_a_name_and_a_file_is_no_folder(
     run: RunFolder, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -120,22 +121,24 @@ def test_here_is_a_name_and_a_file_is_no_folder(
     assert any(here.iterdir())
     (tmp_path / "file").write_text("mine")
     for words in ([], ["--force"]):
-        assert "is a file" in refused("export", run.address, format, str(tmp_path / "file"), *words)
+        assert str(tmp_path / "file") in refused(
+            "export", run.address, format, str(tmp_path / "file"), *words
+        )
+    assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.slow
-def test_a_question_mark_in_a_query_is_part_of_it(run: RunFolder, tmp_path: Path):
-    assert "knows no nothing" in refused(
-        "export", run.address, "site", str(tmp_path / "out"), "--where", "nothing=how are you?"
-    )
+def test_a_question_mark_in_a_query_is_part_of_it(
+    run: RunFolder, tmp_path: Path, snapshot: Callable[..., None]
+):
+    said = refused("export", run.address, "site", str(tmp_path / "out"), "--where", "nothing=how are you?")
+    assert "nothing" in said
+    snapshot("errors", said, "unknown")
     address = "http://127.0.0.1:8000/list?q=how are you?"
     for where in (address, address.partition("?")[2]):
-        assert "no conversation fits" in refused(
-            "export", run.address, "site", str(tmp_path / "out"), "--where", where
-        )
+        said = refused("export", run.address, "site", str(tmp_path / "out"), "--where", where)
+        snapshot("errors", said, "none")
 
 
-@pytest.mark.slow
 def test_force_makes_other_rows_and_never_removes_a_run(run: RunFolder, tmp_path: Path):
     out = str(tmp_path / "rows")
 
@@ -150,23 +153,26 @@ def test_force_makes_other_rows_and_never_removes_a_run(run: RunFolder, tmp_path
     assert other["tokens"] != first["tokens"]
     assert rows("--out", out, "--seat", "user", "--force") == other
     assert rows("--out", out, "--force") == first
-    assert "holds a run" in refused("rows", run.address, "--out", run.address, "--force")
+    assert run.address in refused("rows", run.address, "--out", run.address, "--force")
     assert run.committed("conversations") == {0}
 
 
-def test_options_that_would_do_nothing_are_refused(run: RunFolder, tmp_path: Path):
+def test_options_that_would_do_nothing_are_refused(
+    run: RunFolder, tmp_path: Path, snapshot: Callable[..., None]
+):
     for option in ("--first", "--seed"):
         said = refused("export", run.address, "messages", str(tmp_path / "all.jsonl"), option, "1")
         assert option in said
-        assert "of a site" in said
+        snapshot("errors", said, option)
     said = refused("export", run.address, "site", str(tmp_path / "site"), "--seed", "1")
     assert "--random" in said
     said = refused("export", run.address, "site", str(tmp_path / "site"), "--where", "stop=done&reson=x")
-    assert "--where knows no reson: there are" in said
+    assert "--where" in said
+    assert "reson" in said
     file, out = tmp_path / "recipe.toml", tmp_path / "rows"
     file.write_text(f'out = "{out}"\n[[sources]]\nrun = "{run.address}"\n')
     said = refused("rows", str(file), "--out", "elsewhere", "--markers", "--json")
-    assert said.endswith("leave out --out, --markers")
+    assert "--out, --markers" in said
     assert not out.exists()
     done = CliRunner().invoke(app, ["rows", str(file), "--json", "--force"])
     assert done.exit_code == 0, done.output
@@ -175,13 +181,18 @@ def test_options_that_would_do_nothing_are_refused(run: RunFolder, tmp_path: Pat
 def test_rows_of_which_nothing_is_left_say_by_what(run: RunFolder, tmp_path: Path):
     done = CliRunner().invoke(app, ["rows", run.address, "--out", str(tmp_path / "rows"), "--stop", "don"])
     assert done.exit_code == 0
-    assert "Nothing is left, most by 'stop'" in " ".join(done.output.split())
-    assert "is a file" in refused("train", __file__, "--recipe", "cpu", "--dry-run")
+    assert "'stop'" in done.output
+    assert "test_export_command.py" in refused("train", __file__, "--recipe", "cpu", "--dry-run")
 
 
-@pytest.mark.parametrize(("number", "mend"), [(errno.ENOSPC, "make room"), (errno.EROFS, "another folder")])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_what_the_file_system_refuses_is_one_line(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, number: int, mend: str
+    run: RunFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    number: int,
+    snapshot: Callable[..., None],
 ):
     def refuse(*_: Any) -> Any:
         raise OSError(number, os.strerror(number), str(tmp_path / "x.jsonl"))
@@ -194,7 +205,7 @@ def test_what_the_file_system_refuses_is_one_line(
     assert left.value.code == 1
     [line] = capfd.readouterr().err.strip().splitlines()
     assert line.startswith(f"camel: {tmp_path / 'x.jsonl'}: {os.strerror(number)}: ")
-    assert mend in line
+    snapshot("errors", line)
 
 
 def test_names_of_an_archive_do_not_act_on_the_terminal(run: RunFolder, tmp_path: Path):
