@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,11 +21,9 @@ from camel.evaluation.deserved import verdict_in
 from camel.scenarios.parsing import parse_list
 from camel.storage.exporters import pairs
 
-SHORT, LONG = 2_000, 20_000
-SUSPECT = 0.02
-"""Seconds for a short text, from which on a long one is tried."""
+LONG = 20_000
 LIMIT = 2.0
-"""Seconds for a long text; what is quadratic takes more, what is linear a tenth of it."""
+"""Seconds of CPU for a long text; what is quadratic takes more, what is linear a tenth of it."""
 
 UNITS = (
     *(
@@ -106,6 +104,8 @@ BEGINNINGS = (
     *("```python\n", "```python\n#", "```python\ndef f(a):", "```js\n", "```js\nf() {/*", "```js\n'"),
 )
 
+PAIRS = list(itertools.product(BEGINNINGS, UNITS))
+
 
 def _found(text: str) -> None:
     messages = [
@@ -159,13 +159,33 @@ def took(read: Callable[[str], Any], text: str) -> float:
     return time.process_time() - begin
 
 
+def slow_texts(read: Callable[[str], Any], pairs: Sequence[tuple[str, str]], size: int) -> list[str]:
+    """What takes too long. A long text is tried only where a short one takes as long as one that is quadratic."""
+    suspect, slow = LIMIT * (size / LONG) ** 2, list[str]()
+    for beginning, unit in pairs:
+        short, long = (f"{beginning}{unit * (length // len(unit))}\0" for length in (size, LONG))
+        if took(read, short) <= suspect or took(read, short) <= suspect:
+            continue
+        if (seconds := took(read, long)) > LIMIT:
+            slow.append(f"{seconds:.1f} s for {beginning!r} and {unit!r} for ever")
+    return slow
+
+
+@pytest.mark.usefixtures("_interrupted")
+@pytest.mark.parametrize("name", [name for name in READERS if name != "detectors"])
+def test_no_text_is_slow_to_read(name: str):
+    assert slow_texts(READERS[name], PAIRS, 1_000) == []
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_interrupted")
+def test_no_text_is_slow_for_detectors():
+    # Of each unit and of each beginning a third.
+    assert slow_texts(READERS["detectors"], PAIRS[::3], 2_000) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_interrupted")
 @pytest.mark.parametrize("name", READERS)
-def test_no_text_is_slow_to_read(name: str):
-    read, slow = READERS[name], list[str]()
-    for beginning, unit in itertools.product(BEGINNINGS, UNITS):
-        short, long = (f"{beginning}{unit * (size // len(unit))}\0" for size in (SHORT, LONG))
-        if took(read, short) > SUSPECT and (seconds := took(read, long)) > LIMIT:
-            slow.append(f"{seconds:.1f} s for {beginning!r} and {unit!r} for ever")
-    assert slow == []
+def test_no_text_at_all_is_slow_to_read(name: str):
+    assert slow_texts(READERS[name], PAIRS, 2_000) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -108,7 +109,15 @@ class History(RuleBasedStateMachine):
 
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestHistory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+class ManyHistories(History):
+    """The same, more often."""
+
+
+TestManyHistories = pytest.mark.thorough(ManyHistories.TestCase)
+TestManyHistories.settings = settings(max_examples=500, stateful_step_count=40, deadline=None)
 
 
 @given(st.sets(st.integers(0, 49)), st.integers(1, 5))
