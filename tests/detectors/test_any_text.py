@@ -79,7 +79,7 @@ SPEAKERS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(MESSAGES, SPEAKERS, TEXTS)
 def test_any_conversation(messages: list[Message], speakers: list[Speaker], task: str):
     transcript = Transcript("t", Task(task), speakers, messages)

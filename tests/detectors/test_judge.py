@@ -85,9 +85,9 @@ async def test_a_finding_of_another_conversation_or_rule_is_refused():
     judge = ScriptedModel([])
     with pytest.raises(InputError, match="message 9"):
         await confirm(TRANSCRIPT, [Finding("refusal", 1, 9, "", "r")], judge)
-    with pytest.raises(InputError, match="give confirm a question"):
+    with pytest.raises(InputError, match="question"):
         await confirm(TRANSCRIPT, [Finding("mine", 1, 0, "", "r")], judge)
-    with pytest.raises(InputError, match="asks must be"):
+    with pytest.raises(InputError, match="asks"):
         await confirm(TRANSCRIPT, FINDINGS, judge, asks=0)
     (judged,) = await confirm(
         TRANSCRIPT,

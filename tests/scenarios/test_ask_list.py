@@ -72,7 +72,7 @@ async def test_what_was_cut_off_is_not_an_item():
 
 async def test_a_model_that_repeats_itself_ends_in_a_typed_error():
     model = ScriptedModel(lambda request: numbered("Actor", "Baker"))
-    with pytest.raises(ListTooShort, match="asked 4 times for a list of 5 items and got 2") as caught:
+    with pytest.raises(ListTooShort) as caught:
         await ask_list(model, PROMPT, 5, rounds=3)
     assert isinstance(caught.value, ModelError)
     assert caught.value.items == ["Actor", "Baker"]

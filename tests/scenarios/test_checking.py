@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,48 +84,51 @@ def test_items_from_a_file(folder: Path):
     (folder / "cooks.txt").write_text("1. Baker\n2. Sushi Chef\n\nBarista\n")
     assert load(folder).levels[0].items == ("Baker", "Sushi Chef", "Barista")
     (folder / "cooks.txt").write_text("# Cooks\nBaker\n")
-    assert "must hold one list without headings" in str(check(folder)[0])
+    assert "cooks.txt" in str(check(folder)[0])
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("title", "titel", "unknown key 'titel' (did you mean title?)"),
-        ("count = 3", "count = 3\nuntil = 4", "unknown key 'until' in levels[1]; known: name, count"),
-        ("user =", "users =", "unknown key 'users' in role_play (did you mean user?)"),
-        ("count = 3", "count = 0", "level task: count is 0: it must be at least 1"),
-        ("count = 3", "count = -3", "level task: count is -3"),
-        ("count = 3", "", "level task: count is missing"),
-        ("count = 3", 'count = "3"', "Expected int | null, got str - at levels[1].count"),
-        ("count = 3", "count = 3\nask = 0", "level task: ask is 0"),
-        ("tasks.txt", "nope.txt", "cannot read nope.txt: No such file or directory; write the file"),
-        ('task = "<TASK>"', 'task = "<TASK>"\nopening = "Now start to cook."', "'Now start to cook.' stands where a file is named"),
-        ("tasks.txt", "../tasks.txt", "../tasks.txt is outside the scenario's folder"),
-        ("tasks.txt", "/etc/hostname", "is outside the scenario's folder"),
-        ('"<COOK>"', '"<COK>"', "role_play.assistant: <COK> is not known here (did you mean COOK?); known: <COOK>, <TASK>"),
-        ('"<COOK>"', '" "', "role_play.assistant: is empty"),
-        ('name = "cook"', 'name = "Cook"', "level Cook: a level's name is in lower-case"),
-        ('name = "cook"', 'name = "num_cooks"', "not count or num_"),
-        ('name = "cook"', 'name = "task"', "level task: the name is taken"),
-        ('items = ["Baker", "Sushi Chef"]', "", "level cook: give one of prompt, items and file, not none"),
-        ('"Sushi Chef"]', '"baker"]', "the item 'baker' is there twice"),
-        ('"Sushi Chef"]', '" "]', "an item is empty"),
-        ('"Sushi Chef"]', '"Sushi Chef"]\ncount = 3', "gives 2 items and count = 3"),
-        ('"Sushi Chef"', f'"{"x" * 1001}"', "role_play.assistant: can have 1,001 characters; at most 1,000"),
+        ("title", "titel", "'titel'"),
+        ("count = 3", "count = 3\nuntil = 4", "'until'"),
+        ("user =", "users =", "'users'"),
+        ("count = 3", "count = 0", "count is 0"),
+        ("count = 3", "count = -3", "count is -3"),
+        ("count = 3", "", "count is missing"),
+        ("count = 3", 'count = "3"', "levels[1].count"),
+        ("count = 3", "count = 3\nask = 0", "ask is 0"),
+        ("tasks.txt", "nope.txt", "nope.txt"),
+        ('task = "<TASK>"', 'task = "<TASK>"\nopening = "Now start to cook."', "'Now start to cook.'"),
+        ("tasks.txt", "../tasks.txt", "../tasks.txt"),
+        ("tasks.txt", "/etc/hostname", "/etc/hostname"),
+        ('"<COOK>"', '"<COK>"', "<COK>"),
+        ('"<COOK>"', '" "', "role_play.assistant"),
+        ('name = "cook"', 'name = "Cook"', "level Cook"),
+        ('name = "cook"', 'name = "num_cooks"', "num_"),
+        ('name = "cook"', 'name = "task"', "level task"),
+        ('items = ["Baker", "Sushi Chef"]', "", "level cook"),
+        ('"Sushi Chef"]', '"baker"]', "'baker'"),
+        ('"Sushi Chef"]', '" "]', "empty"),
+        ('"Sushi Chef"]', '"Sushi Chef"]\ncount = 3', "count = 3"),
+        pytest.param('"Sushi Chef"', f'"{"x" * 1001}"', "1,001", id="long item"),
         ('task = "<TASK>"', 'task = "<TASK>"\nmax_messages = 0', "max_messages is 0"),
-        ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temperature = 99 }', "temperature must be a number from 0 to 10"),
-        ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temprature = 1 }', "unknown field temprature"),
-        ("[role_play]", "[question]", "unknown key 'assistant' in question"),
-        ("[role_play]", '[question]\nprompt = "tasks.txt"\n[role_play]', "has 2 of [role_play], [society], [question] and [translate]"),
-        ("title", 'labels = ["misalignment"]\ntitle', "must say requires_acknowledgement = true"),
-        ("title", "requires_acknowledgement = true\ntitle", "must be labelled"),
-        ("title", 'canary = "tweet"\ntitle', "canary must be a GUID"),
-        ("[role_play]", "[role_play", "is not valid TOML: Expected ']'"),
+        ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temperature = 99 }', "temperature"),
+        ('task = "<TASK>"', 'task = "<TASK>"\nsampling = { temprature = 1 }', "temprature"),
+        ("[role_play]", "[question]", "'assistant'"),
+        ("[role_play]", '[question]\nprompt = "tasks.txt"\n[role_play]', "[question]"),
+        ("title", 'labels = ["misalignment"]\ntitle', "requires_acknowledgement = true"),
+        ("title", "requires_acknowledgement = true\ntitle", "label"),
+        ("title", 'canary = "tweet"\ntitle', "GUID"),
+        ("[role_play]", "[role_play", "TOML"),
     ],
 )  # fmt: skip
-def test_mistakes_in_the_declaration(folder: Path, old: str, new: str, words: str):
+def test_mistakes_in_the_declaration(
+    folder: Path, old: str, new: str, words: str, snapshot: Callable[..., None]
+):
     edit(folder, old, new)
     problems = [str(problem) for problem in check(folder)]
+    snapshot("errors", "\n".join(problems))
     assert any(words in problem for problem in problems), problems
     assert all("\n" not in problem for problem in problems)
     with pytest.raises(InputError):
@@ -134,40 +138,42 @@ def test_mistakes_in_the_declaration(folder: Path, old: str, new: str, words: st
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("List dishes of <COOK>.", "level task: its prompt does not say how many: write <COUNT>"),
-        (
-            "List <COUNT> of <TASK> by <COOK>.",
-            "level task: its prompt mentions <TASK>, which is what it asks for",
-        ),
-        ("List <COUNT> of <COKO>.", "<COKO> is not known here (did you mean COOK?); known: <COOK>, <COUNT>"),
-        ("", "tasks.txt: the file is empty"),
+        ("List dishes of <COOK>.", "<COUNT>"),
+        ("List <COUNT> of <TASK> by <COOK>.", "<TASK>"),
+        ("List <COUNT> of <COKO>.", "<COKO>"),
+        ("", "tasks.txt"),
     ],
 )
-def test_mistakes_in_a_prompt(folder: Path, text: str, words: str):
+def test_mistakes_in_a_prompt(folder: Path, text: str, words: str, snapshot: Callable[..., None]):
     (folder / "tasks.txt").write_text(text)
-    assert [words in str(problem) for problem in check(folder)] == [True]
+    (problem,) = check(folder)
+    assert words in str(problem)
+    snapshot("errors", problem)
 
 
-def test_a_level_that_comes_too_late(folder: Path):
+def test_a_level_that_comes_too_late(folder: Path, snapshot: Callable[..., None]):
     edit(folder, 'items = ["Baker", "Sushi Chef"]', 'count = 2\nprompt = "cooks.txt"')
     (folder / "cooks.txt").write_text("List <COUNT> cooks for <TASK>.")
-    assert "mentions <TASK>, which comes later: move that level before this one" in str(check(folder)[0])
+    problem = check(folder)[0]
+    assert "<TASK>" in problem.message
+    snapshot("errors", problem)
 
 
 def test_not_text(folder: Path):
     (folder / "tasks.txt").write_bytes(b"\xff\xfe")
-    assert "cannot read tasks.txt: it is not UTF-8 text" in str(check(folder)[0])
+    assert "tasks.txt" in str(check(folder)[0])
+    assert "UTF-8" in str(check(folder)[0])
 
 
-def test_warnings_do_not_keep_it_from_loading(folder: Path):
+def test_warnings_do_not_keep_it_from_loading(folder: Path, snapshot: Callable[..., None]):
     (folder / "tasks.txt").write_text("List <NUM_DISHES> dishes.")
     edit(folder, '"<COOK>"', '"Cook"\nassistant_prompt = "assistant.txt"')
     (folder / "assistant.txt").write_text("Help with <TASK>. Solution: <YOUR_SOLUTION>")
-    assert [str(problem) for problem in check(folder)] == [
-        "warning: role_play, the assistant prompt: does not mention Next request.: conversations rest on it",
-        "warning: level cook: nothing mentions <COOK>, so its 2 items only repeat the rest: "
-        "use it in a later prompt or take it out",
+    assert [(problem.severity, problem.where) for problem in check(folder)] == [
+        ("warning", "role_play, the assistant prompt"),
+        ("warning", "level cook"),
     ]
+    snapshot("errors", "\n".join(map(str, check(folder))))
     assert load(folder).count == 6
 
 
@@ -176,23 +182,23 @@ def test_a_question(folder: Path):
         DECLARATION[: DECLARATION.index("[role_play]")] + '[question]\nprompt = "q.txt"\n'
     )
     (folder / "q.txt").write_text("As an <ROLE>, say how: <COOK>")
-    assert "does not ask the problem: mention <TASK>" in str(check(folder)[0])
+    assert "<TASK>" in str(check(folder)[0])
     (folder / "q.txt").write_text("As an <ROLE>, say how: <TASK> <TEXT>")
-    assert "<TEXT> is not known here" in str(check(folder)[0])
+    assert "<TEXT>" in str(check(folder)[0])
 
 
 def test_several_errors_are_counted(folder: Path):
     edit(folder, "count = 3", "count = 0")
     (folder / "tasks.txt").write_text("List.")
-    with pytest.raises(InputError, match=r"level task: count is 0.* \(1 more: camel scenarios check "):
+    with pytest.raises(InputError, match=r"count is 0.*1 more.*camel scenarios check "):
         load(folder)
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("ai_socity", "no scenario 'ai_socity' (did you mean ai_society?); known: ai_society, biology"),
-        ("./nope", "there is no folder ./nope: make one with camel scenarios new ./nope"),
+        ("ai_socity", "did you mean ai_society?"),
+        ("./nope", "camel scenarios new ./nope"),
     ],
 )
 def test_names_that_are_none(name: str, words: str):
@@ -201,7 +207,7 @@ def test_names_that_are_none(name: str, words: str):
 
 
 def test_a_folder_without_declaration(tmp_path: Path):
-    with pytest.raises(InputError, match=r"has no scenario\.toml"):
+    with pytest.raises(InputError, match=r"scenario\.toml"):
         load(tmp_path)
 
 
@@ -220,7 +226,7 @@ def test_a_new_scenario_is_sound(tmp_path: Path):
     assert len([line for line in lines if line]) < 15
     with pytest.raises(InputError, match="exists already"):
         scaffold(folder)
-    with pytest.raises(InputError, match="name of a shipped scenario"):
+    with pytest.raises(InputError, match="math"):
         scaffold("math")
     with pytest.raises(InputError, match="cannot be printed"):
         scaffold(tmp_path / "c", "bell \a")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -50,17 +50,18 @@ def test_edited_by_hand():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("# A\n1. x\n2. y\n\n# B\n1. x\n", "tasks.txt:5: the list '# B' has 1 items; it must have 2"),
-        ("# A\n1. x\n2. y\n3. z\n", "tasks.txt:1: the list '# A' has 3 items; it must have 2"),
-        ("# A\n1. x\n2. y\n\n# C\n1. x\n2. y\n", "tasks.txt:5: expected the list '# B', not '# C'"),
-        ("# A\n1. x\n2. y\n", "tasks.txt:3: the file ends before the list '# B'"),
-        ("# A\n1\n2\n# B\n1\n2\n\n# C\n1\n2\n", "tasks.txt:8: one list too many; 2 are expected"),
-        ("", "tasks.txt:0: the file ends before the list '# A'"),
+        ("# A\n1. x\n2. y\n\n# B\n1. x\n", "tasks.txt:5: "),
+        ("# A\n1. x\n2. y\n3. z\n", "tasks.txt:1: "),
+        ("# A\n1. x\n2. y\n\n# C\n1. x\n2. y\n", "tasks.txt:5: "),
+        ("# A\n1. x\n2. y\n", "tasks.txt:3: "),
+        ("# A\n1\n2\n# B\n1\n2\n\n# C\n1\n2\n", "tasks.txt:8: "),
+        ("", "tasks.txt:0: "),
     ],
 )
-def test_errors_name_file_and_line(text: str, words: str):
-    with pytest.raises(InputError, match=re.escape(words)):
+def test_errors_name_file_and_line(text: str, words: str, snapshot: Callable[..., None]):
+    with pytest.raises(InputError, match=words) as refused:
         read_lists(text, source="tasks.txt", count=2, parents=[("A",), ("B",)])
+    snapshot("errors", refused.value)
 
 
 def test_heading_is_on_one_line():

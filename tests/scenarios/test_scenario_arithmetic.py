@@ -118,8 +118,8 @@ def test_given_items_need_no_lists():
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ({"role": 2}, "has no level 'role'; it has assistant_role, user_role, task"),
-        ({"task": 0}, "count of task must be a whole number of at least 1, not 0"),
+        ({"role": 2}, "assistant_role, user_role, task"),
+        ({"task": 0}, "task.* not 0"),
         ({"task": True}, "not True"),
         ({"task": 1.5}, "not 1.5"),
     ],
@@ -139,7 +139,7 @@ def test_resizing_leaves_the_original_alone():
 
 @pytest.mark.parametrize("index", [-1, 25_000])
 def test_no_item_beyond_the_last(index: int):
-    with pytest.raises(InputError, match="from 0 to 24,999"):
+    with pytest.raises(InputError, match="24,999"):
         load("ai_society").path(index)
 
 
@@ -150,7 +150,7 @@ def test_ids_that_are_none(id: str):
 
 
 def test_a_short_list_is_said():
-    with pytest.raises(InputError, match="list 1 of assistant_role has 1 items, not 50"):
+    with pytest.raises(InputError, match=r"assistant_role.* 1 .*50"):
         load("ai_society").facts(24_999, lambda level, number: ["only one"])
 
 

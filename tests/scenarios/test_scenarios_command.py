@@ -40,7 +40,7 @@ def test_show():
 def test_show_what_is_gated():
     _, output = camel_scenarios("show", "misalignment")
     assert "labels: misalignment" in output
-    assert "runs only when acknowledged" in output
+    assert "acknowledged" in output
 
 
 def test_new_then_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -51,11 +51,12 @@ def test_new_then_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code, output = camel_scenarios("check", "kitchen")
     assert code == 0
     assert "List 10 experts in different fields" in output
-    assert "In the Kitchen: 10 × 5 = 50 conversations. No errors." in output
+    assert "In the Kitchen: 10 × 5 = 50 conversations" in output
+    assert "No errors" in output
     Path("kitchen/tasks.txt").write_text("List tasks of <EXPRT>")
     code, output = camel_scenarios("check", "kitchen")
     assert code == 1
-    assert "error: level task: its prompt does not say how many" in output
+    assert "error: level task: " in output
     assert "did you mean EXPERT?" in output
     assert output.endswith("2 errors\n")
 
@@ -69,5 +70,5 @@ def test_what_acts_on_the_terminal_is_made_visible(tmp_path: Path):
 
 
 def test_errors_are_ours():
-    with pytest.raises(InputError, match="did you mean physics"):
+    with pytest.raises(InputError, match="physics"):
         camel_scenarios("show", "phisics")

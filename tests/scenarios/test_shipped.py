@@ -164,5 +164,5 @@ def test_a_renamed_copy_is_gated_too(tmp_path: Path):
     assert load(copy).gated
     declaration = copy / "scenario.toml"
     declaration.write_text(declaration.read_text().replace("requires_acknowledgement = true", ""))
-    with pytest.raises(InputError, match="must say requires_acknowledgement = true"):
+    with pytest.raises(InputError, match="requires_acknowledgement = true"):
         load(copy)

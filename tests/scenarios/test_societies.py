@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.errors import InputError
@@ -41,28 +42,30 @@ def test_there_are_three_examples_of_the_sizes_promised():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "a society needs members"),
-        ("x =", "is not valid TOML"),
-        ("membres = 1", "unknown key 'membres' (did you mean members?)"),
-        ('[[members]]\nnam = "A"', "unknown key 'nam' in member 1 (did you mean name?)"),
-        ('[[members]]\nrole = "A"', "missing required field name - at members[0]"),
-        (f'{ADA}sampling = {{ temprature = 1 }}', "member 1.sampling (did you mean temperature?)"),
-        (f'{ADA}[turns]\npolicy = "moderate"', "turns.policy is 'moderate' (did you mean moderated?)"),
+        ("", "members"),
+        ("x =", "TOML"),
+        ("membres = 1", "'membres'"),
+        ('[[members]]\nnam = "A"', "'nam'"),
+        ('[[members]]\nrole = "A"', "members[0]"),
+        (f'{ADA}sampling = {{ temprature = 1 }}', "member 1.sampling"),
+        (f'{ADA}[turns]\npolicy = "moderate"', "'moderate'"),
         (f"{ADA}[turns]\npolicy = []", "turns.policy is []"),
-        (f'{ADA}[turns]\nmoderator = "Ada"', "turns does not say policy: one of round_robin"),
-        (f'{ADA}[turns]\npolicy = "moderated"', "missing required field moderator - at turns"),
-        (f'{ADA}[turns]\npolicy = "rounds"\norder = []', "unknown key 'order' in turns; known: policy, groups"),
-        (f'{ADA}[turns]\npolicy = "addressed"\nfirst = "Adda"', "turns names 'Adda', who is not a member (did you mean Ada?)"),
-        (f'{ADA}[hears]\ngraph = "star"\ncentre = "Ada"', "unknown key 'centre' in hears (did you mean center?)"),
-        (f"{ADA}[stop]\nmax_round = 1", "unknown key 'max_round' in stop (did you mean max_rounds?)"),
-        (f"{ADA}[stop]\nmax_rounds = 0", "stop.max_rounds must be a whole number of at least 1"),
-        (f"{ADA}[stop]\nvote = {{ shares = 1 }}", "unknown key 'shares' in stop.vote (did you mean share?)"),
-        (f"{ADA}[roles]\ncount = 0", "count must be a whole number from 1 to 100, not 0 - at roles"),
-        (f"{ADA}[planner]\nstep = 1", "unknown key 'step' in planner (did you mean steps?)"),
-        (f"{ADA}{ADA}", "read alike"),
+        (f'{ADA}[turns]\nmoderator = "Ada"', "round_robin"),
+        (f'{ADA}[turns]\npolicy = "moderated"', "moderator"),
+        (f'{ADA}[turns]\npolicy = "rounds"\norder = []', "'order'"),
+        (f'{ADA}[turns]\npolicy = "addressed"\nfirst = "Adda"', "'Adda'"),
+        (f'{ADA}[hears]\ngraph = "star"\ncentre = "Ada"', "'centre'"),
+        (f"{ADA}[stop]\nmax_round = 1", "'max_round'"),
+        (f"{ADA}[stop]\nmax_rounds = 0", "stop.max_rounds"),
+        (f"{ADA}[stop]\nvote = {{ shares = 1 }}", "'shares'"),
+        (f"{ADA}[roles]\ncount = 0", "roles"),
+        (f"{ADA}[planner]\nstep = 1", "'step'"),
+        (f"{ADA}{ADA}", "Ada"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_in_words_that_help(text: str, words: str, tmp_path: Path):
+def test_a_mistake_is_told_in_words_that_help(
+    text: str, words: str, tmp_path: Path, snapshot: Callable[..., None]
+):
     society, problems = read_society(text)
     assert society is None
     assert words in problems[0]
@@ -71,6 +74,7 @@ def test_a_mistake_is_told_in_words_that_help(text: str, words: str, tmp_path: P
         load_society(tmp_path)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+    snapshot("errors", refused.value)
 
 
 def test_all_unknown_keys_are_told_at_once():
@@ -78,7 +82,6 @@ def test_all_unknown_keys_are_told_at_once():
     assert len(problems) == 3
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.one_of(st.none(), st.integers(), st.text(max_size=5), st.floats(), st.booleans()),
@@ -109,19 +112,20 @@ def test_no_table_makes_the_reader_fail(value: object):
 
 
 def test_a_file_that_is_not_there_and_one_that_is_not_text(tmp_path: Path):
-    with pytest.raises(InputError, match=r"cannot read .*No such file"):
+    with pytest.raises(InputError, match=r"none\.toml.*No such file"):
         load_society(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not UTF-8"):
         load_society(tmp_path / "bad.toml")
 
 
-def test_a_placeholder_that_nobody_fills_in_is_refused(tmp_path: Path):
+def test_a_placeholder_that_nobody_fills_in_is_refused(tmp_path: Path, snapshot: Callable[..., None]):
     (tmp_path / "society.toml").write_text(f'prompt = "You are <NAEM>."\n{ADA}brief = "Do the <TASK>"\n')
     with pytest.raises(InputError) as refused:
         load_society(tmp_path)
-    assert "the prompt: <NAEM> is not known here (did you mean NAME?)" in str(refused.value)
-    assert "the brief of Ada: <TASK> is not known here; known: none" in str(refused.value)
+    assert "<NAEM>" in str(refused.value)
+    assert "<TASK>" in str(refused.value)
+    snapshot("errors", refused.value)
 
 
 # --- as the end of a scenario ----------------------------------------------------------------------------------------
@@ -170,18 +174,21 @@ def test_a_scenario_that_ends_in_a_society(tmp_path: Path):
 @pytest.mark.parametrize(
     ("society", "scenario", "words"),
     [
-        (ADA + 'rolle = "x"', SCENARIO, "society.toml: unknown key 'rolle' in member 1"),
-        (TWO.replace("<TRADE>", "<TRAED>"), SCENARIO, "society, the role of Bob: <TRAED> is not known here (did you mean TRADE?)"),
-        (TWO, SCENARIO + 'tsak = "x"', "unknown key 'tsak' in society (did you mean task?)"),
-        (TWO, SCENARIO + 'file = "other.toml"', "cannot read other.toml"),
-        (TWO, SCENARIO + 'file = "../society.toml"', "is outside the scenario's folder"),
-        (TWO, SCENARIO + '[question]\nprompt = "x"', "has 2 of [role_play], [society], [question]"),
+        (ADA + 'rolle = "x"', SCENARIO, "'rolle'"),
+        (TWO.replace("<TRADE>", "<TRAED>"), SCENARIO, "<TRAED>"),
+        (TWO, SCENARIO + 'tsak = "x"', "'tsak'"),
+        (TWO, SCENARIO + 'file = "other.toml"', "other.toml"),
+        (TWO, SCENARIO + 'file = "../society.toml"', "../society.toml"),
+        (TWO, SCENARIO + '[question]\nprompt = "x"', "[question]"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_it_is_told(society: str, scenario: str, words: str, tmp_path: Path):
+def test_what_is_wrong_with_it_is_told(
+    society: str, scenario: str, words: str, tmp_path: Path, snapshot: Callable[..., None]
+):
     with pytest.raises(InputError) as refused:
         load(scenario_folder(tmp_path, society, scenario))
     assert words in str(refused.value)
+    snapshot("errors", refused.value)
 
 
 def test_an_unused_level_is_noticed(tmp_path: Path):
