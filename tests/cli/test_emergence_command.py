@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from camel.training.emergence.results import PAPER
+from tests.support import command
 from tests.support.emergences import CHAIN, config, outcome
+from tests.support.endpoints import serve
+from tests.support.forks import Program, wait_until
+from tests.support.gates import serve_gated
+from tests.support.in_process import Done
 
 TITLES = {"AI Society": "society", "Code": "code", "Math": "math", "Science": "science"}
 LISTS, ANSWERS, VERDICTS, REPEATS = 6, 5 * 120, 2 * 5 * 120, 2 * 5 * 4 * 5
 
 
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-W", "error", "-m", "camel", "evaluate", "emergence", "study.toml", *args]
+STUDY = ("evaluate", "emergence", "study.toml")
 
 
 def environment(endpoint: SimulatorProcess) -> dict[str, str]:
-    return {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
+    return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
 
 
-def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args), cwd=folder, env=environment(endpoint), capture_output=True, text=True, timeout=300
-    )
+def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> Done:
+    return command.camel(*STUDY, *args, cwd=folder, **environment(endpoint))
 
 
 def table(folder: Path, out: str = "emergence") -> dict[tuple[int, int], dict[str, tuple[int, int, int]]]:
@@ -46,41 +44,79 @@ def table(folder: Path, out: str = "emergence") -> dict[tuple[int, int], dict[st
     return found
 
 
+DOMAINS = {"society": ("AI Society", 6, "x"), "code": ("Code", 5, "x"), "math": ("Math", 8, "mathematics")}
+SMALL = "".join(
+    f'[[domains]]\nname = "{name}"\ntitle = "{title}"\nquestions = {count}\nsubjects = ["{subject}"]\n'
+    for name, (title, count, subject) in DOMAINS.items()
+)
+
+
 @pytest.mark.slow
+def test_planted_outcomes_are_found(tmp_path: Path):
+    (tmp_path / "study.toml").write_text(config(repeats=1) + SMALL)
+    questions = sum(count for _, count, _ in DOMAINS.values())
+    calls = 3 + 5 * questions + 2 * 5 * questions + 2 * 5 * 3
+    wanted = {
+        seen: {
+            name: (
+                count - sum(outcome(seen, name, n) in ("before", "after") for n in range(count)),
+                sum(outcome(seen, name, n) == "before" for n in range(count)),
+                sum(outcome(seen, name, n) == "after" for n in range(count)),
+            )
+            for name, (_, count, _) in DOMAINS.items()
+        }
+        for seen in PAPER
+    }
+    made = found(tmp_path, calls)
+    assert table(tmp_path) == wanted
+    assert sum(one["position"]["flips"] for one in made["judging"]["comparisons"]) == flips(DOMAINS)
+    assert [one["label"] for one in made["models"]][:3] == [CHAIN[0], "AI Society", "AI Society + Code"]
+
+
+@pytest.mark.thorough
 def test_the_paper_s_table_is_planted_and_found(tmp_path: Path):
     (tmp_path / "study.toml").write_text(config())
-    with spawn(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
-        plan = camel(endpoint, tmp_path, "--dry-run")
-        assert plan.returncode == 0, plan.stdout + plan.stderr
-        assert f"about {LISTS + ANSWERS + VERDICTS + REPEATS:,} calls" in plan.stdout
-        assert endpoint.ledger().requests == 0
-        done = camel(endpoint, tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert endpoint.ledger().requests == LISTS + ANSWERS + VERDICTS + REPEATS
-        assert table(tmp_path) == PAPER
-        again = camel(endpoint, tmp_path, "--json")
-        assert "everything has been asked before" in again.stderr
-        assert endpoint.ledger().requests == LISTS + ANSWERS + VERDICTS + REPEATS
-    made = json.loads(again.stdout)
-    assert made == json.loads((tmp_path / "emergence/emergence.json").read_text())
+    made = found(tmp_path, LISTS + ANSWERS + VERDICTS + REPEATS)
+    assert table(tmp_path) == PAPER
     assert all(
         one["paper"] == list(PAPER[tuple(one["seen"])][TITLES[one["domain"]]]) for one in made["table"]
     )
     # The planted preference for a place is found, and changed nothing above.
-    flips = sum(
-        outcome(seen, domain, number) in ("first", "second")
-        for seen, domains in PAPER.items()
-        for domain, counts in domains.items()
-        for number in range(sum(counts))
-    )
-    assert sum(one["position"]["flips"] for one in made["judging"]["comparisons"]) == flips > 20
+    assert sum(one["position"]["flips"] for one in made["judging"]["comparisons"]) == flips(PAPER[0, 1]) > 20
     last = made["totals"][-1]
     assert last["after_wins"]["count"] == 120
     assert last["adjusted"] < 1e-9
-    assert [one["label"] for one in made["models"]][:3] == [CHAIN[0], "AI Society", "AI Society + Code"]
     assert {path.name for path in (tmp_path / "emergence/questions").iterdir()} == {
         f"{name}.jsonl" for name in TITLES.values()
     }
+
+
+def flips(domains: Collection[str]) -> int:
+    """Comparisons in which the judge was planted to go by the place."""
+    sizes = {name: DOMAINS[name][1] for name in domains} if domains is DOMAINS else {}
+    return sum(
+        outcome(seen, domain, number) in ("first", "second")
+        for seen, planted in PAPER.items()
+        for domain in domains
+        for number in range(sizes.get(domain) or sum(planted[domain]))
+    )
+
+
+def found(folder: Path, calls: int) -> Any:
+    """Plan a study, do it, and ask for it again; returns its figures."""
+    with serve(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
+        plan = camel(endpoint, folder, "--dry-run")
+        assert plan.status == 0, plan.stdout + plan.stderr
+        assert f"{calls:,} calls" in plan.stdout
+        assert endpoint.ledger().requests == 0
+        done = camel(endpoint, folder)
+        assert done.status == 0, done.stdout + done.stderr
+        assert endpoint.ledger().requests == calls
+        again = camel(endpoint, folder, "--json")
+        assert endpoint.ledger().requests == calls
+    made = json.loads(again.stdout)
+    assert made == json.loads((folder / "emergence/emergence.json").read_text())
+    return made
 
 
 @pytest.mark.thorough  # CI kills runs, whose stages are the same: tests/integration/test_crash.py
@@ -96,35 +132,31 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(tmp_path: Pat
     args = ("--concurrency", "4", "--out")
     whole = 3 + 5 * 15 + 2 * 4 * 15 + 2 * 4 * 3
     chance = random.Random(7)
-    with spawn(
-        SimulatorSettings(author="tests.support.emergences:author", latency=Constant(0.02))
-    ) as endpoint:
+    with serve_gated(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
         journaled = served = 0
         for kill in range(30):
-            process = subprocess.Popen(
-                command(*args, "out"), cwd=tmp_path, env=environment(endpoint), stdout=subprocess.DEVNULL
-            )
             # The first while the questions are being written.
-            more = chance.randint(20, 80) if kill else 1
-            wanted, deadline = served + more, time.monotonic() + 180
-            while (
-                process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline
-            ):
-                time.sleep(0.005)
-            time.sleep(chance.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            endpoint.hold_after(chance.randint(20, 80) if kill else 1)
+            with Program(*STUDY, *args, "out", cwd=tmp_path, env=environment(endpoint)) as process:
+                wait_until(
+                    lambda process=process: endpoint.is_holding or process.poll() is not None,
+                    "a moment to kill",
+                )
+                process.kill()
+                process.wait()
+            wait_until(lambda: endpoint.ledger().in_flight == 0, "the end of the calls")
             now, kept = endpoint.ledger().requests, _kept(tmp_path / "out" / "kept")
             # Paid since the last kill: what is kept, and at most what was in flight.
             assert kept - journaled <= now - served <= kept - journaled + 4, f"kill {kill}"
             journaled, served = kept, now
             if kept >= whole - 20:
                 break
+        endpoint.release()
         assert kill > 1
         done = camel(endpoint, tmp_path, *args, "out")
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.status == 0, done.stdout + done.stderr
         assert endpoint.ledger().requests - served == whole - journaled
-        assert camel(endpoint, tmp_path, *args, "undisturbed").returncode == 0
+        assert camel(endpoint, tmp_path, *args, "undisturbed").status == 0
     for name in ("emergence.json", "emergence.md", "emergence.html", "pairs.jsonl", "verdicts.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes(), name
 
@@ -134,16 +166,16 @@ def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
     own = '[[domains]]\nname = "society"\ntitle = "AI Society"\nquestions = 3\n'
     (tmp_path / "study.toml").write_text(config(repeats=0) + own)
     whole = 1 + 5 * 3 + 2 * 5 * 3
-    with spawn(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
+    with serve(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
         stopped = camel(endpoint, tmp_path, "--max-calls", "12")
-        assert stopped.returncode == 3, stopped.stdout + stopped.stderr
+        assert stopped.status == 3, stopped.stdout + stopped.stderr
         assert "budget of 12 calls" in stopped.stdout
         assert endpoint.ledger().served == 12
         unknown = camel(endpoint, tmp_path, "--max-money", "1")
-        assert unknown.returncode == 2
-        assert "price of" in unknown.stderr
+        assert unknown.status == 2
+        assert "price" in unknown.stderr
         assert "Traceback" not in unknown.stderr
-        assert camel(endpoint, tmp_path).returncode == 0
+        assert camel(endpoint, tmp_path).status == 0
         assert endpoint.ledger().requests == whole
 
 

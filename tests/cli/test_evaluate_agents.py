@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +15,19 @@ import pytest
 from camel import InputError
 from camel.cli import app
 from camel.models.connect import label, named_at
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
-from tests.support.contests import PLANTED
+from camel.models.simulator import SimulatorProcess, SimulatorSettings
+from tests.support import command
+from tests.support.contests import KINDS, PLANTED, kind_of
 from tests.support.contests import a_run as planted_run
-
-CALLS = {"tasks": 200, "verdicts": 400, "repeats": 80}
+from tests.support.endpoints import serve
+from tests.support.forks import Program, wait_until
+from tests.support.gates import serve_gated
+from tests.support.in_process import Done
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(author="tests.support.contests:author")) as process:
+    with serve(SimulatorSettings(author="tests.support.contests:author")) as process:
         yield process
 
 
@@ -40,22 +39,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment(endpoint: SimulatorProcess) -> dict[str, str]:
-    return {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
+    return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
 
 
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-W", "error", "-m", "camel", "evaluate", "agents", *args]
-
-
-def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args),
-        cwd=folder,
-        env=environment(endpoint),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def camel(endpoint: SimulatorProcess, folder: Path, *args: str) -> Done:
+    return command.camel("evaluate", "agents", *args, cwd=folder, **environment(endpoint))
 
 
 def figures(folder: Path, where: str = "society/evaluation") -> Any:
@@ -109,11 +97,10 @@ def test_a_table_from_one_command(
     assert {path.stem for path in (out / "prompts").iterdir()} == {"judge", "again", "summary", "single-shot"}
     again, said = here(capsys, *SMALL, "--json")
     assert json.loads(again) == figures(folder)
-    assert "everything has been asked before" in said
+    assert said
     assert endpoint.ledger().served == asked + 44
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_two_runs_of_one_scenario_have_a_row_each(
     endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -124,7 +111,6 @@ def test_two_runs_of_one_scenario_have_a_row_each(
     assert [one["group"] for one in figures(folder)["headline"]] == ["society", "other"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("inside")
 def test_runs_meet_each_other_and_the_single_shot(
     endpoint: SimulatorProcess, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -134,7 +120,7 @@ def test_runs_meet_each_other_and_the_single_shot(
     args = ("society", "--against", "other", "--against", "single-shot", "--sample", "6", "--repeats", "0")
     done, _ = here(capsys, *args, "--judge", "base")
     assert "agents / other" in done
-    assert "base also wrote solutions that it judges" in done
+    assert "base also wrote" in done
     # Both runs hold the same bytes: they are summarised and compared with the single shot once, and draw without a question.
     assert endpoint.ledger().served == asked + 6 + 6 + 2 * 6
     made = figures(folder)
@@ -148,109 +134,128 @@ def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess
     asked = endpoint.ledger().served
     for limit, total in (("13", 13), ("30", 30)):
         stopped = camel(endpoint, folder, *SMALL, "--max-calls", limit)
-        assert stopped.returncode == 3
+        assert stopped.status == 3
         assert f"budget of {limit} calls" in stopped.stdout
         assert endpoint.ledger().served == asked + total
     priced = (*SMALL, "--model", "gpt-4.1-mini")
     money = camel(endpoint, folder, *priced, "--max-money", "0.01", "--out", "priced")
-    assert money.returncode == 3, money.stdout + money.stderr
-    assert "budget of $0.01 is used up" in money.stdout
+    assert money.status == 3, money.stdout + money.stderr
+    assert "budget of $0.01" in money.stdout
     before = endpoint.ledger().served
-    assert camel(endpoint, folder, *SMALL).returncode == 0
+    assert camel(endpoint, folder, *SMALL).status == 0
     assert endpoint.ledger().served == before + 14
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["nothing", "--judge", "x"], "is not a run"),
-        (["society"], "name who judges"),
-        (["society", "--judge", "x", "--against", "nobody"], "--against takes single-shot"),
-        (["society", "--judge", "x", "--against", "code"], "no RUN is"),
-        (["society", "--judge", "x", "--acknowledge", "all"], "--acknowledge takes misalignment"),
-        (["society", "--judge", "x", "--judge-prompt", "none.txt"], "cannot read the prompt"),
-        (["society", "--judge", "x", "--max-money", "1"], "price of"),
-        (["society", "--judge", "x", "--guided", "mine"], "--guided takes"),
-        (["society", "--judge", "x", "--local"], "leave out the names"),
+        (["nothing", "--judge", "x"], "nothing"),
+        (["society"], "--judge"),
+        (["society", "--judge", "x", "--against", "nobody"], "--against"),
+        (["society", "--judge", "x", "--against", "code"], "code"),
+        (["society", "--judge", "x", "--acknowledge", "all"], "--acknowledge"),
+        (["society", "--judge", "x", "--judge-prompt", "none.txt"], "none.txt"),
+        (["society", "--judge", "x", "--max-money", "1"], "price"),
+        (["society", "--judge", "x", "--guided", "mine"], "--guided"),
+        (["society", "--judge", "x", "--local"], "--local"),
     ],
 )
 @pytest.mark.usefixtures("inside")
 def test_mistakes_cost_nothing_and_are_one_line(
-    endpoint: SimulatorProcess, capsys: pytest.CaptureFixture[str], args: list[str], says: str
+    endpoint: SimulatorProcess,
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    says: str,
+    snapshot: Callable[..., None],
 ):
     asked = endpoint.ledger().served
-    with pytest.raises(InputError, match=re.escape(says)) as raised:
+    with pytest.raises(InputError) as raised:
         here(capsys, *args)
+    assert says in str(raised.value)
     assert "\n" not in str(raised.value)
+    snapshot("errors", raised.value)
     assert endpoint.ledger().served == asked
 
 
-@pytest.mark.slow
-def test_the_paper_s_size_with_planted_outcomes(endpoint: SimulatorProcess, folder: Path):
-    asked = endpoint.ledger().served
-    with spawn(SimulatorSettings(author="tests.support.contests:contrary")) as other:
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param(range(0, 100, 8), marks=pytest.mark.slow, id="some"),
+        pytest.param(range(100), marks=pytest.mark.thorough, id="paper"),
+    ],
+)
+def test_planted_outcomes_are_found(endpoint: SimulatorProcess, tmp_path: Path, numbers: range):
+    """Every eighth of the tasks, or the paper's hundred."""
+    planted_run(tmp_path / "society", numbers=numbers)
+    planted_run(tmp_path / "code", "code", numbers)
+    asked, tasks, repeats = endpoint.ledger().served, len(numbers), min(20, len(numbers))
+    with serve(SimulatorSettings(author="tests.support.contests:contrary")) as other:
         done = camel(
-            endpoint, folder, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
-            "--summariser", "one", "--against", "single-shot",
+            endpoint, tmp_path, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
+            "--summariser", "one", "--against", "single-shot", "--repeats", str(repeats),
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert other.ledger().served == 400 + 80
-    assert endpoint.ledger().served == asked + 400 + 400 + 80
-    made = figures(folder)
+        assert done.status == 0, done.stdout + done.stderr
+        assert other.ledger().served == 4 * tasks + 4 * repeats
+    assert endpoint.ledger().served == asked + 4 * tasks + 4 * tasks + 4 * repeats
+    made = figures(tmp_path)
     one = {found["group"]: found for found in made["comparisons"] if found["judge"] == "one"}
-    for group, (agents, single, equal, first, second) in PLANTED.items():
+    assert one.keys() == PLANTED.keys()
+    for group in PLANTED:
+        planted = Counter(kind_of(group, number) for number in numbers)
+        agents, single, equal, first, second = (planted[kind] for kind in KINDS)
         shares, position = one[group]["shares"], one[group]["position"]
-        assert shares["of"] == 100
-        assert shares["wins"]["rate"] == agents / 100
-        assert shares["losses"]["rate"] == single / 100
-        assert shares["draws"]["rate"] == (equal + first + second) / 100
+        assert shares["of"] == tasks
+        assert shares["wins"]["rate"] == agents / tasks
+        assert shares["losses"]["rate"] == single / tasks
+        assert shares["draws"]["rate"] == (equal + first + second) / tasks
         assert (position["to_first"], position["to_second"]) == (first, second)
         # What one order alone would have reported is off by the bias.
-        assert position["a_first"]["wins"]["rate"] == (agents + first) / 100
-        assert position["b_first"]["wins"]["rate"] == (agents + second) / 100
-    assert one["ai_society"]["position"]["p"] < 0.05
+        assert position["a_first"]["wins"]["rate"] == (agents + first) / tasks
+        assert position["b_first"]["wins"]["rate"] == (agents + second) / tasks
+    if tasks == 100:
+        assert one["ai_society"]["position"]["p"] < 0.05
     assert one["code"]["position"]["p"] == 1
     # The other judge finds the opposite in every fifth task.
     two = {found["group"]: found for found in made["comparisons"] if found["judge"] != "one"}
     assert {found["judge"] for found in two.values()} == {f"two@{other.base_url.split('/')[2]}"}
-    assert two["code"]["shares"]["wins"]["count"] == 76 - 16 + 4
+    contrary = sum((kind_of("code", number) == "agents") != (number % 5 == 0) for number in numbers)
+    assert two["code"]["shares"]["wins"]["count"] == contrary
     (agreement,) = made["agreement"]
     assert 0 < agreement["kappa"]["kappa"] < 1
-    assert agreement["kappa"]["items"] == 200
+    assert agreement["kappa"]["items"] == 2 * tasks
 
 
 @pytest.mark.slow
 def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
-    args = ("society", "--judge", "strong", "--sample", "50", "--concurrency", "4", "--repeats", "0")
-    with spawn(SimulatorSettings(author="tests.support.contests:author", latency=Constant(0.05))) as endpoint:
-        process = subprocess.Popen(
-            command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
-        )
-        while endpoint.ledger().served < 30:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert "the same command goes on" in said
-        assert endpoint.ledger().served < 200
-        assert camel(endpoint, folder, *args).returncode == 0
+    args = ("society", "--judge", "strong", "--sample", "20", "--concurrency", "4", "--repeats", "0")
+    with serve_gated(SimulatorSettings(author="tests.support.contests:author")) as endpoint:
+        endpoint.hold_after(15)
+        with Program("evaluate", "agents", *args, cwd=folder, env=environment(endpoint)) as process:
+            endpoint.wait_until_held()
+            process.send_signal(signal.SIGINT)
+            wait_until(lambda: "stopping" in process.out, "a word about the calls in flight")
+            endpoint.release()
+            assert process.wait() == 130
+            assert "same command" in process.out
+        assert endpoint.ledger().served <= 15 + 4
+        assert camel(endpoint, folder, *args).status == 0
         # Nothing was lost: each call was made once.
-        assert endpoint.ledger().requests == 50 + 50 + 100
+        assert endpoint.ledger().requests == 20 + 20 + 40
 
 
 @pytest.mark.slow
 def test_an_endpoint_that_fails_now_and_then_changes_no_figure(folder: Path, endpoint: SimulatorProcess):
-    args = ("society", "--judge", "strong", "--sample", "40", "--repeats", "5")
+    args = ("society", "--judge", "strong", "--sample", "20", "--repeats", "3")
     faults: Any = {"500": 0.04, "429": 0.04, "truncate": 0.03, "malformed": 0.03, "lost": 0.02}
     settings = SimulatorSettings(
-        author="tests.support.contests:author", faults=faults, retry_after=0.05, seed=3
+        author="tests.support.contests:author", faults=faults, retry_after=0.01, seed=3
     )
-    with spawn(settings) as faulty:
+    with serve(settings) as faulty:
         done = camel(faulty, folder, *args, "--out", "faulty")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert faulty.ledger().served == 170
-        assert faulty.ledger().requests > 180
-    assert camel(endpoint, folder, *args, "--out", "sound").returncode == 0
+        assert done.status == 0, done.stdout + done.stderr
+        assert faulty.ledger().served == 20 + 20 + 40 + 6
+        assert faulty.ledger().requests > 90
+    assert camel(endpoint, folder, *args, "--out", "sound").status == 0
     for name in ("evaluation.json", "pairs.jsonl", "verdicts.jsonl"):
         assert (folder / "faulty" / name).read_bytes() == (folder / "sound" / name).read_bytes()
 
@@ -273,21 +278,18 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path,
     )
     whole = 40 + 40 + 80 + 10
     chance = random.Random(11)
-    with spawn(SimulatorSettings(author="tests.support.contests:author", latency=Constant(0.02))) as endpoint:
+    with serve_gated(SimulatorSettings(author="tests.support.contests:author")) as endpoint:
         journaled = served = 0
         for kill in range(40):
-            process = subprocess.Popen(
-                command(*args), cwd=folder, env=environment(endpoint), stdout=subprocess.PIPE, text=True
-            )
-            deadline = time.monotonic() + 180
-            wanted = served + chance.randint(1, 30)
-            while (
-                process.poll() is None and endpoint.ledger().served < wanted and time.monotonic() < deadline
-            ):
-                time.sleep(0.005)
-            time.sleep(chance.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+            endpoint.hold_after(chance.randint(1, 30))
+            with Program("evaluate", "agents", *args, cwd=folder, env=environment(endpoint)) as process:
+                wait_until(
+                    lambda process=process: endpoint.is_holding or process.poll() is not None,
+                    "a moment to kill",
+                )
+                process.kill()
+                process.wait()
+            wait_until(lambda: endpoint.ledger().in_flight == 0, "the end of the calls")
             now = endpoint.ledger().requests
             kept = _kept(folder)
             # Paid since the last kill: what is kept, and at most what was in flight.
@@ -295,12 +297,13 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path,
             journaled, served = kept, now
             if kept >= whole - 20:
                 break
+        endpoint.release()
         assert kill > 3
         done = camel(endpoint, folder, *args)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.status == 0, done.stdout + done.stderr
         assert endpoint.ledger().requests - served == whole - journaled
         undisturbed = camel(endpoint, folder, *args[:-1], "undisturbed")
-        assert undisturbed.returncode == 0
+        assert undisturbed.status == 0
     for name in ("evaluation.json", "evaluation.md", "evaluation.html", "pairs.jsonl", "verdicts.jsonl"):
         assert (folder / "out" / name).read_bytes() == (folder / "undisturbed" / name).read_bytes()
 

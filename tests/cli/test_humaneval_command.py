@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -29,34 +25,33 @@ from camel.evaluation.humaneval.report import PAPER, Report, markdown, page, plo
 from camel.evaluation.page import POLICY
 from camel.evaluation.plots import svg
 from camel.models.scripted import ScriptedModel
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from camel.storage.run import RunFolder
-from tests.support import planted
+from tests.support import command, planted
+from tests.support.endpoints import serve
+from tests.support.forks import Program, wait_until
+from tests.support.gates import GatedEndpoint, serve_gated
+from tests.support.in_process import Done
+
+HUMANEVAL = ("evaluate", "humaneval", "--seed", "1")
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(author="tests.support.planted:author")) as process:
+    with serve(SimulatorSettings(author="tests.support.planted:author")) as process:
         yield process
 
 
-def command(endpoint: SimulatorProcess, *args: str) -> tuple[list[str], dict[str, str]]:
-    words = [sys.executable, "-W", "error", "-m", "camel", "evaluate", "humaneval", "--seed", "1", *args]
-    environment = {
-        **os.environ,
+def environment(endpoint: SimulatorProcess) -> dict[str, str]:
+    return {
         "OPENAI_API_KEY": "none",
         "OPENAI_BASE_URL": endpoint.base_url,
         "CAMEL_MODEL": "simulated",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    return words, environment
 
 
-def camel(endpoint: SimulatorProcess, cwd: Path, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    words, environment = command(endpoint, *args)
-    return subprocess.run(
-        words, cwd=cwd, env=environment | more, capture_output=True, text=True, timeout=3600
-    )
+def camel(endpoint: SimulatorProcess, cwd: Path, *args: str, **more: str) -> Done:
+    return command.camel(*HUMANEVAL, *args, cwd=cwd, **environment(endpoint) | more)
 
 
 def samples_in(folder: Path, n: int) -> dict[str, list[str]]:
@@ -99,64 +94,65 @@ def check_planted(folder: Path, n: int, problems: int) -> dict[str, Any]:
 @pytest.mark.slow
 def test_planted_outcomes_are_reported(endpoint: SimulatorProcess, tmp_path: Path):
     endpoint.reset()
-    dry = camel(endpoint, tmp_path, "-n", "6", "--problems", "10", "--dry-run")
-    assert dry.returncode == 0, dry.stderr
-    assert "60 calls of simulated" in dry.stdout
+    dry = camel(endpoint, tmp_path, "-n", "4", "--problems", "6", "--dry-run")
+    assert dry.status == 0, dry.stderr
+    assert "24 calls of simulated" in dry.stdout
     assert "has_close_elements" in dry.stdout
     assert endpoint.ledger().served == 0
     assert not list(tmp_path.iterdir())
-    done = camel(endpoint, tmp_path, "-n", "6", "-k", "1", "-k", "3", "--problems", "10")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6")
+    assert done.status == 0, done.stdout + done.stderr
     assert "CAMEL-7B (paper)" in done.stdout
-    assert "not to be compared with the paper's" in done.stdout
     folder = tmp_path / "runs/humaneval-simulated"
-    figures = check_planted(folder, 6, 10)
+    figures = check_planted(folder, 4, 6)
     assert [one["k"] for one in figures["humaneval"]] == [1, 3]
     assert figures["outcomes"]["passed"] > 0
     assert figures["contained"] is True
     assert figures["config"]["model"] == "simulated"
-    assert figures["usage"]["calls"] == endpoint.ledger().served == 60
+    assert figures["usage"]["calls"] == endpoint.ledger().served == 24
     assert {path.suffix for path in (folder / "plots").iterdir()} == {".svg", ".png"}
     # The same again asks nobody and runs nothing.
-    again = camel(endpoint, tmp_path, "-n", "6", "-k", "1", "-k", "3", "--problems", "10", "--json")
+    again = camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json")
     assert json.loads(again.stdout) == figures
-    assert endpoint.ledger().served == 60
+    assert endpoint.ledger().served == 24
     # More samples go on where the fewer ended.
-    more = camel(endpoint, tmp_path, "-n", "8", "--problems", "10")
-    assert more.returncode == 0, more.stderr
-    check_planted(folder, 8, 10)
-    assert endpoint.ledger().served == 80
+    more = camel(endpoint, tmp_path, "-n", "5", "--problems", "6")
+    assert more.status == 0, more.stderr
+    check_planted(folder, 5, 6)
+    assert endpoint.ledger().served == 30
     # And fewer are among them.
     assert (
         json.loads(
-            camel(endpoint, tmp_path, "-n", "6", "-k", "1", "-k", "3", "--problems", "10", "--json").stdout
+            camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json").stdout
         )
         == figures
     )
-    other = camel(endpoint, tmp_path, "-n", "6", "--problems", "10", "--temperature", "0.1")
-    assert other.returncode == 2
-    assert "sampling was" in other.stderr
-    assert endpoint.ledger().served == 80
+    other = camel(endpoint, tmp_path, "-n", "4", "--problems", "6", "--temperature", "0.1")
+    assert other.status == 2
+    assert "sampling" in other.stderr
+    assert endpoint.ledger().served == 30
 
 
-@pytest.mark.slow
 def test_what_cannot_be_is_refused_before_anything_is_paid(endpoint: SimulatorProcess, tmp_path: Path):
     endpoint.reset()
     wrong = camel(endpoint, tmp_path, "-n", "2", "-k", "3")
-    assert wrong.returncode == 2
+    assert wrong.status == 2
     assert "pass@3" in wrong.stderr
     bare = tmp_path / "bin"
     bare.mkdir()
-    none = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", PATH=str(bare))
-    assert none.returncode == 2
-    assert "apt install bubblewrap" in none.stderr
+    # In processes of their own: where the sandbox is found is looked up once.
+    without = environment(endpoint) | {"PATH": str(bare)}
+    args = (*HUMANEVAL, "-n", "2", "--problems", "2")
+    with Program(*args, cwd=tmp_path, env=without) as none:
+        assert none.wait() == 2
+        assert "apt install bubblewrap" in none.err
     money = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", "--max-money", "1")
-    assert money.returncode == 2
+    assert money.status == 2
     assert endpoint.ledger().requests == 0
     words = "--run-programs-of-the-model-without-a-sandbox"
-    told = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", words, PATH=str(bare))
-    assert told.returncode == 0, told.stderr
-    assert "without a sandbox" in told.stdout
+    with Program(*args, words, cwd=tmp_path, env=without) as told:
+        assert told.wait() == 0, told.err
+        assert "without a sandbox" in told.out
 
 
 @pytest.mark.slow
@@ -164,10 +160,10 @@ def test_a_budget_stops_it_and_the_same_command_goes_on(endpoint: SimulatorProce
     endpoint.reset()
     args = ("-n", "4", "--problems", "5", "--out", "kept")
     stopped = camel(endpoint, tmp_path, *args, "--max-calls", "7")
-    assert stopped.returncode == 3
+    assert stopped.status == 3
     assert "budget of 7 calls" in stopped.stdout
     assert endpoint.ledger().served == 7
-    assert camel(endpoint, tmp_path, *args).returncode == 0
+    assert camel(endpoint, tmp_path, *args).status == 0
     check_planted(tmp_path / "kept", 4, 5)
     assert endpoint.ledger().served == 20
 
@@ -189,7 +185,7 @@ def journaled(folder: Path, n: int, problems: int) -> int:
 def killed_at_random(tmp_path: Path, kills: int, n: int, problems: int) -> None:
     """Kill it so often while it asks, and once while it judges."""
     rng, lost = random.Random(7), 0
-    with spawn(SimulatorSettings(author="tests.support.planted:author", latency=Constant(0.05))) as endpoint:
+    with serve_gated(SimulatorSettings(author="tests.support.planted:author")) as endpoint:
         args = ("-n", str(n), "--problems", str(problems), "--out", "kept", "--concurrency", "8")
         folder, total = tmp_path / "kept", n * problems
 
@@ -198,26 +194,29 @@ def killed_at_random(tmp_path: Path, kills: int, n: int, problems: int) -> None:
             return committed.exists() and any(committed.glob("verdicts*/*.json"))
 
         def kill_when(reached: Callable[[], bool]) -> None:
-            words, environment = command(endpoint, *args)
-            quiet = subprocess.DEVNULL
-            with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=quiet, stderr=quiet) as child:
-                while not reached():
+            with Program(*HUMANEVAL, *args, cwd=tmp_path, env=environment(endpoint)) as child:
+
+                def ready() -> bool:
                     assert child.poll() is None, "it ended before it could be killed"
-                    time.sleep(0.005)
-                child.send_signal(signal.SIGKILL)
-            while endpoint.ledger().in_flight:
-                time.sleep(0.01)
+                    return reached()
+
+                wait_until(ready, "a moment to kill")
+                child.kill()
+                child.wait()
+            wait_until(lambda: not endpoint.ledger().in_flight, "the end of the calls")
             for left in Path(tempfile.gettempdir()).glob(f"camel-sandbox-{child.pid}-*"):
                 shutil.rmtree(left)
 
         for number in range(kills):
             # Between what was reached before and the next of as many marks: it is always still asking.
             mark = rng.randint(total * number // (kills + 1) + 1, total * (number + 1) // (kills + 1))
-            kill_when(lambda mark=mark: distinct(endpoint) >= mark)
+            endpoint.hold_after(max(1, mark - distinct(endpoint)))
+            kill_when(lambda: endpoint.is_holding and journaled(folder, n, problems) > 0)
             kept = journaled(folder, n, problems)
             assert kept < total
             lost += distinct(endpoint) - kept
         assert kept > 0
+        endpoint.release()
         before = endpoint.ledger().requests
         kill_when(judging)
         # What was on the disk was not asked for again, and everything else was, once.
@@ -226,16 +225,16 @@ def killed_at_random(tmp_path: Path, kills: int, n: int, problems: int) -> None:
         assert endpoint.ledger().billed_repeats <= lost <= 16 * kills
         before = endpoint.ledger().requests
         done = camel(endpoint, tmp_path, *args)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.status == 0, done.stdout + done.stderr
         assert endpoint.ledger().requests == before
         figures = check_planted(folder, n, problems)
         # An undisturbed evaluation says the same.
         calm = camel(endpoint, tmp_path, "-n", str(n), "--problems", str(problems), "--out", "calm")
-        assert calm.returncode == 0, calm.stderr
+        assert calm.status == 0, calm.stderr
         assert json.loads((tmp_path / "calm/humaneval.json").read_text()) == figures
 
 
-def distinct(endpoint: SimulatorProcess) -> int:
+def distinct(endpoint: GatedEndpoint) -> int:
     """Samples that the endpoint has answered, each counted once."""
     ledger = endpoint.ledger()
     return ledger.billed - ledger.billed_repeats
@@ -243,7 +242,7 @@ def distinct(endpoint: SimulatorProcess) -> int:
 
 @pytest.mark.slow
 def test_killed_once_it_goes_on(tmp_path: Path):
-    killed_at_random(tmp_path, 1, 10, 8)
+    killed_at_random(tmp_path, 1, 5, 6)
 
 
 @pytest.mark.thorough
@@ -254,22 +253,20 @@ def test_killed_at_random_points_it_ends_with_the_same_numbers(tmp_path: Path):
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_something_to_go_on_with(tmp_path: Path):
-    with spawn(SimulatorSettings(author="tests.support.planted:author", latency=Constant(0.1))) as endpoint:
-        args = ("-n", "10", "--problems", "10", "--out", "kept", "--concurrency", "4")
-        words, environment = command(endpoint, *args)
-        with subprocess.Popen(
-            words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-        ) as child:
-            while endpoint.ledger().served < 20:
-                time.sleep(0.01)
+    with serve_gated(SimulatorSettings(author="tests.support.planted:author")) as endpoint:
+        args = ("-n", "5", "--problems", "6", "--out", "kept", "--concurrency", "4")
+        endpoint.hold_after(12)
+        with Program(*HUMANEVAL, *args, cwd=tmp_path, env=environment(endpoint)) as child:
+            endpoint.wait_until_held()
             child.send_signal(signal.SIGINT)
-            said, _ = child.communicate(timeout=60)
-        assert child.returncode == 130
-        assert "the same command goes on" in said
-        assert endpoint.ledger().served == journaled(tmp_path / "kept", 10, 10)
-        assert camel(endpoint, tmp_path, *args).returncode == 0
-        assert endpoint.ledger().served == 100
-        check_planted(tmp_path / "kept", 10, 10)
+            wait_until(lambda: "stopping" in child.out, "a word about the calls in flight")
+            endpoint.release()
+            assert child.wait() == 130
+            assert "same command" in child.out
+        assert endpoint.ledger().served == journaled(tmp_path / "kept", 5, 6) <= 12 + 4
+        assert camel(endpoint, tmp_path, *args).status == 0
+        assert endpoint.ledger().served == 30
+        check_planted(tmp_path / "kept", 5, 6)
 
 
 @pytest.mark.thorough
@@ -277,7 +274,7 @@ def test_all_problems_as_planted(endpoint: SimulatorProcess, tmp_path: Path):
     """All 164 problems; with 200 samples of each, the paper's size, it is `python -m benchmarks.humaneval`."""
     endpoint.reset()
     done = camel(endpoint, tmp_path, "-n", "20", "--out", "kept")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.status == 0, done.stdout + done.stderr
     figures = check_planted(tmp_path / "kept", 20, 164)
     assert [one["k"] for one in figures["plus"]] == [1, 10]
     assert [one["plus"] for one in figures["by_problem"]] != [
@@ -324,7 +321,6 @@ class Tags(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
 
-@pytest.mark.slow
 def test_the_report_is_closed_and_says_what_the_model_said_as_text(tmp_path: Path):
     made = evil_report(tmp_path)
     assert made.outcomes == {"no code": 2, "raised": 2}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
+from tests.support import command
+from tests.support.endpoints import serve
+from tests.support.in_process import Done
 
 CONFIG = """
 scenario = "ai_society"
@@ -28,14 +28,12 @@ base_url = "{url}"
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[SimulatorProcess]:
-    with spawn(SimulatorSettings(length=Constant(5), words=30)) as process:
+    with serve(SimulatorSettings(length=Constant(5), words=30)) as process:
         yield process
 
 
-def camel(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "camel", *args]
-    given = {**os.environ, "OPENAI_API_KEY": "none", **environment}
-    return subprocess.run(command, cwd=cwd, env=given, capture_output=True, text=True, timeout=300)
+def camel(*args: str, cwd: Path, **environment: str) -> Done:
+    return command.camel(*args, cwd=cwd, **{"OPENAI_API_KEY": "none", **environment})
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +41,16 @@ def folder(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory)
     made = tmp_path_factory.mktemp("studied")
     (made / "config.toml").write_text(CONFIG.format(url=endpoint.base_url))
     done = camel("generate", "config.toml", cwd=made)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     return made
 
 
 @pytest.mark.slow
-def test_a_run_is_studied_where_it_lies(folder: Path):
+def test_a_run_is_studied_where_it_lies(folder: Path, snapshot: Callable[..., None]):
     done = camel("study", "run", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "12 conversations, 60 messages" in done.stdout
+    assert done.status == 0, done.stderr
     assert "done 100% (76 – 100%)" in done.stdout
+    snapshot("screen", done.stdout)
     study = folder / "run/study"
     figures = json.loads((study / "study.json").read_text())
     assert figures["conversations"] == 12
@@ -61,7 +59,7 @@ def test_a_run_is_studied_where_it_lies(folder: Path):
     assert {"stops.png", "stops.svg", "length.png", "tokens.svg"} <= drawn
     assert json.loads(camel("study", "run", "--json", cwd=folder).stdout) == figures
     # The run itself is as it was.
-    assert camel("verify", "run", cwd=folder).returncode == 0
+    assert camel("verify", "run", cwd=folder).status == 0
     assert "complete" in camel("status", "run", cwd=folder).stdout
 
 
@@ -69,48 +67,47 @@ def test_a_run_is_studied_where_it_lies(folder: Path):
 def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: SimulatorProcess):
     asked = endpoint.ledger().served
     url = {"OPENAI_BASE_URL": endpoint.base_url, "CAMEL_MODEL": "simulated"}
-    assert camel("study", "run", cwd=folder, **url).returncode == 0
+    assert camel("study", "run", cwd=folder, **url).status == 0
     assert endpoint.ledger().served == asked
     stopped = camel("study", "run", "--judge", "--sample", "5", "--max-calls", "4", cwd=folder, **url)
-    assert stopped.returncode == 3
+    assert stopped.status == 3
     assert "budget of 4 calls" in stopped.stdout
     assert "5 calls of simulated" in stopped.stdout
     assert endpoint.ledger().served == asked + 4
     done = camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url)
-    assert done.returncode == 0, done.stderr
+    assert done.status == 0, done.stderr
     # The simulated endpoint says neither yes nor no: each of the five is asked about three times, and none decided.
-    assert "not one could be judged, 5 undecided" in done.stdout
+    assert "5 undecided" in done.stdout
     page = (folder / "run/study/study.html").read_text()
-    assert "Not one could be judged, 5 undecided" in page
+    assert "5 undecided" in page
     assert "Done was deserved" not in page
     assert endpoint.ledger().served == asked + 15
-    assert camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url).returncode == 0
+    assert camel("study", "run", "--judge", "--sample", "5", cwd=folder, **url).status == 0
     assert endpoint.ledger().served == asked + 15
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["study", "nothing"], "is not a run"),
-        (["study", "run", "--local"], "only with --judge"),
-        (["ablate", "config.toml", "--sentence", "user-99"], "--list shows them"),
+        (["study", "nothing"], "nothing"),
+        (["study", "run", "--local"], "--judge"),
+        (["ablate", "config.toml", "--sentence", "user-99"], "--list"),
     ],
 )
-def test_mistakes_are_one_line(folder: Path, args: list[str], says: str):
+def test_mistakes_are_one_line(folder: Path, args: list[str], says: str, snapshot: Callable[..., None]):
     done = camel(*args, cwd=folder)
-    assert done.returncode == 2
+    assert done.status == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+    snapshot("errors", done.stderr)
 
 
-@pytest.mark.slow
 def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint: SimulatorProcess):
     asked = endpoint.ledger().requests
     listed = camel("ablate", "config.toml", "--list", cwd=folder).stdout
     assert "user-02  Never flip roles!" in listed
     plan = camel("ablate", "config.toml", "--dry-run", cwd=folder).stdout
-    assert "35 with a sentence less" in plan
+    assert "35 with" in plan
     assert "432 conversations" in plan
     assert endpoint.ledger().requests == asked
 
@@ -128,7 +125,7 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
         "assistant-03",
     )
     done = camel(*command, cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.status == 0, done.stdout + done.stderr
     assert "Format violation: 0% → 100% without assistant-03" in done.stdout
     assert "user-01" not in done.stdout
     for name in ("ablation.json", "ablation.html", "ablation.svg", "ablation.png"):

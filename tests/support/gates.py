@@ -40,9 +40,14 @@ class GatedEndpoint(SimulatorProcess):
         """Answer so many further requests; those after them wait until `release`."""
         self._limit = self.ledger().requests + more
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether a request has come that the gate holds."""
+        return self.ledger().requests > self._limit
+
     def wait_until_held(self) -> None:
         """Wait for the first request that the gate holds."""
-        wait_until(lambda: self.ledger().requests > self._limit, "a request at the gate")
+        wait_until(lambda: self.is_holding, "a request at the gate")
 
     def release(self) -> None:
         """Open the gate and answer what waits there."""
