@@ -103,6 +103,11 @@ async def test_turns_that_name_a_stranger_are_an_error():
         await contents(talk(agents(a=["a0"]), turns=lambda messages: "x"))
 
 
+async def test_turns_that_name_nobody_are_an_error():
+    with pytest.raises(InputError):
+        await asyncio.wait_for(contents(talk(agents(a=["a0"]), turns=lambda messages: [])), 60)
+
+
 async def test_what_a_rule_is_told_of_each_call():
     calls: list[NextCall] = []
 
@@ -116,7 +121,9 @@ async def test_what_a_rule_is_told_of_each_call():
 
     a, b = agents(a=["a0", "a1"], b=["b0"])
     c = Agent("c", "C", Window(["c0"]), system="You are C.")
-    await contents(talk([a, b, c], limit=3, turns=lambda messages: [*"abc"][len(messages) :], rules=[Note()]))
+    await contents(
+        talk([a, b, c], limit=3, turns=lambda messages: [*"abc"][len(messages) % 3 :], rules=[Note()])
+    )
     assert [(call.speaker, call.together, call.context_tokens, call.max_tokens) for call in calls[:3]] == [
         ("a", 0, None, None),
         ("b", 1, None, None),
@@ -161,7 +168,7 @@ async def test_some_errors_are_ends(line: Exception, stop: Stop):
 
 async def test_an_end_in_a_round_keeps_what_the_others_said():
     a, b, c = agents(a=["a0"], b=[ContextOverflow("long")], c=["c0"])
-    conversation = talk([a, b, c], turns=lambda messages: [*"abc"][len(messages) :])
+    conversation = talk([a, b, c], turns=lambda messages: [*"abc"][len(messages) % 3 :])
     assert await contents(conversation) == ["a0", "c0"]
     assert conversation.transcript.stop
     assert conversation.transcript.stop.speaker == "b"
@@ -179,7 +186,7 @@ async def test_critics_of_one_round_take_turns():
             return said(f"{agent.name}0")
 
     members = [Agent(name, name.upper(), ScriptedModel([]), critic=Slow()) for name in "ab"]
-    conversation = talk(members, limit=2, turns=lambda messages: [*"ab"][len(messages) :])
+    conversation = talk(members, limit=2, turns=lambda messages: [*"ab"][len(messages) % 2 :])
     assert await contents(conversation) == ["a0", "b0"]
     assert order == ["a", "a", "a", "b", "b", "b"]
 

@@ -151,6 +151,8 @@ class Conversation:
 
     def _next_speakers(self) -> Iterator[Agent]:
         named = self._turns(self.transcript.messages)
+        if not named:  # nothing would change, so the same question would come forever
+            raise InputError("turns named nobody: it must name at least one speaker")
         for name in (named,) if isinstance(named, str) else named:
             try:
                 yield self.agents[name]
