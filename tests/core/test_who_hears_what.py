@@ -306,6 +306,15 @@ def test_a_history_is_known_by_its_bytes():
     assert len(history) == 3
 
 
+def test_a_history_can_always_be_sent():
+    history = History("half \ud800")
+    history.add("user", "\udfff ü")
+    assert [entry.content for entry in history.entries] == ["half ?", "? ü"]
+    assert history.encoded().decode() == (
+        '{"role":"system","content":"half ?"},{"role":"user","content":"? ü"}'
+    )
+
+
 def test_a_copy_of_a_history_grows_on_its_own():
     history = History("You trade.")
     history.measured(40)
