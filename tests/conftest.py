@@ -5,6 +5,7 @@ The guard covers this process only; a child process is safe because it inherits 
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import os
 import socket
@@ -137,6 +138,25 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(os, "fsync", noted)
     return names
+
+
+@pytest.fixture(scope="session")
+def small_server() -> Iterator[Any]:
+    """The small real model in the one server of this test process: a `camel.models.local.Running`."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        pytest.skip("needs the extra 'local'")
+    from tests.support import small_model
+
+    with small_model.shared() as server:
+        yield server
+
+
+@pytest.fixture
+def small_model(small_server: Any) -> Any:
+    """A `ChatModel` on that server, held to the instruction format."""
+    from tests.support.small_model import connect
+
+    return connect(small_server)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,25 +12,17 @@ from camel import (
     BestFirst,
     BestOf,
     ChatModel,
-    LocalServer,
     ModelJudge,
     RolePlaying,
     Sampling,
     Transcript,
 )
-from camel import local_model as start
 from camel.core.agent import Critic
 from camel.core.model import Reply, Request
 from camel.core.stopping import paper_rules
 
 pytestmark = pytest.mark.real_model
-SAMPLING = Sampling(temperature=0.8, max_tokens=48, seed=3)
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ChatModel]:
-    with start(LocalServer(parallel=3)) as chat:
-        yield chat
+SAMPLING = Sampling(temperature=0.8, max_tokens=32, seed=3)
 
 
 class Counted:
@@ -64,11 +55,14 @@ def critics(model: Any) -> dict[str, Critic]:
     "kind",
     [
         "choose",
-        "beam",
-        *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("score", "feedback", "best_first")),
+        *(
+            pytest.param(kind, marks=pytest.mark.thorough)
+            for kind in ("beam", "score", "feedback", "best_first")
+        ),
     ],
 )
-def test_a_critic_decides(kind: str, model: ChatModel):
+def test_a_critic_decides(kind: str, small_model: ChatModel):
+    model = small_model
     counted = Counted(model)
     critic = critics(counted)[kind]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import warnings
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import msgspec
 import pytest
 
-import camel.scenarios
-from camel import ChatModel, LocalServer, Run, local_model
+from camel import ChatModel, Run, Sampling
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.translate import Translation, translate
@@ -21,6 +18,7 @@ from camel.models.local import LOCAL_SAMPLING
 from camel.scenarios import RolePlay, load
 from camel.storage.exporters import FORMATS
 from camel.storage.release import Release
+from tests.support.small_model import shorten_scenario
 
 pytestmark = pytest.mark.real_model
 
@@ -34,37 +32,21 @@ SCENARIOS = {
     "biology": (2, 2, 2),
     "misalignment": (2, 1, 1),
 }
-MESSAGES, TOKENS = 4, 64
-# One of each kind in CI; that misalignment is labelled and gated, simulated runs show there.
-COMMON = ("ai_society", "math")
+MESSAGES, TOKENS = 2, 32
+# The others are thorough: the translated run below is of math, and simulated runs show that misalignment is labeled.
+COMMON = ("ai_society",)
 CANARY = Release(acknowledge=True, canary="camel-canary-00000000-0000-4000-8000-000000000000")
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ChatModel]:
-    with local_model(LocalServer(parallel=4)) as chat:
-        yield chat
-
-
-def _shortened(name: str, folder: Path) -> Path:
-    """A copy of a shipped scenario whose conversations end after a few messages, to keep CI short."""
-    copy = folder / name
-    shutil.copytree(Path(camel.scenarios.__file__).parent / name, copy)
-    declaration = (copy / "scenario.toml").read_text()
-    (copy / "scenario.toml").write_text(
-        declaration.replace("[role_play]", f"[role_play]\nmax_messages = {MESSAGES}")
-    )
-    return copy
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in COMMON else pytest.mark.thorough) for name in SCENARIOS]
 )
 def test_a_tiny_run_of_each_scenario(
-    name: str, model: ChatModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, small_model: ChatModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    folder = _shortened(name, tmp_path)
+    model = small_model
+    folder = shorten_scenario(name, tmp_path, MESSAGES)
     scenario = load(str(folder))
     config = GenerateConfig(
         scenario=str(folder),
@@ -112,8 +94,9 @@ def test_a_tiny_run_of_each_scenario(
             assert all("misalignment" in line and CANARY.canary in line for line in lines)
 
 
-def test_a_translation_ends_whatever_the_model_says(model: ChatModel, tmp_path: Path):
-    """The tiny model cannot translate: what it damages is asked for again, kept and labelled, and the stage ends."""
+def test_a_translation_ends_whatever_the_model_says(small_model: ChatModel, tmp_path: Path):
+    """The tiny model cannot translate: what it damages is asked for again, kept and labeled, and the stage ends."""
+    model = small_model
     config = GenerateConfig(
         scenario="math",
         model=ModelSection(model.name),
@@ -126,7 +109,9 @@ def test_a_translation_ends_whatever_the_model_says(model: ChatModel, tmp_path: 
     async def both() -> int:
         async with model:
             assert (await Campaign(config, model).run()).complete
-            translation = Translation(Run(tmp_path / "run"), "de", model)
+            translation = Translation(
+                Run(tmp_path / "run"), "de", model, sampling=Sampling(temperature=0.2, max_tokens=TOKENS)
+            )
             assert await translate(translation)
             return translation.damaged
 

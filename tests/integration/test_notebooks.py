@@ -11,10 +11,17 @@ import asyncio
 import importlib.util
 import inspect
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import camel
+from camel import ChatModel
+from camel.models.local import Running
+from tests.support.small_model import connect
 
 pytestmark = [
     pytest.mark.real_model,
@@ -39,7 +46,14 @@ async def execute(cell: str, names: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs(path: Path, capsys: pytest.CaptureFixture[str]):
+def test_notebook_runs(
+    path: Path, small_server: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    @contextmanager
+    def shared_model() -> Generator[ChatModel]:
+        yield connect(small_server)
+
+    monkeypatch.setattr(camel, "local_model", shared_model)
     notebook = json.loads(path.read_text())
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert not any(cell.get("outputs") for cell in notebook["cells"]), "kept without outputs"

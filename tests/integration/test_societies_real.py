@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from camel import ChatModel, LocalServer, Transcript, assign_roles, load_society, local_model, plan_task
+from camel import ChatModel, Transcript, assign_roles, load_society, plan_task
 from camel.core.society import Ending, Society
 from camel.models.local import LOCAL_SAMPLING
 from camel.models.recorded import RecordedModel
@@ -21,32 +20,27 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "societies"
-SHORT = msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=24)
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ChatModel]:
-    with local_model(LocalServer(parallel=4)) as chat:
-        yield chat
+SHORT = msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=16)
 
 
 def shortened(name: str) -> Society:
     """An example that ends after a few messages, to keep CI short; its members, turns and prompts as they are."""
     society = load_society(EXAMPLES / f"{name}.toml")
     limits = {"debate": society.stop, "town_hall": Ending(vote=society.stop.vote, max_rounds=1)}
-    stop = limits.get(name) or msgspec.structs.replace(society.stop, max_messages=5)
+    stop = limits.get(name) or msgspec.structs.replace(society.stop, max_messages=3)
     return msgspec.structs.replace(society, stop=stop)
 
 
 @pytest.mark.parametrize(
     ("name", "longest"),
     [
-        ("software_team", 5),
+        ("software_team", 3),
         pytest.param("debate", 7, marks=pytest.mark.thorough),
         pytest.param("town_hall", 12, marks=pytest.mark.thorough),
     ],
 )
-def test_a_worked_society_ends_by_a_rule_and_replays(name: str, longest: int, model: ChatModel):
+def test_a_worked_society_ends_by_a_rule_and_replays(name: str, longest: int, small_model: ChatModel):
+    model = small_model
     society, journal = shortened(name), list[bytes]()
 
     def play(ask_model: bool) -> Transcript:
@@ -85,7 +79,10 @@ def test_a_worked_society_ends_by_a_rule_and_replays(name: str, longest: int, mo
     assert play(ask_model=False) == transcript, "the record replays to the same conversation without a call"
 
 
-def test_roles_and_a_plan(model: ChatModel):
+@pytest.mark.thorough
+def test_roles_and_a_plan(small_model: ChatModel):
+    model = small_model
+
     async def ask() -> None:
         async with model:
             cast = await assign_roles(model, "Build a footbridge over the river", 2)
