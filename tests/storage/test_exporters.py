@@ -441,7 +441,7 @@ def test_hostile_text_stays_on_its_line(name: str, tmp_path: Path):
 def test_a_format_says_what_it_can_be_written_as(tmp_path: Path):
     with pytest.raises(InputError, match=r"\.jsonl"):
         messages([talk()], tmp_path / "folder")
-    with pytest.raises(InputError, match=r"chat\.zip|\.zip|\.tar\.gz"):
+    with pytest.raises(InputError, match=r"\.tar\.gz"):
         chat([talk()], tmp_path / "chat.zip")
     for exporter in FORMATS.values():
         assert exporter.summary

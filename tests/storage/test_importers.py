@@ -367,11 +367,11 @@ def test_every_importer_has_its_exporter():
     ("line", "words"),
     [
         ("{", r"x\.jsonl:2: not JSON"),
-        ("[1]", r"x\.jsonl:2: not a JSON object but \[1\]"),
-        ('{"message_1": "text"}', r"x\.jsonl:2: message_1 is not a message"),
-        ('{"message_1": {"content": ["a"]}}', r"x\.jsonl:2: content is not text"),
+        ("[1]", r"x\.jsonl:2: .*\[1\]"),
+        ('{"message_1": "text"}', r"x\.jsonl:2: message_1\b"),
+        ('{"message_1": {"content": ["a"]}}', r"x\.jsonl:2: content\b"),
         ('{"num_messages": 0, "labels": "misalignment"}', r"x\.jsonl:2: labels"),
-        ('{"num_messages": 0, "id": true}', r"x\.jsonl:2: id is not text"),
+        ('{"num_messages": 0, "id": true}', r"x\.jsonl:2: id\b"),
         ("[" * 100_000, r"x\.jsonl:2: not JSON"),
         ('{"id": "\udcff"}', r"x\.jsonl:2: not JSON"),
     ],
@@ -400,10 +400,10 @@ def test_a_file_that_was_cut_is_an_error_that_names_it(wrap: Callable[..., Path]
 
 
 def test_what_is_no_data_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match=r"nothing\.json"):
         list(importers.chat(tmp_path / "nothing.json"))
     (tmp_path / "x.csv").write_text("a,b")
-    with pytest.raises(InputError, match="known are"):
+    with pytest.raises(InputError, match=r"x\.csv.*\.jsonl"):
         list(importers.chat(tmp_path / "x.csv"))
 
 
@@ -413,7 +413,7 @@ def test_a_document_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
     bomb = [original(id="b", original_task="x" * 100_000)]
     for wrap in WRAPPINGS:
         (tmp_path / wrap.__name__).mkdir()
-        with pytest.raises(InputError, match="a document of more than"):
+        with pytest.raises(InputError, match="10,000"):
             list(importers.chat(wrap(tmp_path / wrap.__name__, bomb)))
 
 
@@ -431,15 +431,15 @@ def test_a_long_array_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         (
             "chat",
             {"messages": [{"role": "user", "content": "x"}]},
-            "format messages, which is not read",
+            r"format messages\b",
         ),
         ("chat", {"conversations": [{"from": "human", "value": "x"}]}, "format sharegpt"),
-        ("chat", {"role_1": "A", "instruction": "x", "output": "y"}, "looks like --format instruction"),
-        ("chat", {"message_1": "x", "message_2": "y"}, "looks like --format problems"),
-        ("chat", {"text": "x"}, r"this row has \['text'\].*--format chat, instruction, problems"),
+        ("chat", {"role_1": "A", "instruction": "x", "output": "y"}, "--format instruction"),
+        ("chat", {"message_1": "x", "message_2": "y"}, "--format problems"),
+        ("chat", {"text": "x"}, r"\['text'\].*--format chat, instruction, problems"),
         ("chat", {"num_messages": 3}, "needs message_1"),
-        ("problems", {"message_1": {"content": "x"}, "message_2": {}}, "looks like --format chat"),
-        ("instruction", {"message_1": {"content": "x"}}, "looks like --format chat"),
+        ("problems", {"message_1": {"content": "x"}, "message_2": {}}, "--format chat"),
+        ("instruction", {"message_1": {"content": "x"}}, "--format chat"),
     ],
 )
 def test_a_row_of_another_format_is_refused_and_named(
