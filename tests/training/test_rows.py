@@ -1,4 +1,4 @@
-"""Rows from runs: everything is counted, duplicates and questions go, and whoever is stopped goes on."""
+"""Rows from runs: everything is counted, duplicates and questions are removed, and a stopped command resumes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,46 +15,17 @@ import pytest
 
 from camel.core.errors import Damaged, InputError
 from camel.core.message import Message
-from camel.core.stopping import Stop
-from camel.core.task import Task
-from camel.core.transcript import Speaker, Transcript
+from camel.core.transcript import Speaker
 from camel.engine.worker import Halt
 from camel.storage.compact import compact
 from camel.storage.gc import collect_garbage
-from camel.storage.run import Marker, Settings, marker_name, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.storage.run import marker_name, open_folder
 from camel.training.recipe import Filters, Recipe, Source, read_recipe
 from camel.training.rows import MIXED, SHAPED, Report, RowBuilder, Rows
 from camel.training.shaping import Shape
+from tests.support.training_runs import WORDS, conversation, make_run
 
 pq = pytest.importorskip("pyarrow.parquet")
-WORDS = [f"word{number}" for number in range(3_000)]
-
-
-def talk(number: int, *, stop: str = "done", labels: tuple[str, ...] = (), said: str = "") -> Transcript:
-    chance = random.Random(number)
-    texts = [" ".join(chance.choices(WORDS, k=60)) for _ in range(4)]
-    messages = [
-        Message(0, "user", "Trader", f"Instruction: {texts[0]}\nInput: None"),
-        Message(1, "assistant", "Coder", f"Solution: {said or texts[1]}\nNext request."),
-        Message(2, "user", "Trader", f"Instruction: {texts[2]}\nInput: None"),
-        Message(3, "assistant", "Coder", f"Solution: {texts[3]}\nNext request."),
-    ]
-    speakers = [Speaker("user", "Trader"), Speaker("assistant", "Coder")]
-    return Transcript(
-        f"{number:05}", Task("Trade."), speakers, messages, Stop(stop, "", "user"), labels=list(labels)
-    )
-
-
-def make_run(path: Path, talks: list[Transcript], per_shard: int = 10) -> str:
-    folder = open_folder(path)
-    for shard, first in enumerate(range(0, len(talks), per_shard)):
-        file = folder.data_path("conversations", shard, new_attempt(), ".parquet")
-        written = write_shard(file, talks[first : first + per_shard])
-        kept, size = folder.keep(file)
-        folder.commit(Marker("conversations", shard, kept, written.rows, written.sha256, "x", {}, size))
-    folder.create(Settings("x", {"scenario": "test"}, "0"))
-    return str(path)
 
 
 def build(recipe: Recipe) -> tuple[Report, list[dict[str, Any]]]:
@@ -63,7 +35,7 @@ def build(recipe: Recipe) -> tuple[Report, list[dict[str, Any]]]:
 
 
 def near(number: int) -> str:
-    """The words of a talk with one changed."""
+    """The words of a conversation with one changed."""
     chance = random.Random(number)
     text = [" ".join(chance.choices(WORDS, k=60)) for _ in range(2)][1].split()
     text[30] = "other"
@@ -71,20 +43,20 @@ def near(number: int) -> str:
 
 
 def test_everything_is_counted_and_what_is_the_same_goes(tmp_path: Path):
-    talks = [talk(number) for number in range(40)]
-    talks += [talk(number, stop="max_messages") for number in range(40, 45)]
-    talks += [talk(number, labels=("misalignment",)) for number in range(45, 48)]
-    talks += [talk(number) for number in range(6)]  # the same again
-    talks += [talk(number, said=near(number)) for number in range(6, 9)]
-    crowd = talk(99)
+    conversations = [conversation(number) for number in range(40)]
+    conversations += [conversation(number, stop="max_messages") for number in range(40, 45)]
+    conversations += [conversation(number, labels=("misalignment",)) for number in range(45, 48)]
+    conversations += [conversation(number) for number in range(6)]  # the same again
+    conversations += [conversation(number, said=near(number)) for number in range(6, 9)]
+    crowd = conversation(99)
     crowd.speakers.append(Speaker("third", "Judge"))
     recipe = Recipe(
-        (Source(make_run(tmp_path / "run", [*talks, crowd])),),
+        (Source(make_run(tmp_path / "run", [*conversations, crowd])),),
         str(tmp_path / "rows"),
         filters=Filters(stop=("done",), near=0.8),
     )
     report, rows = build(recipe)
-    assert report.conversations == len(talks) + 1
+    assert report.conversations == len(conversations) + 1
     assert report.removed == {"label": 3, "speakers": 1, "stop": 5}
     assert report.rows == 49
     assert report.removed_rows == {"exact duplicate": 6, "near duplicate": 3}
@@ -94,8 +66,8 @@ def test_everything_is_counted_and_what_is_the_same_goes(tmp_path: Path):
 
 
 def test_a_weight_is_how_often_a_row_is_used(tmp_path: Path):
-    first = make_run(tmp_path / "first", [talk(number) for number in range(400)], 100)
-    second = make_run(tmp_path / "second", [talk(number) for number in range(1_000, 1_100)], 50)
+    first = make_run(tmp_path / "first", [conversation(number) for number in range(400)], 100)
+    second = make_run(tmp_path / "second", [conversation(number) for number in range(1_000, 1_100)], 50)
     recipe = Recipe((Source(first, 0.25), Source(second, 2)), str(tmp_path / "rows"))
     report, rows = build(recipe)
     of_first = [row["conversation"] for row in rows if row["conversation"] < "01000"]
@@ -105,7 +77,7 @@ def test_a_weight_is_how_often_a_row_is_used(tmp_path: Path):
 
 
 def test_what_simulates_misuse_takes_words_and_a_canary(tmp_path: Path):
-    run = make_run(tmp_path / "run", [talk(1), talk(2, labels=("misalignment",))])
+    run = make_run(tmp_path / "run", [conversation(1), conversation(2, labels=("misalignment",))])
     with pytest.raises(InputError, match="canary"):
         Recipe((Source(run),), acknowledge=("misalignment",))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"), acknowledge=("misalignment",), canary="G-U-I-D")
@@ -124,9 +96,11 @@ def test_rows_that_hold_a_question_are_left_out_and_named(tmp_path: Path):
         {"question": "What is the capital of the country that lies north of Italy?"},
     ]
     questions.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
-    talks = [talk(number) for number in range(20)] + [talk(30, said=f"Surely. {leak.upper()} That is all.")]
+    conversations = [conversation(number) for number in range(20)] + [
+        conversation(30, said=f"Surely. {leak.upper()} That is all.")
+    ]
     recipe = Recipe(
-        (Source(make_run(tmp_path / "run", talks)),),
+        (Source(make_run(tmp_path / "run", conversations)),),
         str(tmp_path / "rows"),
         filters=Filters(questions=(str(questions),)),
     )
@@ -140,7 +114,7 @@ def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_ov
     yaml = pytest.importorskip("yaml")
     questions = tmp_path / "questions.jsonl"
     questions.write_text(json.dumps({"question": " ".join(WORDS[:30])}) + "\n")
-    run = make_run(tmp_path / "secret-name" / "run|x", [talk(number) for number in range(6)])
+    run = make_run(tmp_path / "secret-name" / "run|x", [conversation(number) for number in range(6)])
     recipe = Recipe((Source(run, 2),), str(tmp_path / "rows"), filters=Filters(questions=(str(questions),)))
     report, rows = build(recipe)
     card = tmp_path / "rows" / "README.md"
@@ -150,7 +124,7 @@ def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_ov
     (files,) = front["configs"][0]["data_files"]
     found = list((tmp_path / "rows").glob(files["path"]))
     assert split["num_bytes"] == sum(file.stat().st_size for file in found) > 0
-    assert "| questions of tests that were looked for | 1 |" in card.read_text()
+    assert re.search(r"looked for \| 1 \|$", card.read_text(), re.MULTILINE)
     assert report.looked_for == 1
     assert "`run x`" in card.read_text()
     assert "secret-name" not in card.read_text()
@@ -163,9 +137,9 @@ def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_ov
 
 
 def test_findings_and_languages_are_filters(tmp_path: Path):
-    flake = talk(1)
+    flake = conversation(1)
     flake.messages[1] = Message(1, "assistant", "Coder", "Solution: I will do that.\nNext request.")
-    german = talk(2)
+    german = conversation(2)
     german.messages[0] = Message(
         0,
         "user",
@@ -178,7 +152,7 @@ def test_findings_and_languages_are_filters(tmp_path: Path):
         "Coder",
         "Solution: Hier ist das Programm, das die Zahlen sortiert und sie dann auf dem Bildschirm ausgibt.\nNext request.",
     )
-    run = make_run(tmp_path / "run", [flake, german, talk(3)])
+    run = make_run(tmp_path / "run", [flake, german, conversation(3)])
     recipe = Recipe(
         (Source(run),), str(tmp_path / "rows"), filters=Filters(without=("flake_reply",), language="English")
     )
@@ -187,8 +161,8 @@ def test_findings_and_languages_are_filters(tmp_path: Path):
     assert [row["conversation"] for row in rows] == ["00003"]
 
 
-def test_whoever_is_stopped_goes_on_and_the_rows_are_the_same(tmp_path: Path):
-    run = make_run(tmp_path / "run", [talk(number % 50) for number in range(100)])
+def test_a_stopped_builder_resumes_and_the_rows_are_the_same(tmp_path: Path):
+    run = make_run(tmp_path / "run", [conversation(number % 50) for number in range(100)])
     undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     for _ in range(60):
@@ -211,14 +185,23 @@ def some(recipe: Recipe, count: int) -> None:
     assert not asyncio.run(enough)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("target", [1, 2, 10])
-def test_whoever_goes_on_after_a_compaction_loses_nothing(
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(1, marks=pytest.mark.thorough),
+        pytest.param(2, marks=pytest.mark.slow),
+        pytest.param(10, marks=pytest.mark.thorough),
+    ],
+)
+def test_a_builder_that_resumes_after_a_compaction_loses_nothing(
     tmp_path: Path, target: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    talks = [talk(number % 50, labels=("misalignment",) if number % 7 == 0 else ()) for number in range(100)]
-    run = make_run(tmp_path / "run", talks, per_shard=2)
+    conversations = [
+        conversation(number % 50, labels=("misalignment",) if number % 7 == 0 else ())
+        for number in range(100)
+    ]
+    run = make_run(tmp_path / "run", conversations, per_shard=2)
     undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     some(recipe, 3)
@@ -237,7 +220,7 @@ def test_whoever_goes_on_after_a_compaction_loses_nothing(
 
 
 def test_rows_of_an_earlier_version_are_complete_or_to_be_made_again(tmp_path: Path):
-    run = make_run(tmp_path / "run", [talk(number) for number in range(40)])
+    run = make_run(tmp_path / "run", [conversation(number) for number in range(40)])
     whole, recipe = (Recipe((Source(run),), str(tmp_path / name)) for name in ("whole", "rows"))
     wanted = build(whole)
     some(recipe, 1)
@@ -254,11 +237,11 @@ def test_rows_of_an_earlier_version_are_complete_or_to_be_made_again(tmp_path: P
 
 
 def test_rows_that_are_not_all_mixed_are_not_opened(tmp_path: Path):
-    run = make_run(tmp_path / "run", [talk(number) for number in range(30)])
+    run = make_run(tmp_path / "run", [conversation(number) for number in range(30)])
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     _, wanted = build(recipe)
     (tmp_path / "rows" / marker_name(MIXED, 1)).unlink()
-    with pytest.raises(InputError, match="run the same camel rows again"):
+    with pytest.raises(InputError, match="camel rows"):
         Rows(recipe.out)
     assert build(recipe)[1] == wanted
 
@@ -266,7 +249,7 @@ def test_rows_that_are_not_all_mixed_are_not_opened(tmp_path: Path):
 def test_rows_in_an_object_store_are_checked_before_they_are_trained_on(
     tmp_path: Path, bucket: Callable[[str], str]
 ):
-    run = make_run(tmp_path / "run", [talk(number) for number in range(30)])
+    run = make_run(tmp_path / "run", [conversation(number) for number in range(30)])
     recipe = Recipe((Source(run),), bucket("rows"))
     _, wanted = build(recipe)
     rows = Rows(recipe.out)
@@ -284,7 +267,7 @@ def test_rows_in_an_object_store_are_checked_before_they_are_trained_on(
 
 
 def test_a_folder_made_from_something_else_is_left_alone(tmp_path: Path):
-    run = make_run(tmp_path / "run", [talk(1)])
+    run = make_run(tmp_path / "run", [conversation(1)])
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     build(recipe)
     with pytest.raises(InputError, match="another recipe"):

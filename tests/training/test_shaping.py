@@ -123,8 +123,7 @@ shapes = st.builds(
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(transcripts(), max_size=6), shapes)
 def test_rows_are_what_a_plain_reading_gives(conversations: list[Transcript], how: Shape):
     table = to_table(conversations)
