@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from camel.core import grammar
 from camel.core.grammar import DONE_TOKEN, Move, parse
+from tests.support.scaling import assert_linear
 
 BOT = "Write a function that loads daily prices"
 
@@ -417,24 +418,19 @@ def hostile(size: int) -> dict[str, str]:
     }
 
 
-def cpu_seconds(text: str) -> float:
-    started = time.process_time()
-    parse(text)
-    return time.process_time() - started
-
-
 @pytest.mark.parametrize("kind", hostile(1_011))
 def test_time_grows_in_step_with_the_text(kind: str):
-    """Four times the text takes about four times as long; a quadratic parser takes sixteen times."""
-    least = min(cpu_seconds(hostile(15_000)[kind]) for _ in range(2))
-    assert min(cpu_seconds(hostile(60_000)[kind]) for _ in range(2)) < 8 * least + 0.2
+    assert_linear(lambda size: parse(hostile(size)[kind]))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", hostile(1_011))
 def test_long_texts_are_parsed_in_seconds(kind: str):
     # The slowest takes about half a second on a slow core; a quadratic one takes minutes.
-    assert cpu_seconds(hostile(300_000)[kind]) < 15
+    text = hostile(300_000)[kind]
+    started = time.process_time()
+    parse(text)
+    assert time.process_time() - started < 15
 
 
 def test_ordinary_messages_are_quick():

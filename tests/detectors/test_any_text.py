@@ -14,6 +14,7 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.detectors import Finding, detect
 from camel.detectors.finding import MAX_EVIDENCE
+from tests.support.scaling import assert_linear
 
 # Pieces that the rules look for, so that random texts come near them.
 PIECES = st.sampled_from(
@@ -79,7 +80,7 @@ SPEAKERS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(MESSAGES, SPEAKERS, TEXTS)
 def test_any_conversation(messages: list[Message], speakers: list[Speaker], task: str):
     transcript = Transcript("t", Task(task), speakers, messages)
@@ -101,44 +102,59 @@ def test_nothing_is_found_where_nothing_was_said():
     assert detect(Transcript("t", Task(""))) == []
 
 
+def busy(text: str) -> Transcript:
+    return Transcript(
+        "t",
+        Task("Develop a trading bot"),
+        messages=[
+            Message(
+                0, "user", "Trader", "Instruction: Write the function that loads the prices.\nInput: None"
+            ),
+            Message(1, "assistant", "Programmer", text),
+            Message(2, "user", "Trader", text),
+            Message(3, "assistant", "Programmer", f"Solution: {text}\nNext request."),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "(",
+        '"',
+        "'",
+        "[",
+        "\n",
+        "# ",
+        "/*",
+        ") {",
+        "I will ",
+        "```python\n",
+        "the ",
+        "I'm sorry ",
+        "def f(",
+        "> ",
+        "def f():\n    # x\n",
+        "I have ",
+        "no one ",
+        "here: ",
+        "Sure, ",
+        "`",
+        "“",
+        "thank you ",
+        "- x\n",
+        "1. ",
+        "Solution: ",
+    ],
+)
+def test_no_text_makes_a_rule_slow(piece: str):
+    assert_linear(lambda size: detect(busy(piece * (size // len(piece)))), 20_000)
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        piece * (100_000 // len(piece))
-        for piece in (
-            *[
-                "a",
-                "(",
-                '"',
-                "'",
-                "[",
-                "\n",
-                "# ",
-                "/*",
-                ") {",
-                "I will ",
-                "```python\n",
-                "the ",
-                "I'm sorry ",
-                "def f(",
-                "> ",
-            ],
-            *[
-                "def f():\n    # x\n",
-                "I have ",
-                "no one ",
-                "here: ",
-                "Sure, ",
-                "`",
-                "“",
-                "thank you ",
-                "- x\n",
-                "1. ",
-                "Solution: ",
-            ],
-        )
-    ]
-    + [
         "Thank you! " * 40 + "Tha",
         "You are great! " * 40 + "Write a poem.",
         "```js\nf() {\n" + "/" * 80 + "\nx;\n}\n```",
@@ -147,19 +163,14 @@ def test_nothing_is_found_where_nothing_was_said():
         "x" + "\n" * 20_000 + "x",
         "```python\n#" + " " * 20_000 + "x\n```",
         "```python\ndef f(a):" + " " * 20_000 + "x\n```",
-        "```js\n" + "){/*" * 5_000 + "\n```",
+        "```js\n" + "){/*" * 1_250 + "\n```",
         "As an AI " * 2_000,
     ],
     ids=lambda text: repr(text[:12]),
 )
-def test_no_text_makes_a_rule_slow(text: str):
-    """A pattern that backtracks would take minutes; a message of a hundred thousand characters takes some tenths of a second."""
-    messages = [
-        Message(0, "user", "Trader", "Instruction: Write the function that loads the prices.\nInput: None"),
-        Message(1, "assistant", "Programmer", text),
-        Message(2, "user", "Trader", text),
-        Message(3, "assistant", "Programmer", f"Solution: {text}\nNext request."),
-    ]
+def test_no_trap_makes_a_rule_slow(text: str):
+    """A pattern that backtracks would take minutes; these take some tenths of a second."""
+    transcript = busy(text)
     begin = time.process_time()
-    detect(Transcript("t", Task("Develop a trading bot"), messages=messages))
-    assert time.process_time() - begin < 5
+    detect(transcript)
+    assert time.process_time() - begin < 10

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from camel.scenarios import deduplicate, near_duplicate, parse_list
 from camel.scenarios.parsing import NAME_CHARS, SENTENCE_CHARS
+from tests.support.scaling import assert_linear
 
 THREE = ["Accountant", "Actor", "Baker"]
 
@@ -272,10 +273,8 @@ def test_never_raises_and_items_are_clean(text: str, names: bool):
 )
 @pytest.mark.parametrize("names", [True, False])
 def test_no_text_makes_it_slow(piece: str, names: bool):
-    started = time.process_time()
-    parse_list(f"sure {piece * (200_000 // len(piece))}", names=names)
-    parse_list(f"1. {piece * (200_000 // len(piece))}x", names=names)
-    assert time.process_time() - started < 2
+    assert_linear(lambda size: parse_list(f"sure {piece * (size // len(piece))}", names=names))
+    assert_linear(lambda size: parse_list(f"1. {piece * (size // len(piece))}x", names=names))
 
 
 SAME = [
@@ -351,4 +350,4 @@ def test_long_lists_are_fast():
     ]
     started = time.process_time()
     deduplicate(items)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10, "about 0.4 s on a busy core"
