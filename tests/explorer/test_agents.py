@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import itertools
 import json
-import os
+import logging
+import math
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +18,13 @@ from urllib.parse import urlencode
 import pytest
 import uvicorn
 from starlette.testclient import TestClient
-from test_app import BASE
 
 from camel import Run
 from camel.core.errors import InputError, NotAuthorised
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
-from camel.explorer.agents import Agents, Limits, Wanted, prepared
+from camel.explorer.agents import Agents, Limits, Table, Wanted, prepared
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.serving import listening
@@ -41,12 +36,21 @@ from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings, spawn
 from camel.storage.run import Settings, open_folder
 from tests.support.browser import Reader
+from tests.support.explorer_client import BASE
 from tests.support.payloads import PAYLOADS
 from tests.support.societies import society
+from tests.support.thread_server import ThreadServer
+from tests.support.waiting import wait_for
 from tests.support.web_page import Page
 
 WANTED = {"assistant": "Guide", "user": "Nomad", "task": "Find a well", "messages": "6"}
-SOON = 10.0
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces are sent as they come, and what was saved is found without waiting for the catalogue's next look."""
+    monkeypatch.setattr("camel.explorer.agents.TOGETHER", 0.0)
+    monkeypatch.setattr("camel.explorer.database.FRESH", -math.inf)
 
 
 def line(request: Request) -> str:
@@ -73,11 +77,11 @@ class Slow:
         said = self._author(request)
         if request.watch:
             request.watch(Text(request.speaker, "what is void"))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.01)
             request.watch(Retrying(request.speaker, "it broke", 0))
             for word in re.split(r"(?<= )", said):
                 request.watch(Text(request.speaker, word))
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.002)
         return Reply((Choice(said),), Usage(10, 5, 0, 1), self.name)
 
 
@@ -112,10 +116,25 @@ class Visitor:
         return [(kind, json.loads(data)) for kind, data in found]
 
     def wait(self, where: str, words: str) -> None:
-        until = time.monotonic() + SOON
-        while words not in self.page(where).said:
-            assert time.monotonic() < until, self.page(where).said
-            time.sleep(0.02)
+        wait_for(lambda: words in self.page(where).said)
+
+    def wait_turn(self, agents: Agents, where: str) -> None:
+        """Wait until the person at the table may speak."""
+        wait_for(lambda: table_at(agents, where).waits)
+
+    def wait_end(self, agents: Agents, where: str, reason: str) -> None:
+        """Wait until the conversation has ended, for this reason."""
+        table = table_at(agents, where)
+        wait_for(lambda: table.ended)
+        assert table.transcript.stop
+        assert table.transcript.stop.reason == reason
+        assert table.transcript.stop.detail in self.page(where).said
+
+
+def table_at(agents: Agents, where: str) -> Table:
+    table = agents.find(where.rpartition("/")[2])
+    assert table
+    return table
 
 
 @contextmanager
@@ -140,7 +159,6 @@ def serving(
             yield Visitor(first), agents, another
 
 
-@pytest.mark.slow
 def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
     model = ScriptedModel(line)
     with serving(tmp_path, model) as (visitor, agents, _):
@@ -153,9 +171,7 @@ def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
         page = visitor.page(where)
         assert "max messages" in page.said
         assert visitor.do(where, "save") == visitor.do(where, "save") == 303
-        table = agents.find(where.rpartition("/")[2])
-        assert table
-        time.sleep(1.1)  # the catalogue looks once a second
+        table = table_at(agents, where)
         link = next(link for link in visitor.page(where).links if link.startswith("/conversation/agents"))
         assert "Done 2." in visitor.page(link).said
     kept = list(Run(tmp_path / "agents"))
@@ -166,9 +182,8 @@ def test_two_agents_talk_and_it_is_saved(tmp_path: Path):
     assert len(model.requests) == 7, "six messages and the task; nothing was asked twice"
 
 
-@pytest.mark.slow
 def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
-    model = Slow(lambda request: line(request) + " and on" * 30)
+    model = Slow(lambda request: line(request) + " and on" * 10)
     with serving(tmp_path, model) as (visitor, _, _):
         where = visitor.begin(messages="3")
         visitor.client.portal.call(model.go.set)
@@ -195,12 +210,12 @@ def test_a_person_in_a_seat(tmp_path: Path):
     model = ScriptedModel(line)
     with serving(tmp_path, model) as (visitor, agents, another):
         where = visitor.begin(seat="user", specify="")
-        visitor.wait(where, "It is your turn.")
+        visitor.wait_turn(agents, where)
         assert visitor.do(where, "say", "   ") == 409
         assert visitor.do(where, "say", "x" * 20_001) == 409
         assert visitor.do(where, "say", "Look <b>there</b>") == 303
         visitor.wait(where, "Done 2.")
-        visitor.wait(where, "It is your turn.")
+        visitor.wait_turn(agents, where)
         assert visitor.do(where, "hand") == 303
         visitor.wait(where, "Done 4.")
         stranger = another()
@@ -210,9 +225,9 @@ def test_a_person_in_a_seat(tmp_path: Path):
         assert visitor.do(where, "save") == 409, "not before it has ended"
         assert visitor.do(where, "anything") == 409
         assert visitor.do(where, "stop") == 303
-        visitor.wait(where, "stopped by whoever began it")
+        visitor.wait_end(agents, where, "stopped")
         assert visitor.do(where, "say", "too late") == 409
-        said = agents.find(where.rpartition("/")[2]).transcript.messages  # type: ignore[union-attr]
+        said = table_at(agents, where).transcript.messages
     assert [message.model for message in said] == [PERSON, "scripted", "scripted", "scripted"]
     assert said[0].content == "Instruction: Look <b>there</b>\nInput: None"
 
@@ -220,11 +235,11 @@ def test_a_person_in_a_seat(tmp_path: Path):
 def test_what_may_be_said_may_be_said_in_any_script(tmp_path: Path):
     with serving(tmp_path, ScriptedModel(line)) as (visitor, agents, _):
         where = visitor.begin(seat="user", specify="")
-        visitor.wait(where, "It is your turn.")
+        visitor.wait_turn(agents, where)
         assert visitor.do(where, "say", "🐫" * 20_001) == 409
         assert visitor.do(where, "say", "🐫" * 20_000) == 303
         visitor.wait(where, "Done 2.")
-        said = agents.find(where.rpartition("/")[2]).transcript.messages  # type: ignore[union-attr]
+        said = table_at(agents, where).transcript.messages
         assert said[0].content.count("🐫") == 20_000
 
 
@@ -252,7 +267,7 @@ def test_nothing_but_words_comes_from_the_browser(tmp_path: Path):
             model="evil", base_url="http://169.254.169.254/", api_key="k", max_tokens="99999"
         )
         visitor.events(where)
-        transcript = agents.find(where.rpartition("/")[2]).transcript  # type: ignore[union-attr]
+        transcript = table_at(agents, where).transcript
     assert {message.model for message in transcript.messages} == {"scripted"}
     assert {request.sampling.max_tokens for request in model.requests} == {None}
 
@@ -264,9 +279,9 @@ def test_limits(tmp_path: Path):
         another().begin()
         full = visitor.client.post("/play", data={"token": visitor.token(), **WANTED})
         assert full.status_code == 429
-        assert "2 conversations go on" in Page(full.text).said
+        assert re.search(r"\b2\b", Page(full.text).said)
         visitor.do(first, "stop")
-        visitor.wait(first, "stopped by whoever began it")
+        visitor.wait_end(agents, first, "stopped")
         visitor.begin()
         for wrong in (
             {"messages": "9"},
@@ -280,9 +295,7 @@ def test_limits(tmp_path: Path):
             visitor.client.portal.call(model.go.set)
             for table in list(agents._tables.values()):
                 visitor.client.portal.call(table.stop)
-            until = time.monotonic() + SOON
-            while agents.going_on and time.monotonic() < until:
-                time.sleep(0.01)
+            wait_for(lambda: not agents.going_on)
             refused = visitor.client.post("/play", data={"token": visitor.token(), **WANTED, **wrong})
             assert refused.status_code == 400, wrong
             assert Page(refused.text).wrong == []
@@ -296,7 +309,7 @@ def test_the_budget_ends_it(tmp_path: Path):
     with serving(tmp_path, model, budget=Budget(tokens=350)) as (visitor, agents, _):
         where = visitor.begin(messages="20")
         visitor.events(where)
-        assert "the budget of 350 tokens is used up" in visitor.page(where).said
+        assert "350 tokens" in visitor.page(where).said
         assert len(model.requests) == 4, "not one call beyond it"
         again = visitor.client.post("/play", data={"token": visitor.token(), **WANTED})
         assert again.status_code == 429
@@ -313,11 +326,9 @@ def test_who_stops_a_reply_pays_for_it(tmp_path: Path):
     with serving(tmp_path, model, sampling=sampling, budget=Budget(tokens=5_000)) as (visitor, agents, _):
         for number in range(1, 4):
             where = visitor.begin()
-            until = time.monotonic() + SOON
-            while model.asked < number and time.monotonic() < until:
-                time.sleep(0.01)
+            wait_for(lambda number=number: model.asked >= number)
             visitor.do(where, "stop")
-            visitor.wait(where, "stopped by whoever began it")
+            visitor.wait_end(agents, where, "stopped")
             assert agents.meter.usage.completion == 100 * number
             assert agents.meter.usage.prompt > 100 * number
 
@@ -337,7 +348,7 @@ def test_a_table_that_is_stopped_at_once_has_ended(tmp_path: Path):
     assert agents.going_on == 0
 
 
-def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path):
+def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     def author(request: Request) -> Any:
         if request.speaker == SPECIFIER:
             return "A task"
@@ -352,8 +363,8 @@ def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path):
         refused = visitor.begin(user="refused", specify="")
         visitor.events(broken)
         visitor.events(refused)
-        assert "an error of its own" in visitor.page(broken).said
         assert "a mistake of ours" not in visitor.page(broken).said
+        assert caplog.records[-1].exc_info, "the terminal shows it"
         assert "NotAuthorised: the key is wrong" in visitor.page(refused).said
         good = visitor.begin(specify="")
         assert sum(kind == "message" for kind, _ in visitor.events(good)) == 6
@@ -362,29 +373,28 @@ def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path):
 
 def test_nobody_pays_for_what_nobody_reads(tmp_path: Path):
     model = ScriptedModel(line)
-    limits = Limits(alone_seconds=0.001)
-    with serving(tmp_path, model, limits=limits) as (visitor, _, _):
-        where = visitor.begin(messages="40")
-        visitor.wait(where, "nobody was watching")
-    assert len(model.requests) < 10
+    limits = Limits(alone_seconds=1e-9)
+    with serving(tmp_path, model, limits=limits) as (visitor, agents, _):
+        where = visitor.begin(messages="40", specify="")
+        visitor.wait_end(agents, where, "stopped")
+    assert len(model.requests) == 1
 
 
 def test_who_says_nothing_has_left(tmp_path: Path):
-    with serving(tmp_path, ScriptedModel(line), limits=Limits(seat_seconds=0.2)) as (visitor, _, _):
+    with serving(tmp_path, ScriptedModel(line), limits=Limits(seat_seconds=0.01)) as (visitor, agents, _):
         where = visitor.begin(seat="assistant")
-        visitor.wait(where, "seat left")
+        visitor.wait_end(agents, where, "stopped")
 
 
 def test_the_end_of_the_server_is_the_end_of_all(tmp_path: Path):
-    with serving(tmp_path, ScriptedModel(line), keep_all=True) as (visitor, _, _):
+    with serving(tmp_path, ScriptedModel(line), keep_all=True) as (visitor, agents, _):
         watched = visitor.begin()
         visitor.events(watched)
         seated = visitor.begin(seat="assistant")
-        visitor.wait(seated, "It is your turn.")
+        visitor.wait_turn(agents, seated)
     kept = list(Run(tmp_path / "agents"))
     assert [one.stop.reason for one in kept if one.stop] == ["max_messages", "stopped"]
     assert kept[1].stop
-    assert kept[1].stop.detail == "the server was stopped"
 
 
 def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
@@ -398,7 +408,6 @@ def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
         assert len(agents._tables) <= 3
 
 
-@pytest.mark.slow
 def test_hostile_words_stay_words(tmp_path: Path):
     said = iter([text for text in PAYLOADS for _ in range(2)])
     model = ScriptedModel(lambda request: f"Instruction: {next(said)}\nSolution: x")
@@ -412,7 +421,7 @@ def test_hostile_words_stay_words(tmp_path: Path):
                 if kind == "message":
                     assert Page(data["html"]).wrong == []
             assert clean.split()[0] in visitor.page(where).said
-            visitor.page("/play")
+        visitor.page("/play")
 
 
 def test_the_run_that_keeps_them(tmp_path: Path):
@@ -446,49 +455,14 @@ def test_the_app_without_agents_has_none(tmp_path: Path):
         assert "/play" not in client.get("/").text
 
 
-class App:
-    """`camel agents` as a user starts it."""
-
-    def __init__(self, out: Path, *options: str, **variables: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "camel",
-            "agents",
-            "--out",
-            str(out),
-            "--no-open",
-            "--port",
-            "0",
-            *options,
-        ]
-        environment = {**os.environ, "OPENAI_API_KEY": "sk-very-secret", **variables}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        assert self.process.stdout
-        for printed in self.process.stdout:
-            if found := re.search(r"talks at (http://\S+)/play", printed):
-                self.url = found[1]
-                return
-        assert self.process.stderr
-        raise AssertionError(self.process.stderr.read())
-
-    def stop(self) -> str:
-        self.process.send_signal(signal.SIGINT)
-        try:
-            return self.process.communicate(timeout=30)[1]
-        finally:
-            self.process.kill()
-
-
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_in_a_browser(chromium: Any, tmp_path: Path):
+def test_in_a_browser(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     settings = SimulatorSettings(length=Constant(7), tokens_per_second=400, words=40)
     with spawn(settings) as endpoint:
-        app: Any = App(tmp_path / "agents", "--base-url", endpoint.base_url)
+        app = ThreadServer("agents", "--out", tmp_path / "agents", "--base-url", endpoint.base_url)
         try:
             reader = Reader(chromium, app)
             page = reader.page
@@ -496,15 +470,13 @@ def test_in_a_browser(chromium: Any, tmp_path: Path):
             page.click(".ideas a >> nth=1")
             assert page.input_value("[name=assistant]") == "Chef"
             page.click("text=Begin")
-            page.wait_for_selector(".message.writing")
-            page.wait_for_selector(".ending", timeout=60_000)
+            page.wait_for_selector(".ending")
             count = page.locator(".message").count()
             assert count == 7
             assert page.locator(".message.writing").count() == 0
             page.click("button:has-text('Save')")
-            page.wait_for_selector("text=Read it in the explorer")
-            page.wait_for_timeout(1_200)  # the catalogue looks once a second
-            page.click("text=Read it in the explorer")
+            page.wait_for_selector("a.button[href^='/conversation/']")
+            page.click("a.button[href^='/conversation/']")
             page.wait_for_selector(".minimap")
             assert page.locator(".message").count() == count
             # A seat: what is said appears, the model answers, and it can be asked to speak instead.
@@ -518,13 +490,12 @@ def test_in_a_browser(chromium: Any, tmp_path: Path):
             assert "Propose <b>one</b> starter" in page.inner_text("#m1")
             assert page.input_value("#say") == ""
             page.wait_for_selector("#composer[data-turn=yes]")
-            page.click("text=Let the model answer")
+            page.click("button[value=hand]")
             page.wait_for_selector("#m4")
             page.reload()
             assert page.locator(".message").count() >= 4
             page.click("button:has-text('Stop')")
             page.wait_for_selector(".ending")
-            assert "stopped by whoever began it" in page.inner_text(".ending")
             for width in (390, 1280):
                 page.set_viewport_size({"width": width, "height": 800})
                 for path in ("/play", page.url):
@@ -536,19 +507,16 @@ def test_in_a_browser(chromium: Any, tmp_path: Path):
             plain = Reader(chromium, app, java_script_enabled=False)
             plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+lunch&seat=user")
             plain.page.click("text=Begin")
-            until = time.monotonic() + SOON
-            while "It is your turn." not in plain.page.content() and time.monotonic() < until:
-                plain.page.reload()
-            plain.page.fill("#say", "Propose a starter")
-            plain.page.click("text=Say it")
-            while plain.page.locator("#m2").count() == 0 and time.monotonic() < until:
-                plain.page.reload()
-            assert plain.page.locator("#m2").count() == 1
+            for wanted in ("#whose:has-text('your turn')", "#m2"):
+                wait_for(lambda wanted=wanted: plain.page.reload() and plain.page.locator(wanted).count())
+                if wanted != "#m2":
+                    plain.page.fill("#say", "Propose a starter")
+                    plain.page.click("text=Say it")
             plain.close()
             ledger = endpoint.ledger()
         finally:
-            errors = app.stop()
-        assert "Traceback" not in errors
+            app.stop()
+        assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
         assert ledger.billed < 40
         assert ledger.billed_repeats == 0, "nothing was paid for twice"
     assert len(Run(tmp_path / "agents")) == 1
@@ -575,9 +543,48 @@ class Here:
         self._catalogue.close()
 
 
+class Held:
+    """A model that says its first words, and the rest when it is told to go on."""
+
+    name = "held"
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def reply(self, request: Request) -> Reply:
+        assert request.watch
+        request.watch(Text(request.speaker, "My first <b>words</b>"))
+        event = asyncio.Event()
+        self._waiting.append((asyncio.get_running_loop(), event))
+        await event.wait()
+        return Reply((Choice(line(request)),), Usage(10, 5, 0, 1), self.name)
+
+    def go_on(self) -> None:
+        wait_for(lambda: self._waiting)
+        loop, event = self._waiting.pop()
+        loop.call_soon_threadsafe(event.set)
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_words_appear_in_a_browser_while_they_are_written(chromium: Any, tmp_path: Path):
+    model = Held()
+    with Here(Agents(model, tmp_path / "agents")) as here:
+        reader = Reader(chromium, here)
+        page = reader.page
+        reader.go("/play?" + urlencode({"user": "Nomad", "assistant": "Guide", "task": "Find a well"}))
+        page.uncheck("[name=specify]")
+        page.fill("[name=messages]", "2")
+        page.click("text=Begin")
+        for number in (1, 2):
+            page.wait_for_selector(".message.writing:has-text('My first <b>words</b>')")
+            model.go_on()
+            page.wait_for_selector(f"#m{number}:has-text('{'Step' if number == 1 else 'Done'}')")
+        page.wait_for_selector(".ending")
+        assert page.locator(".message.writing").count() == 0
+        reader.close()
+
+
+@pytest.mark.slow
 def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
     """Every payload as it streams in, as a finished message, as a role and as a task: nothing runs, nothing is fetched."""
     clean = [text.encode("utf-8", "replace").decode() for text in PAYLOADS]
@@ -592,8 +599,7 @@ def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
     model = ScriptedModel(author)
     rules = Limits(messages=200)
     with Here(Agents(model, tmp_path / "agents", limits=rules, keep_all=True)) as here:
-        shown: Any = here
-        reader = Reader(chromium, shown)
+        reader = Reader(chromium, here)
         page = reader.page
         for number in range(0, len(clean), 40):
             hostile = next(text for text in clean[number:] if text.strip())[:100]
@@ -601,7 +607,7 @@ def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
             page.uncheck("[name=specify]")
             page.fill("[name=messages]", "40")
             page.click("text=Begin")
-            page.wait_for_selector(".ending", timeout=60_000)
+            page.wait_for_selector(".ending")
             assert page.locator(".message").count() >= 1
             assert page.evaluate("window.pwned") is None
             for fold in page.locator(".message details").all()[:3]:
@@ -612,37 +618,27 @@ def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
 
 
 @pytest.mark.real_model
-@pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="needs the extra 'local'")
-def test_with_the_real_model(tmp_path: Path):
+def test_with_the_real_model(tmp_path: Path, small_model: Any):
     """The small model behind the whole of it: words arrive in pieces, a person says something, it is saved."""
-    from camel.models.local import LOCAL_SAMPLING, LocalServer, local_model
-
-    with local_model(LocalServer(parallel=1)) as chat:
-        name, limits = chat.name, Limits(messages=4)
-        with serving(
-            tmp_path, chat, sampling=LOCAL_SAMPLING, limits=limits, budget=Budget(tokens=50_000)
-        ) as (
-            visitor,
-            agents,
-            _,
-        ):
-            where = visitor.begin(messages="4", specify="on")
-            events = visitor.events(where)
-            assert [kind for kind, _ in events].count("writing") > 4
-            said = [kind for kind, _ in events].count("message")
-            assert 1 <= said <= 4
-            seated = visitor.begin(messages="2", seat="user", specify="")
-            until = time.monotonic() + 180
-            while "It is your turn." not in visitor.page(seated).said and time.monotonic() < until:
-                time.sleep(0.1)
-            assert visitor.do(seated, "say", "Name one well") == 303
-            visitor.events(seated)
-            for one in (where, seated):
-                assert visitor.do(one, "save") == 303
-            used = agents.meter.usage
-        kept = list(Run(tmp_path / "agents"))
+    sampling, limits = Sampling(temperature=0.8, max_tokens=16), Limits(messages=2)
+    with serving(tmp_path, small_model, sampling=sampling, limits=limits, budget=Budget(tokens=50_000)) as (
+        visitor,
+        agents,
+        _,
+    ):
+        where = visitor.begin(messages="2", specify="on")
+        events = visitor.events(where)
+        assert [kind for kind, _ in events].count("writing") > 4
+        said = [kind for kind, _ in events].count("message")
+        assert 1 <= said <= 2
+        seated = visitor.begin(messages="2", seat="user", specify="")
+        visitor.wait_turn(agents, seated)
+        assert visitor.do(seated, "say", "Name one well") == 303
+        visitor.events(seated)
+        for one in (where, seated):
+            assert visitor.do(one, "save") == 303
+        used = agents.meter.usage
+    kept = list(Run(tmp_path / "agents"))
     assert [len(one.messages) for one in kept] == [said, 2]
-    assert kept[1].messages[0].model == PERSON
-    assert kept[1].messages[1].model
+    assert [message.model for message in kept[1].messages] == [PERSON, small_model.name]
     assert used == sum((one.usage for one in kept), Usage())
-    assert name

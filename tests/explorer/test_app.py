@@ -14,10 +14,9 @@ from xml.etree import ElementTree
 import pytest
 from starlette.testclient import TestClient
 
-from camel.core.message import Deliberation, Message, Proposal, Usage
-from camel.core.stopping import Stop
+from camel.core.message import Deliberation, Message, Proposal
 from camel.core.task import Task
-from camel.core.transcript import Speaker, Transcript
+from camel.core.transcript import Transcript
 from camel.detectors import detect
 from camel.evaluation.plots import Plot
 from camel.explorer import reading, serving, views
@@ -28,17 +27,15 @@ from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
 from camel.storage.control import read_wish
 from camel.storage.run import Settings, open_folder
+from tests.support.explorer_client import BASE, client, consent, form_token
 from tests.support.mapped import mapped
-from tests.support.payloads import PAYLOADS
+from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society
 from tests.support.web_page import Page
 
 RESTRICTED = {3, 10, 11, 59}
-BASE = "http://127.0.0.1:8090"
-
-
-def client(catalogue: Catalogue, **settings: Any) -> TestClient:
-    return TestClient(create_app(catalogue, **settings), base_url=BASE, follow_redirects=False)
+CROWD = 15
+"""Payloads that are shown on one page."""
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +50,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Catalogue, 
 @pytest.fixture
 def app(rows: tuple[Catalogue, list[Transcript]]) -> TestClient:
     return client(rows[0])
-
-
-def form_token(page: str) -> str:
-    found = re.search(r'name="token" value="([0-9a-f]+)"', page)
-    assert found
-    return found[1]
-
-
-def consent(app: TestClient, **changed: str) -> Any:
-    token = form_token(app.get("/consent").text)
-    return app.post("/consent", data={"token": token, "answer": "show", "next": "/list", **changed})
 
 
 def open_paths(id: str) -> list[str]:
@@ -94,7 +80,6 @@ def open_paths(id: str) -> list[str]:
     ]
 
 
-@pytest.mark.slow
 def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
     asked = {re.sub("^/statistics/.*", "/statistics/{file}", path) for path in asked}
@@ -143,7 +128,6 @@ def test_a_conversation_shows_all_that_was_said(app: TestClient, rows: tuple[Cat
     assert all(message.content in raw.said for message in wanted.messages)
 
 
-@pytest.mark.slow
 def test_next_and_previous_lead_through_a_search(app: TestClient):
     first = Page(app.get("/list?stop=done").text)
     link = next(link for link in first.links if link.startswith("/conversation/"))
@@ -181,7 +165,6 @@ def test_comparing_takes_two_steps(app: TestClient):
     assert answer.text.count('class="card talk-head"') == 2
 
 
-@pytest.mark.slow
 def test_statistics_lead_to_the_rows_they_count(app: TestClient):
     page = Page(app.get("/statistics").text)
     assert not page.wrong
@@ -270,7 +253,7 @@ def test_deliberation_is_shown(
     )
     monkeypatch.setattr(Catalogue, "conversation", lambda *_: talk)
     said = Page(app.get(f"/conversation/caravan?id={rows[1][0].id}").text).said
-    for words in ("2 proposals, chosen by Critic", "One way", "2 · chosen · 2.5", "Better", "It fits"):
+    for words in ("2 proposals", "Critic", "One way", "2 · chosen · 2.5", "Better", "It fits"):
         assert words in said
 
 
@@ -396,15 +379,17 @@ def read(app: TestClient, path: str) -> tuple[int, str]:
 @pytest.mark.slow
 def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
     hidden = [rows[1][n] for n in RESTRICTED]
-    for talk in hidden:
+    for number, talk in enumerate(hidden):
         for path in open_paths(talk.id):
+            if number and f"{talk.id}" not in path:
+                continue  # the same as for the first of them
             status, text = read(app, path)
             assert SECRET not in text, path
             assert (status == 403) == any(part in path for part in ("conversation", "compare", "watch")), path
             if status == 200:
                 assert f"id={talk.id}" not in text, path
-    for _ in range(40):
-        assert SECRET not in read(app, "/random")[1]
+    for query in ("label=misalignment", f"q={SECRET}"):  # which only restricted ones fit
+        assert app.get(f"/random?{query}").headers["location"].startswith("/list?")
     assert (
         "misalignment" not in Page(app.get("/list?label=misalignment").text).said.partition("Nothing fits")[2]
     )
@@ -570,13 +555,13 @@ ASKED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("path", ASKED)
 def test_hostile_parameters_are_answered_with_a_page(
-    app: TestClient, rows: tuple[Catalogue, list[Transcript]], path: str
+    app: TestClient, rows: tuple[Catalogue, list[Transcript]], path: str, step: int
 ):
-    for name in ASKED[path]:
-        for value in HOSTILE:
+    for number, name in enumerate(ASKED[path]):
+        for value in HOSTILE[number % step :: step]:  # together, the parameters of a path have all values
             keeps = {"id": rows[1][0].id} if "caravan" in path and name != "id" else {}
             answer = app.get(f"{path}?{urlencode({**keeps, name: value})}")
             assert answer.status_code in (200, 303, 400, 403, 404), (name, value)
@@ -596,33 +581,16 @@ def test_hostile_paths_are_not_there(app: TestClient):
     assert app.put("/list").status_code == 405
 
 
-def hostile(number: int, text: str) -> Transcript:
-    """A conversation in which everything that is shown is this text."""
-    chosen = Deliberation(text, (Proposal(text, text, reason=text), Proposal(text, parent=0)), 0, text, text)
-    messages = [
-        Message(0, "user", text, text, model=text, usage=Usage(1, 1, 0, 1), guided=text, deliberation=chosen),
-        Message(1, text, text, f"Instruction: {text}\nInput: {text}", model=text),
-        Message(2, "assistant", text, f"Solution: {text}\n\nNext request.", model=text),
-    ]
-    return Transcript(
-        f"{number}{text}",
-        Task(text, text, text),
-        [Speaker("user", text, text, text), Speaker("assistant", text, text), Speaker(text, text)],
-        messages,
-        Stop("error", text, text),
-        text,
-        {text: text, "task": text},
-        [text[:200]],
-        text,
-    )
-
-
 @pytest.fixture(scope="module")
 def hostiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, list[Transcript]]]:
     where = tmp_path_factory.mktemp("hostile") / "caravan"
     folder = open_folder(where)
     folder.create(Settings("f", {"scenario": PAYLOADS[0]}, "0"))
     made = [hostile(number, text) for number, text in enumerate(PAYLOADS)]
+    made += [
+        hostile_crowd(1000 + start, PAYLOADS[start : start + CROWD])
+        for start in range(0, len(PAYLOADS), CROWD)
+    ]
     commit(folder, 0, made)
     with Catalogue([where]) as catalogue:
         yield client(catalogue), made
@@ -633,14 +601,16 @@ def test_there_are_enough_payloads():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.thorough)])
 def test_hostile_text_is_only_ever_text(
-    hostiles: tuple[TestClient, list[Transcript]], monkeypatch: pytest.MonkeyPatch
+    hostiles: tuple[TestClient, list[Transcript]], monkeypatch: pytest.MonkeyPatch, step: int
 ):
+    """Every payload as a message on a page with others, and every fifth one, or all, in every place of its own page."""
     app, made = hostiles
     by_id = {talk.id: talk for talk in made}
     # With what a table may not keep yet: the proposals.
     monkeypatch.setattr(Catalogue, "conversation", lambda self, run, id: by_id[id])
-    for talk in made:
+    for talk in [*made[: len(PAYLOADS) : step], *made[len(PAYLOADS) :]]:
         asked = urlencode({"id": talk.id, "q": talk.task.original[:900], "pin": talk.id[:400]})
         for path in (f"/conversation/caravan?{asked}", f"/conversation/caravan?{asked}&view=raw"):
             answer = app.get(path)
@@ -676,10 +646,10 @@ def test_hostile_text_in_lists_facets_and_charts(hostiles: tuple[TestClient, lis
         if name != "by-assistant" or drawn.status_code == 200:
             tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(drawn.text).iter()}
             assert tags <= {"svg", "g", "path", "rect", "text", "line", "defs", "clipPath", "tspan"}
-    for talk in made[::5]:
+    for number, talk in enumerate(made[::5]):
+        name = ("assistant", "q", "label", "pin")[number % 4]
         text = talk.task.original[:900]
-        for name in ("assistant", "q", "label", "pin"):
-            assert Page(app.get(f"/list?{urlencode({name: text})}").text).wrong == []
+        assert Page(app.get(f"/list?{urlencode({name: text})}").text).wrong == []
 
 
 def test_also_what_goes_wrong_leaves_with_every_header(rows: tuple[Catalogue, list[Transcript]]):

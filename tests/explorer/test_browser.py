@@ -6,11 +6,8 @@ Debian's chromium, driven by Playwright; `.ci/run` installs it where it is missi
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,26 +16,26 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_app import hostile
+from typer.testing import CliRunner
 
 import camel.scenarios
 from camel import Run
+from camel.cli import app as commands
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.models.simulator import SimulatorSettings, spawn
 from camel.storage.control import read_wish, wish
 from camel.storage.run import Settings, open_folder
 from tests.support.browser import Reader, Server
-from tests.support.payloads import PAYLOADS
+from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society, transcript
+from tests.support.thread_server import ThreadServer
 from tests.support.waiting import until
 
-pytestmark = [
-    pytest.mark.slow,
-    # Playwright leaves its own event loop's transports to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.slow
+
+CROWD = 15
+"""Payloads that are shown on one page; in `make thorough` each has a page of its own, too."""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +45,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     bad = open_folder(root / "hostile")
     bad.create(Settings("f", {"scenario": "x"}, "0"))
     commit(bad, 0, [hostile(n, text) for n, text in enumerate(PAYLOADS)])
+    crowds = [PAYLOADS[start : start + CROWD] for start in range(0, len(PAYLOADS), CROWD)]
+    commit(bad, 1, [hostile_crowd(1000 + n, texts) for n, texts in enumerate(crowds)])
     live = open_folder(root / "live")
     counts = {"assistant_role": 2, "user_role": 2, "task": 2}
     live.create(Settings("f", {"scenario": "ai_society", "counts": counts, "shard_size": 4}, "0"))
@@ -55,14 +54,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def server(runs: tuple[Path, Path, Path]) -> Iterator[Server]:
-    made = Server(*runs)
+def server(runs: tuple[Path, Path, Path]) -> Iterator[ThreadServer]:
+    made = ThreadServer("explore", *runs)
     yield made
     made.stop()
 
 
 @pytest.fixture
-def reader(chromium: Any, server: Server) -> Iterator[Reader]:
+def reader(chromium: Any, server: ThreadServer) -> Iterator[Reader]:
     made = Reader(chromium, server, permissions=["clipboard-read", "clipboard-write"])
     yield made
     made.close()
@@ -101,7 +100,7 @@ def test_a_run_is_paused_and_goes_on_from_its_page(reader: Reader, runs: tuple[P
         page.click("#control >> text=Go on")
         page.wait_for_selector("#state:has-text('working')")
         assert read_wish(live) == "go"
-        page.click("text=Stop after current calls")
+        page.click("button[value=stop]")
         page.wait_for_load_state()
         assert read_wish(live) == "stop"
         wish(live, "go")
@@ -185,7 +184,7 @@ def test_the_back_button_and_links_without_a_reload(reader: Reader):
     until(page, "!document.querySelector('.chip')?.textContent.includes('done')")
 
 
-def test_without_javascript(chromium: Any, server: Server):
+def test_without_javascript(chromium: Any, server: ThreadServer):
     reader = Reader(chromium, server, java_script_enabled=False)
     reader.go("/list?run=caravan")
     reader.page.click("text=Next →")
@@ -202,18 +201,19 @@ def test_the_gate_in_the_browser(reader: Reader):
     page = reader.page
     reader.go(f"/list?q={SECRET}")
     assert "0 conversations" in page.inner_text(".tools")
-    page.click("text=read what they are")
-    page.click("text=I agree, show them")
+    page.click("main a[href^='/consent']")
+    page.click("form[action='/consent'] button")
     page.wait_for_url("**/list**")
     reader.go(f"/list?q={SECRET}")
     assert "20 conversations" in page.inner_text(".tools")
     page.click(".badge.label >> nth=0")
-    page.click("text=Hide them again")
+    page.click("form[action='/consent'] button")
     reader.go(f"/list?q={SECRET}")
     assert "0 conversations" in page.inner_text(".tools")
 
 
-def test_hostile_text_runs_nothing_and_loads_nothing(reader: Reader):
+@pytest.mark.parametrize("step", [CROWD, pytest.param(1, marks=pytest.mark.thorough)])
+def test_hostile_text_runs_nothing_and_loads_nothing(reader: Reader, step: int):
     page = reader.page
     for path in ("/", "/list?run=hostile", "/list?run=hostile&q=script", "/statistics?run=hostile"):
         reader.go(path)
@@ -223,8 +223,9 @@ def test_hostile_text_runs_nothing_and_loads_nothing(reader: Reader):
     while page.locator("a[rel=next]").count():
         page.goto(page.locator("a[rel=next]").get_attribute("href"))
         links += page.eval_on_selector_all("[data-open]", "all => all.map(a => a.getAttribute('href'))")
-    assert len(links) == len(PAYLOADS)
-    for link in links:
+    crowds = len(links) - len(PAYLOADS)
+    assert crowds * CROWD >= len(PAYLOADS)
+    for link in [*links[: len(PAYLOADS) : step], *links[-crowds:]]:
         assert reader.go(link).status == 200
         page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
         page.keyboard.press("j")
@@ -249,23 +250,22 @@ def test_the_live_view(chromium: Any, runs: tuple[Path, Path, Path]):
     thread.start()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    server = Server(runs[2], port=port)
+    server = ThreadServer("explore", runs[2], port=port)
     reader = Reader(chromium, server)
     try:
         reader.go("/watch/live")
-        reader.page.wait_for_timeout(500)
         say(0, "Instruction: Greet <b>the</b> caravan\nInput: None")
-        reader.page.wait_for_selector(".lane:has-text('Greet <b>the</b> caravan')", timeout=10_000)
+        reader.page.wait_for_selector(".lane:has-text('Greet <b>the</b> caravan')")
         server.stop()
         say(1, "Instruction: Said while nobody listened")
-        server = Server(runs[2], port=port)
-        reader.page.wait_for_selector(".lane:has-text('while nobody listened')", timeout=10_000)
+        server = ThreadServer("explore", runs[2], port=port)
+        reader.page.wait_for_selector(".lane:has-text('while nobody listened')")
         say(2, "Instruction: And after")
-        reader.page.wait_for_selector(".lane:has-text('And after')", timeout=10_000)
+        reader.page.wait_for_selector(".lane:has-text('And after')")
         assert reader.page.locator(".lane").count() == 3
         commit(live, 0, [transcript(n) for n in range(4)])
         live.drop_journals("conversations", 0)
-        reader.page.wait_for_selector("#quiet:visible", timeout=20_000)
+        reader.page.wait_for_selector("#quiet:visible")
         # A connection that was refused while the server was away is the browser's to report, and no fault.
         reader.wrong[:] = [
             one for one in reader.wrong if "ERR_CONNECTION" not in one and "ERR_INCOMPLETE" not in one
@@ -278,11 +278,11 @@ def test_the_live_view(chromium: Any, runs: tuple[Path, Path, Path]):
         loop.close()
 
 
-@pytest.mark.parametrize(
-    "kind", ["simulated", pytest.param("real", marks=[pytest.mark.real_model, pytest.mark.thorough])]
+@pytest.fixture(
+    params=["simulated", pytest.param("real", marks=[pytest.mark.real_model, pytest.mark.thorough])]
 )
-def test_what_was_generated_can_be_explored(kind: str, chromium: Any, tmp_path: Path):
-    """Every page over a run as `camel generate` leaves it, with the simulated endpoint and with the real small model."""
+def generated(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run from `camel generate`, with the simulated endpoint or with the real small model."""
     short = tmp_path / "short"
     shutil.copytree(Path(camel.scenarios.__file__).parent / "ai_society", short)
     declared = (short / "scenario.toml").read_text()
@@ -292,14 +292,22 @@ def test_what_was_generated_can_be_explored(kind: str, chromium: Any, tmp_path: 
         f'scenario = "{short}"\nout = "{tmp_path / "run"}"\n'
         "[counts]\nassistant_role = 1\nuser_role = 2\ntask = 1\n[model]\nname = 'simulated'\n"
     )
-    command = [sys.executable, "-m", "camel", "generate", str(config)]
+    command = ["generate", str(config)]
     with spawn(SimulatorSettings()) as endpoint:
-        # A child inherits no endpoint from the tests: it is given one, or the model on this machine.
-        told = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "none"} if kind == "simulated" else {}
-        command += [] if told else ["--local"]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **told}, timeout=280)
+        if request.param == "simulated":
+            monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+            monkeypatch.setenv("OPENAI_API_KEY", "none")
+        else:
+            command.append("--local")
+        done = CliRunner().invoke(commands, command)
+        assert done.exit_code == 0, done.output
     [run] = [path.parent for path in tmp_path.glob("*/run.json")]
-    server = Server(run)
+    return run
+
+
+def test_what_was_generated_can_be_explored(generated: Path, chromium: Any):
+    run = generated
+    server = ThreadServer("explore", run)
     reader = Reader(chromium, server)
     try:
         for path in ("/", "/list", "/list?q=the", "/list?sample=2", "/statistics", f"/watch/{run.name}"):

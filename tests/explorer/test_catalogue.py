@@ -6,9 +6,10 @@ import inspect
 import json
 import math
 import os
+import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -198,7 +199,7 @@ queries = st.builds(
 )
 relaxed = settings(
     deadline=None,
-    max_examples=25,
+    max_examples=10,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -212,9 +213,10 @@ def names(known: list[Known]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@given(queries, st.integers(1, 90))
-@example(Query(), 7)
-@example(Query(sort="cost", order="desc"), 5)
+@given(queries, st.sampled_from([13, 29, 60, 90]))
+@example(Query(), 25)
+@example(Query(sort="cost", order="desc"), 17)
+@example(Query(runs=("large",), facets={"stop": ("error",)}, sort="tokens"), 1)
 @relaxed
 def test_paging_gives_every_row_once_and_in_order(world: World, query: Query, limit: int):
     expected = names(world.expected(query))
@@ -231,6 +233,13 @@ def test_paging_gives_every_row_once_and_in_order(world: World, query: Query, li
         page = world.catalogue.page(query, before=page.previous, limit=limit)
         back = ids(page) + back
     assert back == expected[: forward[-1].at]
+
+
+@pytest.mark.thorough
+@given(queries, st.integers(1, 90))
+@settings(relaxed, max_examples=50)
+def test_paging_with_pages_of_any_size(world: World, query: Query, limit: int):
+    test_paging_gives_every_row_once_and_in_order.hypothesis.inner_test(world, query, limit)
 
 
 @given(queries, st.integers(0, 200), st.integers(1, 20))
@@ -319,10 +328,9 @@ def test_histograms_count_every_row(world: World, query: Query, number: str, by:
                 assert quantile == pytest.approx(values[math.ceil(share * len(values)) - 1], abs=step)
 
 
-@pytest.mark.slow
 def test_rows_say_what_the_conversations_are(world: World):
     rows = {(row.run, row.id): row for row in world.catalogue.page(limit=1000).rows}
-    for one in world.visible():
+    for number, one in enumerate(world.visible()):
         row = rows[one.run, one.transcript.id]
         assert row.task == one.transcript.task.original.strip()
         assert [row.messages, row.tokens, row.calls] == [
@@ -330,9 +338,9 @@ def test_rows_say_what_the_conversations_are(world: World):
         ]
         assert row.cost == pytest.approx(one.number("cost"))
         assert row.labels == tuple(one.transcript.labels)
-        assert world.catalogue.row(one.run, one.transcript.id) == row
-        opened = world.catalogue.conversation(one.run, one.transcript.id)
-        assert opened == one.transcript
+        if number % 5 == 0:  # of every shard at least one
+            assert world.catalogue.row(one.run, one.transcript.id) == row
+            assert world.catalogue.conversation(one.run, one.transcript.id) == one.transcript
 
 
 def test_it_says_what_has_no_index(world: World):
@@ -509,12 +517,14 @@ def test_sizes_of_pages_are_bounded(world: World, bad: Any):
         world.catalogue.page(limit=bad)
 
 
-def test_a_cursor_of_another_query_is_refused_politely(world: World):
+def test_a_cursor_of_another_query_is_refused(world: World, snapshot: Callable[..., None]):
     page = world.catalogue.page(limit=5)
-    with pytest.raises(InputError, match="begin with the first"):
+    with pytest.raises(InputError) as refused:
         world.catalogue.page(Query(sort="tokens"), after=page.next)
-    with pytest.raises(InputError, match="not both"):
+    snapshot("errors", refused.value, "of another query")
+    with pytest.raises(InputError) as refused:
         world.catalogue.page(after=page.next, before=page.next)
+    snapshot("errors", refused.value, "both directions")
 
 
 # ---------------------------------------------------------------- text
@@ -584,7 +594,7 @@ def test_a_search_without_an_index_is_bounded_and_says_so(
     with Catalogue([tmp_path / "run"]) as catalogue:
         page = catalogue.search(Query(text="the"))
         assert page.total <= 10
-        assert any("only 10 conversations were searched" in note for note in page.notes)
+        assert any(re.search(r"\b10\b", note) for note in page.notes)
 
 
 # ---------------------------------------------------------------- what may be wrong with an index
@@ -605,17 +615,16 @@ def _same(where: Path, made: list[Transcript]) -> None:
         assert catalogue.conversation("run", made[-1].id) == made[-1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("put_together", [False, True])
 @pytest.mark.parametrize("damage", ["cut", "empty", "noise", "gone", "another's"])
 def test_a_damaged_or_missing_index_is_as_if_it_had_never_been(
     tmp_path: Path, put_together: bool, damage: str
 ):
-    made = society(tmp_path / "run", rows=40, shard=5)
-    society(tmp_path / "other", rows=40, shard=5, seed=8)
+    made = society(tmp_path / "run", rows=20, shard=5)
+    society(tmp_path / "other", rows=20, shard=5, seed=8)
     for name in ("run", "other"):
         if put_together:
-            merge(open_folder(tmp_path / name), STAGE, target=20)
+            merge(open_folder(tmp_path / name), STAGE, target=10)
     _same(tmp_path / "run", made)
     folder = tmp_path / "run" / "index" / STAGE
     others = sorted((tmp_path / "other" / "index" / STAGE).iterdir())
@@ -657,9 +666,9 @@ def test_an_index_is_believed_for_the_file_that_the_marker_names_only(tmp_path: 
 @pytest.mark.parametrize("put_together", [False, True])
 @pytest.mark.parametrize("damage", ["gone", "pages", "empty"])
 def test_an_index_that_breaks_while_it_is_open_is_left_out(tmp_path: Path, put_together: bool, damage: str):
-    made = society(tmp_path / "run", rows=40, shard=5)
+    made = society(tmp_path / "run", rows=20, shard=5)
     if put_together:
-        merge(open_folder(tmp_path / "run"), STAGE, target=20)
+        merge(open_folder(tmp_path / "run"), STAGE, target=10)
     chosen = Query(facets={"stop": ("done",), "user": ("Poet",)})
     with Catalogue([tmp_path / "run"]) as catalogue:
         for path in (tmp_path / "run" / "index" / STAGE).iterdir():
@@ -701,20 +710,19 @@ def test_a_run_that_grows_is_seen_to_grow(tmp_path: Path, monkeypatch: pytest.Mo
         assert found == [one.id for one in [*made, *between, *later]]
 
 
-@pytest.mark.slow
 def test_many_readers_at_once(world: World):
     errors: list[BaseException] = []
 
     def read(seed: int) -> None:
         try:
-            for n in range(10):
+            for n in range(3):
                 query = Query(facets={"stop": (["done", "error"][n % 2],)}, sort=["", "tokens"][seed % 2])  # type: ignore[arg-type]
                 assert names(world.expected(query))[:5] == ids(world.catalogue.page(query, limit=5))
                 world.catalogue.facets(Query(ranges={"tokens": (seed * 100 + n, None)}))
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=read, args=(n,)) for n in range(6)]
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -722,13 +730,12 @@ def test_many_readers_at_once(world: World):
     assert not errors
 
 
-@pytest.mark.slow
 def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
-    made = society(tmp_path / "run", rows=40, shard=5)
+    made = society(tmp_path / "run", rows=20, shard=5)
     run = open_folder(tmp_path / "run")
     with Catalogue([tmp_path / "run"]) as open_before:
         compact(run, STAGE, target=10**9)
-        merge(run, STAGE, target=20)
+        merge(run, STAGE, target=10)
         collect_garbage(run, compacted=True)
         assert len(list((tmp_path / "run" / "data" / STAGE).iterdir())) == 1
         assert open_before.conversation("run", made[17].id) == made[17]
@@ -737,7 +744,7 @@ def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
     for path in (tmp_path / "run" / "index" / STAGE).iterdir():
         path.unlink()
     _same(tmp_path / "run", made)
-    assert merge(run, STAGE, target=20).built == 8
+    assert merge(run, STAGE, target=10).built == 4
     _same(tmp_path / "run", made)
 
 
@@ -771,14 +778,18 @@ def test_labels_in_the_originals_files_are_obeyed_whatever_they_are_called(tmp_p
         assert [row.id for row in catalogue.page().rows] == [made[0].id]
 
 
-def test_what_is_not_there_is_said(tmp_path: Path):
-    with pytest.raises(InputError, match="there is no run"):
-        Catalogue([tmp_path / "nothing"])
-    (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
-    with pytest.raises(InputError, match="not a run"):
-        Catalogue([tmp_path / "x.json"])
-    with pytest.raises(InputError, match="at least one"):
+def test_what_is_not_there_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Callable[..., None]
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("nothing", "x.json"):
+        with pytest.raises(InputError, match=name) as refused:
+            Catalogue([name])
+        snapshot("errors", refused.value, name)
+        (tmp_path / "x.json").write_text(json.dumps({"a": 1}))
+    with pytest.raises(InputError) as refused:
         Catalogue([])
+    snapshot("errors", refused.value, "no run at all")
 
 
 def test_two_runs_of_the_same_name_are_told_apart(tmp_path: Path):

@@ -6,25 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_app import hostile
 
 from camel.storage.run import Settings, open_folder
-from tests.support.browser import ARGUMENTS, Reader, Server
+from tests.support.browser import Reader
 from tests.support.mapped import mapped
-from tests.support.payloads import PAYLOADS
+from tests.support.payloads import PAYLOADS, hostile
 from tests.support.societies import SECRET, commit, society
+from tests.support.thread_server import ThreadServer
 from tests.support.waiting import until
 
-pytestmark = [
-    pytest.mark.slow,
-    # Playwright leaves its own event loop's transports to the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadServer]:
     root = tmp_path_factory.mktemp("maps")
     society(root / "caravan", rows=120, shard=30, restricted=range(100, 120))
     mapped(root / "caravan")
@@ -33,31 +28,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     bad.create(Settings("f", {"scenario": "x"}, "0"))
     commit(bad, 0, [hostile(n, text) for n, text in enumerate(PAYLOADS)])
     mapped(root / "hostile")
-    made = Server(root / "caravan", root / "hostile")
+    made = ThreadServer("explore", root / "caravan", root / "hostile")
     yield made
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    import os
-    import shutil
-
-    path = shutil.which("chromium")
-    if path is None and not os.environ.get("CI"):
-        pytest.skip("needs chromium: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    arguments = [one for one in ARGUMENTS if one != "--disable-gpu"] + ["--enable-unsafe-swiftshader"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=arguments)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def reader(chromium: Any, server: Server) -> Iterator[Reader]:
-    made = Reader(chromium, server)
+def reader(drawing_chromium: Any, server: ThreadServer) -> Iterator[Reader]:
+    made = Reader(drawing_chromium, server)
     yield made
     # What the graphics driver says of its own speed, when the test reads pixels, is not the page's.
     made.wrong = [one for one in made.wrong if "GPU stall due to ReadPixels" not in one]
@@ -85,6 +63,26 @@ PIXELS = """() => {
 }"""
 
 
+FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+
+
+def draw(page: Any) -> None:
+    """Wait until the page has drawn what it knows by now."""
+    page.evaluate(FRAMES)
+
+
+def hover(page: Any, name: Any) -> bool:
+    """Move the pointer around a group's name, which is over its points, until a text is shown."""
+    box = name.bounding_box()
+    for dx in (0, -6, 6, -12, 12, -20, 20):
+        page.mouse.move(box["x"] + box["width"] / 2 + dx, box["y"] + box["height"] / 2)
+        draw(page)
+        if page.locator("#map.over").count():
+            page.wait_for_selector("#tip:visible")
+            return True
+    return False
+
+
 def lasso(page: Any, half: float = 0.49) -> None:
     """Draw a line around the middle of the map."""
     frame = page.locator("#map").bounding_box()
@@ -109,7 +107,7 @@ def test_points_are_drawn_in_both_themes_and_on_a_phone(reader: Reader):
     assert page.evaluate(PIXELS) > 3
     assert page.locator(".map-names span.on").count() > 0
     page.click("#theme")
-    page.wait_for_timeout(200)
+    draw(page)
     assert page.evaluate(PIXELS) > 3
     page.set_viewport_size({"width": 390, "height": 844})
     page = open_map(reader, "/map?run=caravan&colour=length")
@@ -134,8 +132,7 @@ def test_a_line_around_points_becomes_a_list_and_a_link(reader: Reader):
     assert SECRET not in page.inner_text("#points")
     # The link shows the same to whoever opens it.
     page = open_map(reader, page.url)
-    page.wait_for_timeout(300)
-    assert page.inner_text("#chosen") == chosen
+    until(page, "chosen => document.querySelector('#chosen').innerText === chosen", chosen)
     assert page.locator("#points .point").count() == 40
     page.click("#clear")
     until(page, "!location.search.includes('area')")
@@ -145,17 +142,7 @@ def test_a_line_around_points_becomes_a_list_and_a_link(reader: Reader):
 def test_the_text_under_the_pointer_is_shown_and_a_click_opens_it(reader: Reader):
     page = open_map(reader, "/map?run=caravan")
     frame = page.locator("#map").bounding_box()
-    # Group names stand over their points.
-    names = page.locator(".map-names span.on").all()
-    for name in names:
-        box = name.bounding_box()
-        for dx in (0, -6, 6, -12, 12, -20, 20):
-            page.mouse.move(box["x"] + box["width"] / 2 + dx, box["y"] + box["height"] / 2)
-            page.wait_for_timeout(120)
-            if page.locator("#tip").is_visible():
-                break
-        if page.locator("#tip").is_visible():
-            break
+    assert any(hover(page, name) for name in page.locator(".map-names span.on").all())
     assert page.locator("#tip .said").inner_text().startswith("find a")
     tip = page.locator("#tip").bounding_box()
     assert tip["x"] >= frame["x"]
@@ -167,23 +154,11 @@ def test_the_text_under_the_pointer_is_shown_and_a_click_opens_it(reader: Reader
 
 def test_no_text_does_anything_but_be_read(reader: Reader):
     page = open_map(reader, "/map?run=hostile")
-    total = int(page.get_attribute("#map", "data-total"))
-    for at in range(0, total, 3):
-        # As a pointer would, without having to hit each of them.
-        page.evaluate(
-            """async (at) => {
-              const said = await (await fetch(`${document.querySelector("#map").dataset.text}&at=${at}`)).json();
-              document.querySelector("#tip .said").textContent = said.text;
-            }""",
-            at,
-        )
-    frame = page.locator("#map").bounding_box()
-    for step in range(60):
-        page.mouse.move(
-            frame["x"] + frame["width"] * (0.2 + step / 100),
-            frame["y"] + frame["height"] * (0.3 + step % 20 / 50),
-        )
-        page.wait_for_timeout(30)
+    tips = set[str]()
+    for name in page.locator(".map-names span.on").all():
+        if hover(page, name):
+            tips.add(page.inner_text("#tip .said"))
+    assert tips
     page.click("#lasso")
     lasso(page)
     page.wait_for_selector("#points .point")
@@ -197,10 +172,10 @@ def test_no_text_does_anything_but_be_read(reader: Reader):
     assert page.locator("#points script, #points img, #map script").count() == 0
 
 
-def test_a_finger_moves_the_map_and_two_zoom(chromium: Any, server: Server):
-    made = Reader(chromium, server, has_touch=True)
+def test_a_finger_moves_the_map_and_two_zoom(drawing_chromium: Any, server: ThreadServer):
+    made = Reader(drawing_chromium, server, has_touch=True)
     page = open_map(made, "/map?run=caravan")
-    page.wait_for_timeout(300)
+    draw(page)
     place = """() => {
       const box = document.querySelector(".map-names span.on").getBoundingClientRect();
       return [box.x + box.width / 2, box.y];
@@ -210,14 +185,14 @@ def test_a_finger_moves_the_map_and_two_zoom(chromium: Any, server: Server):
     def touch(kind: str, *points: tuple[float, float]) -> None:
         fingers = [{"x": x, "y": y, "id": n} for n, (x, y) in enumerate(points)]
         remote.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
-        page.wait_for_timeout(60)
+        draw(page)
 
     before = page.evaluate(place)
     touch("touchStart", (500, 400))
     for step in range(1, 6):
         touch("touchMove", (500 + 8 * step, 400 + 4 * step))
     touch("touchEnd")
-    page.wait_for_timeout(200)
+    draw(page)
     after = page.evaluate(place)
     assert (after[0] - before[0], after[1] - before[1]) == (
         pytest.approx(40, abs=6),
@@ -229,15 +204,15 @@ def test_a_finger_moves_the_map_and_two_zoom(chromium: Any, server: Server):
     for step in range(1, 8):
         touch("touchMove", (480 - 10 * step, 400), (520 + 10 * step, 400))
     touch("touchEnd")
-    page.wait_for_timeout(200)
-    assert page.evaluate(place) != after or page.evaluate(spread) == 0
+    draw(page)
+    assert page.evaluate(spread) == 0 or page.evaluate(place) != after
     assert "/map" in page.url
     made.wrong = [one for one in made.wrong if "GPU stall due to ReadPixels" not in one]
     made.close()
 
 
-def test_without_javascript_the_groups_and_the_list_are_there(chromium: Any, server: Server):
-    made = Reader(chromium, server, java_script_enabled=False)
+def test_without_javascript_the_groups_and_the_list_are_there(drawing_chromium: Any, server: ThreadServer):
+    made = Reader(drawing_chromium, server, java_script_enabled=False)
     made.go("/map?run=caravan&area=-2,-2;2,-2;2,2;-2,2")
     assert made.page.locator("#points .point").count() == 40
     assert made.page.locator("#legend li").count() > 1

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_app import hostile
 from typer.testing import CliRunner
 
 from camel import Transcript
@@ -25,7 +24,7 @@ from camel.explorer.query import Query
 from camel.explorer.site import _names, chosen, write_site
 from camel.storage.release import Release
 from camel.storage.run import Settings, open_folder
-from tests.support.payloads import PAYLOADS
+from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society
 from tests.support.web_page import Page
 
@@ -101,7 +100,7 @@ def test_every_page_names_model_and_licence_and_no_cost(run: Path, tmp_path: Pat
         for html in check(tmp_path / site).values():
             said = Page(html).said
             assert f"written by {models}," in said
-            assert f"Licence: {licence}; what a model wrote is also subject" in said
+            assert f"Licence: {licence}" in said
             assert "$1.25" not in said
 
 
@@ -136,22 +135,24 @@ def test_restricted_rows_carry_their_label_and_canary(run: Path, tmp_path: Path)
     for path, html in check(tmp_path / "site").items():
         is_restricted = path.stem in {f"000_{n:03d}" for n in RESTRICTED}
         assert (SECRET in html) == (is_restricted or path.name == "index.html")
-        assert (CANARY in html) == ("simulates malicious use" in html or path.name == "index.html")
-        assert is_restricted == ("this conversation simulates malicious use" in html)
+        assert (CANARY in html) == ("misalignment" in html) == (is_restricted or path.name == "index.html")
     taken = json.loads((tmp_path / "site/conversations/000_003.json").read_bytes())
     assert (taken["labels"], taken["canary"]) == (["misalignment"], CANARY)
     assert CANARY in (tmp_path / "site/conversations/000_003.md").read_text()
 
 
-@pytest.mark.slow
-def test_hostile_text_stays_text(tmp_path: Path):
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.thorough)])
+def test_hostile_text_stays_text(tmp_path: Path, step: int):
+    """Every payload as a message on a page with others, and every fifth one, or all, in every place of its own page."""
     folder = open_folder(tmp_path / "hostile")
     folder.create(Settings("f", {"scenario": "x"}, "0"))
-    commit(folder, 0, [hostile(n, text) for n, text in enumerate(PAYLOADS)])
+    made = [hostile(n, text) for n, text in enumerate(PAYLOADS[::step])]
+    made += [hostile_crowd(1000 + n, PAYLOADS[n : n + 15]) for n in range(0, len(PAYLOADS), 15)]
+    commit(folder, 0, made)
     with Catalogue([tmp_path / "hostile"]) as catalogue:
         rows = chosen(catalogue, first=1000)
         write_site(catalogue, rows, tmp_path / "site", title=PAYLOADS[0])
-    assert len(check(tmp_path / "site")) == len(PAYLOADS) + 1
+    assert len(check(tmp_path / "site")) == len(made) + 1
 
 
 @given(st.lists(st.text(max_size=150), unique=True, max_size=20))
@@ -187,8 +188,6 @@ def test_the_command(run: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_in_a_browser_from_a_disk(chromium: Any, run: Path, tmp_path: Path):
     with Catalogue([run]) as catalogue:
         write_site(catalogue, chosen(catalogue, first=12), tmp_path / "site")

