@@ -165,7 +165,7 @@ async def test_a_mute_judge_leaves_the_first():
     model = Speaker(mute=1)
     found, spent = await deliberated(Beam(judge=ModelJudge(model, "score", retries=1), calls=12), model)
     assert found.choice == 0
-    assert "could not be read" in found.fallback
+    assert found.fallback.startswith("first: ")
     assert spent <= 12
 
 
@@ -183,9 +183,8 @@ async def test_among_many_who_speak_one_after_the_other_or_at_once():
             return [names[said % 4]]
 
         conversation = Conversation(agents, Transcript("t", Task("t")), rules=[MaxMessages(40)], turns=turns)
-        async for message in conversation:
-            found = message.deliberation
-            assert found
-            assert message.usage.calls == model.calls <= 31
-            assert {p.speaker for p in found.proposals} == {"", "b", "c", "d"}
-            break
+        message = await anext(aiter(conversation))
+        found = message.deliberation
+        assert found
+        assert message.usage.calls == model.calls <= 31
+        assert {p.speaker for p in found.proposals} == {"", "b", "c", "d"}

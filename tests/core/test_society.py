@@ -242,6 +242,7 @@ def test_the_opening_and_what_is_heard_before_the_first_turn_are_one_entry():
     model = ScriptedModel(hums)
     society = Society(members=members("Ada", "Bob", "Cy"), stop=Ending(max_rounds=2))
     society.play(model, task="Decide").run()
+    assert len(model.heard) == 6
     for heard in model.heard:
         roles = [entry.role for entry in heard]
         assert roles == ["system", *["user", "assistant"] * (len(roles) // 2)][: len(roles)]
