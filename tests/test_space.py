@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -46,15 +42,12 @@ def test_the_files_agree():
         subprocess.run(["shellcheck", str(SPACE / "start")], check=True)
 
 
-def started(tmp_path: Path, **variables: str) -> list[str]:
+def script(tmp_path: Path, **variables: str) -> list[str]:
     """The command that the script comes to."""
     stub = tmp_path / "bin" / "camel"
     stub.parent.mkdir(exist_ok=True)
     stub.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     stub.chmod(0o755)
-    for name in ("one", "two"):
-        (tmp_path / "runs" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "runs" / name / "run.json").touch()
     environment = {"PATH": f"{stub.parent}:{os.environ['PATH']}", **variables}
     done = subprocess.run(
         ["sh", str(SPACE / "start")],
@@ -65,6 +58,14 @@ def started(tmp_path: Path, **variables: str) -> list[str]:
         check=True,
     )
     return done.stdout.split()
+
+
+def started(tmp_path: Path, **variables: str) -> list[str]:
+    """The same, where there are two runs."""
+    for name in ("one", "two"):
+        (tmp_path / "runs" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "runs" / name / "run.json").touch()
+    return script(tmp_path, **variables)
 
 
 def test_what_it_starts(tmp_path: Path):
@@ -81,60 +82,28 @@ def test_what_it_starts(tmp_path: Path):
     assert "sk-secret" not in agents
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @contextmanager
-def space(tmp_path: Path, **variables: str) -> Iterator[int]:
-    """The recipe's own script, with the real command."""
-    path = tmp_path / "bin" / "camel"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m camel "$@"\n')
-    path.chmod(0o755)
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **variables: str) -> Iterator[int]:
+    """The command that the recipe's script comes to, served by a thread."""
+    from tests.support.thread_server import ThreadServer
+
     folder = open_folder(tmp_path / "runs" / "one")
-    if not folder.exists:
-        folder.create(Settings("f", {"scenario": "x"}, "0"))
-        data = folder.data_path("conversations", 0, new_attempt(), ".parquet")
-        row = Transcript("1", Task("find a well"), messages=[Message(0, "user", "Nomad", "Hello")])
-        written = write_indexed(folder, "conversations", data, [row], "f")
-        file, size = folder.keep(data)
-        folder.commit(Marker("conversations", 0, file, written.rows, written.sha256, "f", {}, size))
-    port = free_port()
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
-        "PATH": f"{path.parent}:{os.environ['PATH']}",
-        "PORT": str(port),
-        "SPACE_HOST": HOST,
-        **variables,
-    }
-    process = subprocess.Popen(
-        ["sh", str(SPACE / "start")],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    folder.create(Settings("f", {"scenario": "x"}, "0"))
+    data = folder.data_path("conversations", 0, new_attempt(), ".parquet")
+    row = Transcript("1", Task("find a well"), messages=[Message(0, "user", "Nomad", "Hello")])
+    written = write_indexed(folder, "conversations", data, [row], "f")
+    file, size = folder.keep(data)
+    folder.commit(Marker("conversations", 0, file, written.rows, written.sha256, "f", {}, size))
+    command, *arguments = script(tmp_path, SPACE_HOST=HOST, **variables)
+    monkeypatch.chdir(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadServer(command, *arguments)
     try:
-        until = time.monotonic() + 180
-        while time.monotonic() < until and process.poll() is None:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield port
+        assert TOKEN not in "".join(server.printed), "a secret is not for the log"
+        yield int(server.url.rpartition(":")[2])
     finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(20)
-        finally:
-            process.kill()
-            assert process.stdout
-            assert TOKEN not in process.stdout.read(), "a secret is not for the log"
-            process.stdout.close()
+        server.stop()
 
 
 class Asker:
@@ -148,7 +117,7 @@ class Asker:
         if self.cookie:
             request.add_header("Cookie", self.cookie)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 status, text, headers = answer.status, answer.read().decode(), dict(answer.headers)
         except urllib.error.HTTPError as error:
             with error:
@@ -158,9 +127,9 @@ class Asker:
         return status, text, headers
 
 
-@pytest.mark.slow
-def test_behind_the_proxy_with_a_token(tmp_path: Path):
-    with space(tmp_path, CAMEL_TOKEN=TOKEN) as port:
+@pytest.mark.slow  # the first to import the explorer
+def test_behind_the_proxy_with_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with space(tmp_path, monkeypatch, CAMEL_TOKEN=TOKEN) as port:
         reader = Asker(port)
         assert reader.get("/list")[0] == 401
         assert Asker(port, "evil.invalid").get(f"/list?token={TOKEN}")[0] == 421
@@ -177,10 +146,11 @@ def test_behind_the_proxy_with_a_token(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_for_everybody_with_agents(tmp_path: Path):
+def test_for_everybody_with_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # An endpoint that nobody listens at: the form is there, and nothing is asked before somebody begins.
     with space(
         tmp_path,
+        monkeypatch,
         CAMEL_PUBLIC="1",
         CAMEL_BUDGET="500",
         OPENAI_API_KEY="sk-very-secret",
@@ -189,7 +159,7 @@ def test_for_everybody_with_agents(tmp_path: Path):
     ) as port:
         status, text, _ = Asker(port).get("/play")
         assert status == 200
-        assert re.search(r"0 of 500 tokens used", text)
+        assert re.search(r"\b0 of 500\b", text)
         assert "sk-very-secret" not in text
         assert "find a well" in Asker(port).get("/list")[1]
     assert (tmp_path / "runs" / "agents" / "run.json").exists() or os.access("/data", os.W_OK)
