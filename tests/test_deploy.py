@@ -154,7 +154,13 @@ case "$*" in
 *"show hostnames"*) printf "$NODES" ;;
 *"hostname -I"*) echo 10.0.0.1 10.0.0.2 ;;
 *"ray start"*) echo "$(cat "$RAY_AUTH_TOKEN_PATH")" >>"$CALLS.tokens"; exec sleep 30 ;;
-*"camel generate"*) sleep 0.5; exit "$STATUS" ;;
+*"camel generate"*)
+	# Every node has started and read the token by then.
+	for _ in $(seq 1200); do
+		[ "$(cat "$CALLS.tokens" 2>/dev/null | wc -l)" -ge "$COUNT" ] && break
+		sleep 0.1
+	done
+	exit "$STATUS" ;;
 esac
 """
 
@@ -173,6 +179,7 @@ def test_slurm_script_starts_every_node_once_and_cleans_up(tmp_path: Path, statu
         "SLURM_CPUS_PER_TASK": "8",
         "CALLS": str(tmp_path / "calls"),
         "STATUS": str(status),
+        "COUNT": str(nodes),
         "NODES": "".join(f"n{number}\\n" for number in range(1, nodes + 1)),
     }
     command = ["bash", str(DEPLOY / "slurm.sh"), "config.toml", "--workers", "16"]
@@ -188,6 +195,7 @@ def test_slurm_script_starts_every_node_once_and_cleans_up(tmp_path: Path, statu
     assert "srun --disable-status " in driver, "else one SIGINT is not passed on"
     assert "camel generate config.toml --address 10.0.0.1:23456 --workers 16" in calls
     tokens = (tmp_path / "calls.tokens").read_text().split()
+    assert len(tokens) == nodes
     assert len(set(tokens)) == 1
     assert len(tokens[0]) == 64
     assert tokens[0] not in calls

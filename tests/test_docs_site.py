@@ -1,4 +1,4 @@
-"""The site of the documents: it builds strictly, every link on it leads somewhere, and no page asks anybody else for anything."""
+"""The site of the documents: it builds strictly, every link leads somewhere, and no page fetches from another server."""
 
 from __future__ import annotations
 
@@ -65,7 +65,14 @@ class Page(HTMLParser):
 
 @needs_mkdocs
 @pytest.mark.slow
-def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(site: Path):
+def test_the_site(site: Path):
+    """One test, because two could build the site in two processes."""
+    check_links(site)
+    check_references(site)
+
+
+def check_links(site: Path) -> None:
+    """Every link leads somewhere, and nothing is fetched from another server."""
     pages = {path: Page(path.read_text()) for path in site.rglob("*.html")}
     assert len(pages) > 60
     broken, foreign = [], []
@@ -89,9 +96,8 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(site: 
         assert not re.search(r"(?:url\(|@import\s*)[\"']?(?:https?:)?//", path.read_text()), path.name
 
 
-@needs_mkdocs
-@pytest.mark.slow
-def test_the_references_have_every_command_and_every_name(site: Path):
+def check_references(site: Path) -> None:
+    """The references have every command and every public name."""
     import typer.main
 
     import camel
@@ -143,7 +149,7 @@ def test_signatures_and_texts_of_the_api_reference(tools: None):
     text = pages["conversations.md"]
     assert "`from camel import RolePlaying`" in text
     assert "| `content` | `str` |" in text
-    assert "The part of `prompt` that the endpoint answered from its prefix cache." in text
+    assert "prefix cache" in text
     assert "&lt;CAMEL_TASK_DONE>" in "".join(pages.values()) or "<CAMEL_TASK_DONE>" in "".join(pages.values())
     assert api_reference.place("src/camel/core/errors.py") == "errors.md"
     assert api_reference.place("examples/critic/tree_search.py") == ""
@@ -151,8 +157,7 @@ def test_signatures_and_texts_of_the_api_reference(tools: None):
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab |*_<[]\\`\n"), max_size=40))
-def test_help_texts_stay_in_their_cells(help_text: str):
-    sys.path.insert(0, TOOLS)
+def test_help_texts_stay_in_their_cells(tools: None, help_text: str):
     import cli_reference
 
     cell = cli_reference._cell(help_text)
