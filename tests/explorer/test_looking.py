@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,7 @@ from camel.storage.index import Looking, Mark, merge
 from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import StoreFailed
 from tests.support.societies import STAGE, society
-
-
-def wait(until: Callable[[], bool]) -> None:
-    end = time.monotonic() + 180
-    while not until():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+from tests.support.waiting import wait_for
 
 
 def found_in(made: Iterable[Transcript]) -> Counter[str]:
@@ -38,7 +31,7 @@ def found_in(made: Iterable[Transcript]) -> Counter[str]:
 
 def look_through(catalogue: Catalogue, conversations: int, *runs: str) -> None:
     with looking(catalogue):
-        wait(lambda: catalogue.behaviours(Query(runs)).conversations == conversations)
+        wait_for(lambda: catalogue.behaviours(Query(runs)).conversations == conversations)
 
 
 def test_a_filter_by_finding_counts_what_was_found_here(tmp_path: Path):
@@ -80,10 +73,9 @@ def test_a_detector_that_fails_on_one_run_is_named_and_keeps_no_other_waiting(
     monkeypatch.setitem(DETECTORS, "fussy", Detector("fussy", 1, "Fussy", "Is it?", rule))
     with Catalogue([tmp_path / "bad", tmp_path / "good"]) as catalogue:
         look_through(catalogue, 8, "good")
-        assert any("cannot be looked through: a fussy detector" in note for note in catalogue.notes())
+        assert any("a fussy detector" in note for note in catalogue.notes())
 
 
-@pytest.mark.slow
 def test_a_store_that_fails_for_a_while_does_not_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     society(tmp_path / "run", rows=8, shard=4)
     with Catalogue([tmp_path / "run"]) as catalogue:
@@ -99,8 +91,8 @@ def test_a_store_that_fails_for_a_while_does_not_end_it(tmp_path: Path, monkeypa
         monkeypatch.setattr(RunFolder, "committed", fails_at_first)
         monkeypatch.setattr("camel.explorer.database.FRESH", -math.inf)
         with looking(catalogue):
-            wait(lambda: len(asked) > 2)
-            wait(lambda: catalogue.behaviours().conversations == 8)
+            wait_for(lambda: len(asked) > 2)
+            wait_for(lambda: catalogue.behaviours().conversations == 8)
 
 
 def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

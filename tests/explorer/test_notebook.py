@@ -89,7 +89,6 @@ def test_view_serves_until_it_is_stopped(tmp_path: Path):
     again.stop()
 
 
-@pytest.mark.slow
 def test_view_looks_runs_through(tmp_path: Path):
     society(tmp_path / "caravan", rows=20)
     one = Run(tmp_path / "caravan").view()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from camel.core.errors import CamelError
 from camel.explorer import sources
 from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
@@ -168,6 +169,6 @@ def test_a_file_that_cannot_be_read_leaves_nothing_behind(tmp_path: Path, monkey
     monkeypatch.setattr(sources, "KEPT_FROM", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "x.json").write_text('[{"a": 1}]')
-    with pytest.raises(Exception, match="cannot be read"):
+    with pytest.raises(CamelError, match=r"x\.json"):
         Catalogue([tmp_path / "x.json"])
     assert not list((tmp_path / "cache" / "camel" / "imports").iterdir())

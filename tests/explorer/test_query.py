@@ -103,5 +103,5 @@ def test_a_cursor_is_of_its_query(query: Query, at: int, value: float | None, ru
     )
 )
 def test_a_cursor_from_anywhere_is_refused(cursor: str):
-    with pytest.raises(InputError, match="begin with the first"):
+    with pytest.raises(InputError):
         from_cursor(Query(), cursor)

@@ -165,7 +165,6 @@ def test_names_are_safe_on_any_disk(ids: list[str]):
     assert all(re.fullmatch(r"[0-9c][a-z0-9_-]{0,99}", name) for name in names)
 
 
-@pytest.mark.slow
 def test_the_command(run: Path, tmp_path: Path):
     def export(*options: str) -> Any:
         return CliRunner().invoke(app, ["export", str(run), *options])

@@ -6,25 +6,25 @@ The witness is the voters' own tally: each takes note of whose text stood where,
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from typer.testing import CliRunner
 
+from camel.cli import app as commands
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
 from camel.evaluation.votes import Vote, latest, read_records
 from camel.explorer.markup import as_html
-from camel.models.simulator import SimulatorSettings, spawn
+from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
 from tests.support.ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
 from tests.support.societies import society
+from tests.support.thread_server import ThreadServer
 
 pytestmark = pytest.mark.slow
 Tally = dict[tuple[str, str], str]
@@ -110,21 +110,24 @@ def kept(folder: Path) -> Tally:
     }
 
 
-async def test_fifty_voters_at_once(tmp_path: Path):
-    folder = folder_of(tmp_path / "evaluation", pairs(8))
-    server = await asyncio.to_thread(Server, folder)
+@pytest.mark.parametrize(
+    ("people", "count"), [(12, 5), pytest.param(50, 8, marks=pytest.mark.thorough, id="fifty")]
+)
+async def test_many_voters_at_once(tmp_path: Path, people: int, count: int):
+    folder = folder_of(tmp_path / "evaluation", pairs(count))
+    server = await asyncio.to_thread(ThreadServer, "vote", folder)
     tally: Tally = {}
-    voters = [Voter(f"Voter {n}", server.url, tally) for n in range(50)]
+    voters = [Voter(f"Voter {n}", server.url, tally) for n in range(people)]
     try:
         await asyncio.gather(*(voter.vote() for voter in voters))
     finally:
         await asyncio.to_thread(server.stop)
-    assert len(tally) == 50 * 8
+    assert len(tally) == people * count
     assert kept(folder) == tally
     records = [one for one in read_records(folder / "votes") if isinstance(one, Vote)]
     changes = sum(count - 1 for count in _count(records).values())
-    assert len(records) == 400 + changes
-    assert sum(voter.posts for voter in voters) > 600, "far more was clicked than counts"
+    assert len(records) == people * count + changes
+    assert sum(voter.posts for voter in voters) > 1.5 * people * count, "far more was clicked than counts"
     assert not [leak for voter in voters for leak in voter.leaks]
     made = read_results(folder)
     assert made.votes == sum(choice != "skip" for choice in tally.values())
@@ -145,18 +148,24 @@ def _count(records: list[Vote]) -> dict[tuple[str, str], int]:
     return counts
 
 
-async def test_killed_among_voters_no_answered_vote_is_lost(tmp_path: Path):
-    folder = folder_of(tmp_path / "evaluation", pairs(25))
+@pytest.mark.parametrize(
+    ("people", "count", "kills"),
+    [(6, 12, 2), pytest.param(12, 25, 4, marks=pytest.mark.thorough, id="many")],
+)
+async def test_killed_among_voters_no_answered_vote_is_lost(
+    tmp_path: Path, people: int, count: int, kills: int
+):
+    folder = folder_of(tmp_path / "evaluation", pairs(count))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     server = await asyncio.to_thread(Server, folder, port=port)
     tally: Tally = {}
-    voters = [Voter(f"Voter {n}", server.url, tally) for n in range(12)]
+    voters = [Voter(f"Voter {n}", server.url, tally) for n in range(people)]
     chance, seen = random.Random(7), [0]
     voting: Any = asyncio.gather(*(voter.vote() for voter in voters))
     try:
-        for _ in range(4):
-            wanted = min(len(tally) + chance.randrange(20, 60), 12 * 25 - 20)
+        for _ in range(kills):
+            wanted = min(len(tally) + chance.randrange(15, 30), people * count - 20)
             while len(tally) < wanted and not voting.done():  # noqa: ASYNC110 - the voters tell nobody
                 await asyncio.sleep(0.005)
             answered = dict(tally)
@@ -172,28 +181,36 @@ async def test_killed_among_voters_no_answered_vote_is_lost(tmp_path: Path):
         await asyncio.to_thread(server.stop)
     assert seen == sorted(set(seen)), "it was killed in the middle of it each time"
     assert kept(folder) == tally
-    assert len(tally) == 12 * 25
-    assert len(list((folder / "votes").glob("0*"))) == 5, "one journal for each start"
+    assert len(tally) == people * count
+    assert len(list((folder / "votes").glob("0*"))) == kills + 1, "one journal per start of the server"
 
 
-async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
-    """From `camel evaluate agents` over the browser to agreement with the judge: voters who say what it said have kappa 1."""
-    society(tmp_path / "society", rows=40)
-    options = "--model base --judge gpt-4 --sample 12"
-    command = [sys.executable, "-m", "camel", "evaluate", "agents", "society", *options.split()]
+def test_what_was_evaluated_can_be_voted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """From `camel evaluate agents` over the browser to agreement with the judge.
+
+    Voters who answer as the judge did have kappa 1.
+    """
+    society(tmp_path / "society", rows=20)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    options = "--model base --judge gpt-4 --sample 6"
+    command = ["evaluate", "agents", "society", *options.split()]
+
+    def evaluate(endpoint: SimulatorProcess) -> None:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        done = CliRunner().invoke(commands, command)
+        assert done.exit_code == 0, done.output
+
     with spawn(SimulatorSettings(author="tests.support.ballots:author")) as endpoint:
-        told = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": endpoint.base_url}
-        run = subprocess.run  # once, before anybody votes
-        done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
+        evaluate(endpoint)
     folder = tmp_path / "society/evaluation"
     verdicts = {one.pair: one.winner for one in read_verdicts(folder)}
     made = read_pairs(folder)
-    assert len(made) == 12
-    server = await asyncio.to_thread(Server, folder)
-    try:
+    assert len(made) == 6
+
+    async def vote(url: str) -> None:
         for name in ("Ada", "Ben"):
-            voter = Voter(name, server.url, {})
+            voter = Voter(name, url, {})
             async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as voter.session:
                 page = (await voter.ask("GET", "/"))[2]
                 await voter.ask("POST", "/join", **hidden_fields(page), name=name)
@@ -206,15 +223,17 @@ async def test_what_was_evaluated_can_be_voted_on(tmp_path: Path):
                     winner = verdicts[one.id]
                     choice = "AB"[(winner == "a") != left] if winner in ("a", "b") else "draw"
                     assert (await voter.ask("POST", path, **hidden_fields(page), choice=choice))[0] == 303
+
+    server = ThreadServer("vote", folder)
+    try:
+        asyncio.run(vote(server.url))
     finally:
-        await asyncio.to_thread(server.stop)
+        server.stop()
     results = read_results(folder)
-    assert results.votes == 24
-    assert [(one.one, one.kappa.kappa, one.kappa.items) for one in results.judges] == [("gpt-4", 1.0, 12)]
+    assert results.votes == 12
+    assert [(one.one, one.kappa.kappa, one.kappa.items) for one in results.judges] == [("gpt-4", 1.0, 6)]
     assert results.agreement.kappa == 1.0
     with spawn(SimulatorSettings(author="tests.support.ballots:author")) as endpoint:
-        told["OPENAI_BASE_URL"] = endpoint.base_url
-        done = run(command, cwd=tmp_path, env=told, capture_output=True, text=True, timeout=200)
+        evaluate(endpoint)
         assert endpoint.ledger().requests == 0, "the same command asks nothing again"
-    assert done.returncode == 0, done.stderr
     assert "people (2 voted)" in (folder / "evaluation.md").read_text(), "and its report has the votes"

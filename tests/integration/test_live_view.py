@@ -1,16 +1,17 @@
-"""The live view of a real run, through restarts of the server and of the run; the endpoint's ledger is the witness."""
+"""The live view of a real run, through restarts of the server and of the run, compared with the endpoint's ledger."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
+import os
 import signal
-import statistics
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,17 @@ import msgspec
 import pytest
 
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings, spawn
+from tests.support.waiting import wait_for
 
 pytest.importorskip("fastapi")
+from tests.support.thread_server import ThreadServer
+
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "camel"]
-LATENCY = 0.08
+LATENCY = 0.1
 MESSAGES = 6
-CONVERSATIONS = 80
-SOON = 1.0
-"""Seconds in which what was said is to be seen."""
+CONVERSATIONS = 24
+"""As many as a page shows at once."""
 
 
 @pytest.fixture
@@ -40,36 +43,42 @@ def endpoint(tmp_path: Path) -> Iterator[SimulatorProcess]:
 
 
 class Server:
-    """`camel explore` in a process of its own, always on the same port."""
+    """`camel explore`, always on the same port."""
 
     def __init__(self, run: Path) -> None:
         self.run, self.port = run, 0
         self.start()
 
     def start(self) -> None:
-        command = [*COMMAND, "explore", str(self.run), "--port", str(self.port), "--no-open"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        self.port = int(self.process.stdout.readline().rstrip("/\n").rpartition(":")[2])
+        self._serving = ThreadServer("explore", self.run, port=self.port)
+        self.port = int(self._serving.url.rpartition(":")[2])
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
+    def stop(self) -> None:
+        self._serving.stop()
+
+
+@contextlib.contextmanager
+def held(endpoint: SimulatorProcess) -> Iterator[None]:
+    """Keep the endpoint from answering, and with it the run from saying more."""
+    os.kill(endpoint.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(endpoint.pid, signal.SIGCONT)
 
 
 class Viewer(threading.Thread):
-    """A browser that comes back when it is cut off, and notes when it was told what."""
+    """A browser that comes back when it is cut off, and takes note of every reply that it was shown."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(daemon=True)
         self.server, self.ended = server, False
         self.last = ""
         self.connections = 0
-        self.told: dict[tuple[str, int], float] = {}
-        """When each reply of each conversation was first seen."""
+        self.told: set[tuple[str, int]] = set()
+        """Conversations and numbers of replies."""
         self.calls = 0
         self.state = self.workers = ""
-        self.shown: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
         while not self.ended:
@@ -79,7 +88,7 @@ class Viewer(threading.Thread):
                 time.sleep(0.2)
 
     def _listen(self) -> None:
-        line = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=15)
+        line = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         headers = {"last-event-id": self.last} if self.last else {}
         with contextlib.closing(line):
             line.request("GET", "/watch/run/events", headers=headers)
@@ -99,8 +108,7 @@ class Viewer(threading.Thread):
     def _heard(self, event: str, data: Any) -> None:
         lanes = data["lanes"] if event == "state" else [data] if event == "said" else []
         for lane in lanes:
-            for reply in range(lane["replies"]):
-                self.told.setdefault((lane["id"], reply), time.time())
+            self.told |= {(lane["id"], reply) for reply in range(lane["replies"])}
         totals = data["totals"] if event == "state" else data if event == "totals" else None
         if totals:
             self.calls = int(dict(totals["figures"])["calls"].replace(",", ""))
@@ -108,19 +116,11 @@ class Viewer(threading.Thread):
             self.workers = dict(totals["figures"])["workers"]
 
 
-def wait(what: Any, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
-
-
 def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoint: SimulatorProcess):
     (tmp_path / "config.toml").write_text(
-        # Shards of many seconds and few lanes, so that a server that gets no CPU for a while still finds each journal,
-        # and never more conversations that said something than it shows.
-        'scenario = "ai_society"\nout = "run"\nshard_size = 40\n'
-        "counts = { assistant_role = 5, user_role = 4, task = 4 }\n"
+        # One shard: nothing is committed, and leaves the page, while the server is away.
+        f'scenario = "ai_society"\nout = "run"\nshard_size = {CONVERSATIONS}\n'
+        "counts = { assistant_role = 4, user_role = 2, task = 3 }\n"
         f'[model]\nname = "simulated"\nbase_url = "{endpoint.base_url}"\n[run]\nconcurrency = 4\n'
     )
     generate = [*COMMAND, "generate", "config.toml"]
@@ -131,63 +131,48 @@ def test_a_run_is_seen_as_it_talks_and_nothing_is_missed(tmp_path: Path, endpoin
     def sent(share: float) -> bool:
         return endpoint.ledger().requests > share * CONVERSATIONS * MESSAGES
 
-    started = time.time()
     running = begun()
-    wait((tmp_path / "run" / "run.json").exists)
-    server = Server(tmp_path / "run")
-    viewer = Viewer(server)
-    viewer.start()
+    wait_for((tmp_path / "run" / "run.json").exists)
+    with held(endpoint):
+        server = Server(tmp_path / "run")
+        viewer = Viewer(server)
+        viewer.start()
+        wait_for(lambda: viewer.connections)
     try:
-        wait(lambda: viewer.connections)
-        away = [(started, time.time())]
-        wait(lambda: viewer.workers == "1")
-        wait(lambda: sent(0.3))
-        # The server dies, and comes back while the run goes on.
-        away.append((time.time(), 0.0))
-        server.kill()
-        time.sleep(1.5)
-        server.start()
-        connected = viewer.connections
-        wait(lambda: viewer.connections > connected)
-        time.sleep(1.0)
-        away[-1] = (away[-1][0], time.time())
+        wait_for(lambda: viewer.workers == "1")
+        wait_for(lambda: sent(0.3))
+        # The server stops, and comes back while the run goes on.
+        server.stop()
+        wait_for(lambda: sent(0.4))
+        with held(endpoint):
+            connected = viewer.connections
+            server.start()
+            wait_for(lambda: viewer.connections > connected)
         # The run is stopped, and goes on while it is watched.
-        wait(lambda: sent(0.6))
+        wait_for(lambda: sent(0.6))
         running.send_signal(signal.SIGINT)
-        running.wait(60)
-        wait(lambda: viewer.state == "stopped", 20)
+        running.wait(120)
+        wait_for(lambda: viewer.state == "stopped")
+        known, asked = len(viewer.told), endpoint.ledger().requests
         running = begun()
-        assert running.wait(240) == 0
-        wait(lambda: viewer.state == "complete" and viewer.calls == endpoint.ledger().billed, 20)
+        wait_for(
+            lambda: endpoint.ledger().requests >= asked + 8
+        )  # four at once: the first of them are answered
+        with held(endpoint):
+            wait_for(lambda: len(viewer.told) > known)
+        assert running.wait(300) == 0
+        wait_for(lambda: viewer.state == "complete" and viewer.calls == endpoint.ledger().billed)
     finally:
         viewer.ended = True
         running.kill()
         running.wait()
-        server.kill()
-        viewer.join(20)
-    ledger = endpoint.ledger()
-    assert ledger.billed_repeats == 0
-    assert viewer.calls == ledger.billed
+        server.stop()
+        viewer.join(120)
+    assert endpoint.ledger().billed_repeats == 0
     endpoint.flush()
     lines = (tmp_path / "ledger.jsonl").read_bytes().splitlines()
-    rows = sorted((msgspec.json.decode(line) for line in lines), key=lambda row: row["seq"])
-    said: dict[str, list[float]] = {}
-    for row in rows:
-        if row["session"].count("_") == 2:  # a conversation; the others are lists
-            said.setdefault(row["session"], []).append(row["time"] + LATENCY)
+    rows = [msgspec.json.decode(line) for line in lines]
+    said = Counter(row["session"] for row in rows if row["session"].count("_") == 2)  # the others are lists
     assert len(said) == CONVERSATIONS
-    seen: list[float] = []
-    missed = 0
-    for id, times in said.items():
-        for number, at in enumerate(times):
-            if any(start - 1 < at < end for start, end in away):
-                continue
-            if (id, number) in viewer.told:
-                seen.append(viewer.told[id, number] - at)
-            else:
-                missed += 1
-    assert not missed, f"{missed} replies were not shown"
-    print(f"median {statistics.median(seen):.2f} s, the slowest {max(seen):.2f} s of {len(seen):,} replies")
-    assert statistics.median(seen) < SOON
-    # On a machine that is busy with other things a process may be kept waiting: most are in time all the same.
-    assert sum(delay < SOON for delay in seen) > 0.9 * len(seen), sorted(seen)[-20:]
+    told = {(id, reply) for id, reply in viewer.told if id in said}
+    assert told == {(id, number) for id, count in said.items() for number in range(count)}
