@@ -56,7 +56,9 @@ def test_the_shell_is_answered(folder: Path):
     assert offered.split() == ["runs/tales", "runs/talks"]
 
 
-def test_completion_can_be_installed(tmp_path: Path):
+def test_completion_can_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # The shell is looked for among the processes above this one.
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
     shell("--install-completion", "bash", cwd=tmp_path, HOME=str(tmp_path))
     (script,) = (tmp_path / ".bash_completions").iterdir()
     assert "_CAMEL_COMPLETE" in script.read_text()

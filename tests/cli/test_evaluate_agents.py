@@ -81,7 +81,7 @@ def test_a_table_from_one_command(
 ):
     asked = endpoint.ledger().served
     plan, _ = here(capsys, *SMALL, "--dry-run")
-    assert "10 tasks of 100 conversations" in plan
+    assert "10 tasks of 100" in plan
     assert "about 44 calls" in plan
     assert "$" in plan  # the base model has no price, the judge has
     assert endpoint.ledger().served == asked

@@ -255,7 +255,7 @@ def test_ctrl_c_twice_leaves_at_once(gate: GatedEndpoint, tmp_path: Path):
         assert process.wait() == 130
         assert gate.ledger().served == 0, "the call never ends"
         assert "resume  camel generate config.toml" in process.out
-        assert "1 call in flight abandoned" in process.out
+        assert "1 call in flight" in process.out.partition("Ctrl-C again")[2]
 
 
 def test_the_panel_on_a_terminal(gate: GatedEndpoint, tmp_path: Path):
@@ -336,7 +336,7 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert told.splitlines()[1] == "  counts.task: 2 → 3"
     assert " done" not in told
     dry = camel("generate", "config.toml", "--fork", "forked", "--dry-run", cwd=tmp_path).stdout
-    assert "measured    on 8 of conversations in run" in dry
+    assert "on 8 of" in dry
     assert not (tmp_path / "forked").exists()
     assert endpoint.ledger().requests == before
     done = camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path)
