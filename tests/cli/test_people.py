@@ -465,7 +465,7 @@ def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path, sna
 )
 def test_with_the_real_model(tmp_path: Path, seat: str):
     env = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    command = [*COMMAND, "--local", "--max-tokens", "40", "--human", seat]
+    command = [*COMMAND, "--local", "--max-tokens", "16", "--human", seat]
     with Terminal(command, tmp_path, env) as terminal:
         terminal.prompt()
         for number, words in enumerate(("2" if seat == "critic" else "Say hello.", "/ai"), 1):
