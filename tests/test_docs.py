@@ -26,6 +26,7 @@ import tomllib
 import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -300,18 +301,21 @@ def test_every_command_is_in_a_fence():
 def test_python_block_with_the_real_model(
     body: str, tmp_path: Path, small_server: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """On the shared server. Its window and its replies are small, so that the conversation ends after a few messages."""
+    """On the shared server, and two short messages instead of forty long ones."""
     import camel
     from camel.models import local
     from tests.support.small_model import connect
 
     @contextmanager
     def shared_model() -> Generator[Any]:
-        yield connect(small_server, context_tokens=1200)
+        yield connect(small_server)
 
     short = msgspec.structs.replace(local.LOCAL_SAMPLING, max_tokens=24)
     monkeypatch.setattr(camel, "local_model", shared_model)
     monkeypatch.setattr(local, "LOCAL_SAMPLING", short)
+    monkeypatch.setattr(
+        camel, "RolePlaying", partial(camel.RolePlaying, rules=camel.paper_rules(max_messages=2))
+    )
     done = in_process.python(body, folder=tmp_path)
     assert done.status == 0, done.stderr
     assert "Stock Trader" in done.stdout

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import camel.scenarios
 from camel import ChatModel
@@ -27,15 +26,15 @@ def shared() -> Generator[Running]:
         yield server
 
 
-def connect(server: Running, *, guided: Any = "llama.cpp", context_tokens: int = 0) -> ChatModel:
-    """A model of the server's, as `local_model` makes it; with `context_tokens` conversations end sooner."""
+def connect(server: Running) -> ChatModel:
+    """A model of the server's, as `local_model` makes it."""
     return ChatModel(
         server.model,
         base_url=server.base_url,
         api_key="",
-        context_tokens=context_tokens or server.context_tokens,
+        context_tokens=server.context_tokens,
         max_choices=SLOTS,
-        guided=guided,
+        guided="llama.cpp",
     )
 
 
