@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from camel.core.errors import InputError, NotUnderstood
@@ -154,6 +155,15 @@ def test_how_many_may_be_asked_for(kind: type, most: int):
     for wrong in (0, most + 1, True, 2.0):
         with pytest.raises(InputError):
             kind(wrong)
+
+
+@pytest.mark.parametrize("value", [Casting(2), Planner(2)])
+def test_what_was_declared_cannot_be_changed(value: Casting | Planner):
+    with pytest.raises(AttributeError):
+        value.prompt = "other"  # type: ignore[misc]
+    assert msgspec.to_builtins(value) == {value.__struct_fields__[0]: 2}
+    with pytest.raises(msgspec.ValidationError, match="promt"):
+        msgspec.convert({**msgspec.to_builtins(value), "promt": ""}, type(value))
 
 
 @pytest.mark.parametrize("ask", [assign_roles, plan_task])

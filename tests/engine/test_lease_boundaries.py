@@ -158,6 +158,13 @@ def test_an_empty_word_is_waited_for_no_longer_than_the_margin(tmp_path: Path):
     assert Fence(RunFolder(tmp_path)).left() == MARGIN
 
 
+def test_a_driver_without_workers_elsewhere_is_waited_for_no_longer_than_the_margin(tmp_path: Path):
+    Fence(RunFolder(tmp_path)).renew()
+    future = (tmp_path / DRIVER).stat().st_mtime + 50_000
+    os.utime(tmp_path / DRIVER, (future, future))
+    assert Fence(RunFolder(tmp_path)).left() == MARGIN
+
+
 def test_looking_and_renewing_leave_no_other_files(tmp_path: Path):
     fence = Fence(RunFolder(tmp_path), TTL)
     fence.renew()

@@ -244,6 +244,26 @@ def test_a_worker_gets_a_part_of_every_budget_there_is():
     assert not halt
 
 
+def test_earlier_attempts_count_at_todays_price_unless_they_paid_more():
+    share = shares(Budget(money=8.0), Usage(500_000, 250_000, 0, 20))
+    grant = granted(share({"w": used()}, ["w"])[0]["w"])
+    assert grant
+    assert grant.money == pytest.approx(3.5, abs=0.01)
+
+
+def test_the_run_goes_on_while_there_is_a_call_left_to_give():
+    share = shares(Budget(calls=3))
+    given_out, halt = share({"w": used(starved=1.0)}, ["w"])
+    grant = granted(given_out["w"])
+    assert grant
+    assert (grant.calls, halt) == (2, ""), "the third call can still be given"
+    given_out, halt = share({"w": used(2, starved=1.0)}, ["w"])
+    grant = granted(given_out["w"])
+    assert grant
+    assert grant.calls == 3
+    assert "calls" in halt
+
+
 @pytest.mark.parametrize("name", ["tokens", "money"])
 def test_budgets_that_are_used_up_halt_the_run_when_somebody_needs_more(name: str):
     """100 tokens, which cost 100 millionths of a dollar."""

@@ -29,6 +29,7 @@ from camel.scenarios.parsing import NAME_CHARS, SENTENCE_CHARS
         ("1. Actor\n 2. Baker\n   3. Chef", ["Actor", "Baker"]),
         ("  1. Actor\n  2. Baker\n1. Chef", ["Actor", "Baker", "Chef"]),
         ("    1. Actor\n    2. Baker\n", ["Actor", "Baker"]),
+        ("- Actor\n  - plays\n - Baker", ["Actor", "Baker"]),
         ("Roles\n1. Actor\n- Baker\n2. Chef", ["Actor", "Chef"]),
         ("2024 was good\n1. Actor\n2. Baker", ["Actor", "Baker"]),
         ("1. Actor\n---\n2. Baker", ["Actor", "Baker"]),
@@ -100,6 +101,9 @@ def test_names(reply: str, items: list[str]):
         ("1. Add.\n# More\n2. Sum.", ["Add.", "Sum."]),
         ("1. Add:\nWith care:\n2. Sum.", ["Add: With care:", "Sum."]),
         ("Add.\nSum.", ["Add.", "Sum."]),
+        ("Let f(x) = 2.\nSolve g(y) - 1 = 0.", ["Let f(x) = 2.", "Solve g(y) - 1 = 0."]),
+        ("a) Let f(x) = 2.\n(B) Sum.", ["Let f(x) = 2.", "Sum."]),
+        ("a) b) Add.", ["b) Add."]),
         ("1. Add one, two, three.", ["Add one, two, three."]),
         ("1. Add.\n2. Sum.\nNote: easy ones.", ["Add.", "Sum."]),
         (
@@ -121,6 +125,34 @@ def test_an_item_may_be_as_long_as_its_limit(names: bool, limit: int):
     assert parse_list(f"1. {fits}\n2. {over}\n3. Baker", names=names) == [fits, "Baker"]
     wrapped = f'"{fits}"'
     assert parse_list(f"1. {wrapped}\n2. Baker", names=names) == [fits, "Baker"], "quotes do not count"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "No",
+        "No.",
+        "nr",
+        "Nr.",
+        "Number",
+        "**Name**",
+        "Role",
+        "Roles",
+        "Task",
+        "Topic",
+        "Subtopics",
+        "Problem",
+        "Item",
+    ],
+)
+def test_the_header_of_a_table_is_no_item(header: str):
+    reply = f"| {header} | Why |\n|---|---|\n| Actor | plays |\n| Baker | bakes |"
+    assert parse_list(reply, names=True) == ["Actor", "Baker"]
+
+
+def test_what_cleaning_takes_away_does_not_count():
+    padded = "x" * NAME_CHARS + "\x07" * NAME_CHARS
+    assert parse_list(f"1. {padded}\n2. Baker", names=True) == ["x" * NAME_CHARS, "Baker"]
 
 
 def test_long_chatter_is_an_item():

@@ -87,6 +87,32 @@ def test_the_rows_asked_for_are_read(shard: Path, start: int, stop: int | None):
     assert all(group.num_rows for group in groups), "groups without a row are not read"
 
 
+def test_all_rows_are_read_unless_told_otherwise(shard: Path):
+    assert list(table.stream_shard(shard)) == MADE
+    assert [group.num_rows for group in table.stream_groups(shard)] == [10, 10, 3]
+
+
+def test_columns_with_few_different_values_are_dictionaries(shard: Path):
+    group = pq.ParquetFile(shard).metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    message, speaker = "messages.list.element", "speakers.list.element"
+    assert {column.path_in_schema for column in columns if column.has_dictionary_page} == {
+        "scenario",
+        "labels.list.element",
+        "fingerprint",
+        "schema",
+        *(f"task.{name}" for name in ("model", "finish", "guided")),
+        *(f"{speaker}.{name}" for name in ("name", "role", "sampling")),
+        *(f"{message}.{name}" for name in ("speaker", "role", "model", "finish", "guided", "attempts")),
+        f"{message}.usage.calls",
+        f"{message}.usage.unknown",
+        "stop.reason",
+        "stop.speaker",
+        "facts.key_value.key",
+        "facts.key_value.value",
+    }
+
+
 def test_only_the_row_groups_asked_for_are_read(shard: Path, monkeypatch: pytest.MonkeyPatch):
     whole = shard.read_bytes()
     first = pq.ParquetFile(shard).metadata.row_group(0)

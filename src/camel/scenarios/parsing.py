@@ -33,7 +33,7 @@ _NUMBER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _BULLET = re.compile(r"[ ]*(?:[-*+•‣▪●○◦·–—→]|&bull;)[ ]+(?:\[[ xX]?\][ ]+)?")
-_LETTER = re.compile(r"\(?[a-zA-Z]\)[ ]+")
+_LETTER = re.compile(r"\A\(?[a-zA-Z]\)[ ]+")
 _INLINE_START = re.compile(r"^([^\d\n]{0,200}:)[ \t]+(?=\(?1[.)][ \t])", re.MULTILINE)
 _INLINE_NUMBER = re.compile(r"[\s,;]\(?(\d{1,4})[.)]\s+")
 _CHATTER = re.compile(
@@ -243,7 +243,7 @@ def _inline(text: str, number: int) -> list[str]:
 def _unmarked(lines: list[str], names: bool) -> list[str]:
     last = len(lines) - 1
     items = [
-        _LETTER.sub("", line, count=1)
+        _LETTER.sub("", line)
         for place, line in enumerate(lines)
         if not _is_chatter(line)
         and not line.startswith("# ")
