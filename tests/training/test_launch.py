@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from camel.training.launch import command
 from camel.training.rows import Rows
 from camel.training.train import spreading, train
 from camel.training.weights import content_of
+from tests.support import in_process
 
 pytest.importorskip("pyarrow")
 STEPS = 4
@@ -50,7 +52,7 @@ def test_what_cannot_be_shared_or_spread_is_said_before_anything_starts(monkeypa
         spreading(config, gpu=False)
     assert spreading(config, gpu=True)["fsdp"]
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(InputError, match="camel train starts them"):
+    with pytest.raises(InputError, match="camel train"):
         train(config)
     assert command(config)[-5:-1] == ["--nproc-per-node", "2", "--module", "camel.training.launch"]
 
@@ -75,24 +77,43 @@ def test_a_folder_is_known_by_what_lies_in_it(tmp_path: Path):
 
 # ---------------------------------------------------------------- for real
 
-MAKE = """
-import sys, torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-plain = Tokenizer(models.BPE())
-plain.pre_tokenizer, plain.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-alphabet = pre_tokenizers.ByteLevel.alphabet()
-plain.train_from_iterator(["Solution: Next request."], trainers.BpeTrainer(vocab_size=400, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet))
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="</s>", pad_token="<s>")
-tokenizer.chat_template = "{% for m in messages %}{{ m['role'] + ':' + m['content'] + eos_token }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
-torch.manual_seed(0)
-size = LlamaConfig(vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2)
-LlamaForCausalLM(size).save_pretrained(sys.argv[1])
-tokenizer.save_pretrained(sys.argv[1])
-"""
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] + ':' + m['content'] + eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+)
 
 
-def talk(number: int) -> Transcript:
+def make_model(folder: Path) -> None:
+    """The smallest model that transformers can train."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    plain = Tokenizer(models.BPE())
+    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    plain.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<s>", "</s>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    plain.train_from_iterator(["Solution: Next request."], trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain, eos_token="</s>", pad_token="<s>")
+    tokenizer.chat_template = TEMPLATE
+    torch.manual_seed(0)
+    size = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+    )
+    LlamaForCausalLM(size).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def conversation(number: int) -> Transcript:
     said = [
         f"Instruction: Name dish {number}.\nInput: None",
         f"Solution: A pie of {number * 7} figs.\nNext request.",
@@ -109,31 +130,43 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("launch")
     folder = open_folder(root / "run")
     file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
-    written = write_shard(file, [talk(number) for number in range(16)])
+    written = write_shard(file, [conversation(number) for number in range(16)])
     kept, size = folder.keep(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
-    subprocess.run([sys.executable, "-c", MAKE, "base"], cwd=root, check=True, capture_output=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make_model(root / "base")
     camel(root, "rows", "run", "--markers", "--out", "rows")
     trained(root, "one", devices=1)
     return root
+
+
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def start(root: Path, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "camel", *arguments],
         cwd=root,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        env={**os.environ, **ENVIRONMENT},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
 
 
 def camel(root: Path, *arguments: str) -> str:
+    done = in_process.camel(*arguments, folder=root, environment=ENVIRONMENT)
+    assert done.status == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def camel_alone(root: Path, *arguments: str) -> str:
+    """In a process of its own, which starts Ray."""
     process = start(root, *arguments)
-    said = process.communicate(timeout=400)[0].decode()
-    assert process.returncode == 0, said
-    return said
+    output = process.communicate(timeout=600)[0].decode()
+    assert process.returncode == 0, output
+    return output
 
 
 def settings(root: Path, out: str, devices: int, rows: str = "rows") -> str:
@@ -145,7 +178,8 @@ def settings(root: Path, out: str, devices: int, rows: str = "rows") -> str:
 
 
 def trained(root: Path, out: str, *more: str, devices: int = 2, rows: str = "rows") -> str:
-    return camel(root, "train", settings(root, out, devices, rows), "--no-gguf", *more)
+    how = camel_alone if "--address" in more else camel
+    return how(root, "train", settings(root, out, devices, rows), "--no-gguf", *more)
 
 
 def losses(out: Path) -> dict[int, float]:
@@ -176,10 +210,9 @@ def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_sam
     while any(
         Path(f"/proc/{one}/cmdline").exists() and Path(f"/proc/{one}/cmdline").read_bytes() for one in below
     ):
-        assert time.monotonic() < deadline, "they outlive who started them"
+        assert time.monotonic() < deadline, "they outlive the process that started them"
         time.sleep(0.05)
-    said = trained(scene, "two")
-    assert "serve it" not in said
+    assert "serve it" not in trained(scene, "two")
     assert losses(scene / "two") == pytest.approx(losses(scene / "one"), rel=1e-4)
     assert (scene / "two/merged/model.safetensors").is_file()
 
@@ -197,7 +230,7 @@ def test_rows_in_an_object_store_are_trained_on_as_those_on_a_disk(scene: Path, 
     camel(scene, "rows", "run", "--markers", "--out", bucket("rows"))
     trained(scene, "remote", rows=bucket("rows"))
     assert losses(scene / "remote") == pytest.approx(losses(scene / "one"), rel=1e-4)
-    # Copies are known by what is in them: whoever goes on fetches nothing twice.
+    # Copies are known by what is in them: a resumed training fetches nothing twice.
     [copy] = (scene / "remote/rows").iterdir()
     before = copy.stat().st_mtime_ns
     [again] = Rows(bucket("rows")).local(scene / "remote/rows")
