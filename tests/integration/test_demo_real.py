@@ -19,9 +19,10 @@ from camel.generation.starting import write_demo
 def test_the_demo_ends_in_the_explorer(tmp_path: Path):
     scenario = write_demo(tmp_path / "demo").parent / "scenario/scenario.toml"
     text = scenario.read_text()
-    scenario.write_text(
-        text.replace('"Lighthouse Keeper", "Baker"', "").replace("max_messages = 4", "max_messages = 2")
-    )
+    for long, short in (('"Lighthouse Keeper", "Baker"', ""), ("max_messages = 4", "max_messages = 2")):
+        assert long in text
+        text = text.replace(long, short)
+    scenario.write_text(text)
     command = [sys.executable, "-m", "camel", "demo", "demo", "--no-open"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
@@ -36,11 +37,10 @@ def test_the_demo_ends_in_the_explorer(tmp_path: Path):
                     break
             else:
                 pytest.fail(said)
-            with build_opener(ProxyHandler({})).open(found[0], timeout=30) as page:
+            with build_opener(ProxyHandler({})).open(found[0], timeout=60) as page:
                 shown = page.read().decode()
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(30)
-    assert "complete: 1 conversation in" in said
-    assert "1 run." in shown
+            process.wait(60)
+    assert "complete: 1 conversation " in said
     assert "demo/demonstration" in shown

@@ -22,9 +22,10 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.storage.run import Marker, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
+from tests.support.command import camel
 
 pytestmark = pytest.mark.real_model
-STEPS = 6
+STEPS = 4
 FRUITS = ("apples", "pears", "plums", "figs", "limes", "dates", "kiwis", "grapes")
 
 
@@ -49,9 +50,8 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept, size = folder.keep(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
-    made = _camel("rows", "run", "--markers", "--out", "rows", "--length", "200", folder=root)
-    said = made.communicate(timeout=300)[0].decode()
-    assert made.returncode == 0, said
+    made = camel("rows", "run", "--markers", "--out", "rows", "--length", "200", cwd=root)
+    assert made.status == 0, made.stdout + made.stderr
     (root / "train.toml").write_text(
         f'recipe = "cpu"\nrows = ["rows"]\nsteps = {STEPS}\nbatch = 4\nlength = 64\nsave_every = 2\nlearning_rate = 1e-3\n'
     )
@@ -76,7 +76,7 @@ def _trained(root: Path, out: str, *, killed: bool) -> Path:
     (root / f"{out}.toml").write_text((root / "train.toml").read_text() + f'out = "{out}"\n')
     if killed:
         process = _camel("train", f"{out}.toml", folder=root)
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + 600
         while not list((root / out / "checkpoints").glob("checkpoint-2/trainer_state.json")):
             assert process.poll() is None, process.communicate()[0].decode()
             assert time.monotonic() < deadline
@@ -84,24 +84,31 @@ def _trained(root: Path, out: str, *, killed: bool) -> Path:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     process = _camel("train", f"{out}.toml", *([] if killed else ["--no-gguf"]), folder=root)
-    said = process.communicate(timeout=500)[0].decode()
+    said = process.communicate(timeout=900)[0].decode()
     assert process.returncode == 0, said
     return root / out
 
 
-def test_a_training_that_was_killed_ends_where_an_undisturbed_one_does_and_can_be_served(rows: Path):
-    whole, killed = _trained(rows, "whole", killed=False), _trained(rows, "killed", killed=True)
+def test_a_training_that_was_killed_continues_learns_and_can_be_served(rows: Path):
+    killed = _trained(rows, "killed", killed=True)
+    losses = {int(one["step"]): one["loss"] for one in _steps(killed)}
+    assert losses.keys() == set(range(1, STEPS + 1))
+    assert losses[STEPS] < 0.8 * losses[1], "it learns, and what it learned before its death is not lost"
+    card = (killed / "README.md").read_text()
+    assert "8 rows" in card
+    assert (killed / "loss.svg").read_text().startswith("<svg")
+    server = LocalServer(model_path=killed / "model.gguf", alias="trained", context_tokens=512, threads=1)
+    with local_model(server, guided=None) as model:
+        history = History()
+        history.add("user", "Instruction: Name a dish with figs.\nInput: None")
+        reply = asyncio.run(model.reply(Request(history, Sampling(temperature=0.0, max_tokens=8), "t", "t")))
+    assert reply.content.strip()
+
+
+@pytest.mark.thorough
+def test_a_training_that_was_killed_ends_where_an_undisturbed_one_does(rows: Path):
+    whole, killed = _trained(rows, "whole", killed=False), _trained(rows, "broken", killed=True)
     expected = {int(one["step"]): one["loss"] for one in _steps(whole)}
     found = {int(one["step"]): one["loss"] for one in _steps(killed)}
     assert found.keys() == expected.keys() == set(range(1, STEPS + 1))
     assert found[STEPS] == pytest.approx(expected[STEPS], rel=0.02)
-    assert expected[STEPS] < 0.7 * expected[1], "it learns"
-    card = (killed / "README.md").read_text()
-    assert "8 rows" in card
-    assert (killed / "loss.svg").read_text().startswith("<svg")
-    server = LocalServer(model_path=killed / "model.gguf", alias="trained", context_tokens=512)
-    with local_model(server, guided=None) as model:
-        history = History()
-        history.add("user", "Instruction: Name a dish with figs.\nInput: None")
-        reply = asyncio.run(model.reply(Request(history, Sampling(temperature=0.0, max_tokens=24), "t", "t")))
-    assert reply.content.strip()
