@@ -25,7 +25,7 @@ from camel.engine.stage import Stage
 from camel.engine.worker import LEASE_LOST, Halt, Unfinished
 from camel.storage.journal import JournalBroken
 from camel.storage.run import RunFolder
-from tests.support.virtual_clock import now, on_virtual_clock
+from tests.support.virtual_time import now, virtual_time
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +146,7 @@ class Team:
         return {name: task.result() for name, task in self.tasks.items() if not task.cancelled()}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_path: Path):
     site, asked = BenchSite(Bench(tmp_path, 1)), 0
 
@@ -163,7 +163,7 @@ async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_pat
     assert 1 < asked < 20, "ten pauses of 0.01 s"
 
 
-@on_virtual_clock
+@virtual_time
 async def test_two_workers_do_everything_once(tmp_path: Path):
     bench = Bench(tmp_path, 80)
     team = Team(bench)
@@ -181,7 +181,7 @@ async def test_two_workers_do_everything_once(tmp_path: Path):
     assert totals.shards == {"done": 20, "held": 0, "waiting": 0}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path: Path):
     bench = Bench(tmp_path, 80)
     team = Team(bench)
@@ -210,7 +210,7 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
     await team.close()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.engine.worker.PAUSED", 0.01)
     bench = Bench(tmp_path, 80)
@@ -238,7 +238,7 @@ async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatc
     assert {left.how for left in (await team.close()).values()} == {"dismissed"}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_lost_answers_lose_nothing(tmp_path: Path):
     bench = Bench(tmp_path, 120)
     team = Team(bench, ttl=5)
@@ -252,7 +252,7 @@ async def test_lost_answers_lose_nothing(tmp_path: Path):
     assert {left.how for left in (await team.close()).values()} == {"dismissed"}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tmp_path: Path):
     bench = Bench(tmp_path, 60, steps=6)
     team = Team(bench)
@@ -278,7 +278,7 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
     await team.close()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path):
     bench = Bench(tmp_path, 4)
     team = Team(bench, ttl=0.2)
@@ -298,7 +298,7 @@ async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path
     assert await team.tasks["a"] == Left("out", LEASE_LOST)
 
 
-@on_virtual_clock
+@virtual_time
 async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench, ttl=30)
@@ -320,7 +320,7 @@ async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     assert len(bench.files("data")) == 10
 
 
-@on_virtual_clock
+@virtual_time
 async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     bench = Bench(tmp_path, 120)
     team = Team(bench, ttl=0.3)
@@ -347,7 +347,7 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     ("reason", "left"),
     [("", Left("out", member.GONE)), ("the budget of 5 calls is used up", Left("dismissed"))],
 )
-@on_virtual_clock
+@virtual_time
 async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, left: Left):
     """Also one that was to stop already, for a reason of its own."""
     bench = Bench(tmp_path, 400)
@@ -368,7 +368,7 @@ async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, 
     assert team.sites["a"].closed
 
 
-@on_virtual_clock
+@virtual_time
 async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     team = Team(bench)
@@ -389,7 +389,7 @@ async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Pa
     await team.close()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_one_workers_reason_to_halt_stops_all(tmp_path: Path):
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=30)
@@ -412,7 +412,7 @@ async def test_one_workers_reason_to_halt_stops_all(tmp_path: Path):
     assert set(bench.taken.values()) == {1}, "what was in flight was not kept"
 
 
-@on_virtual_clock
+@virtual_time
 async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=30)
@@ -432,7 +432,7 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     assert sorted(type(end).__name__ for end in ends) == ["Left", "RuntimeError"]
 
 
-@on_virtual_clock
+@virtual_time
 async def test_shares_reach_their_workers(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     team = Team(bench)
@@ -445,7 +445,7 @@ async def test_shares_reach_their_workers(tmp_path: Path):
     assert {"rpm": 60.0} in team.sites["a"].shares
 
 
-@on_virtual_clock
+@virtual_time
 async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_path: Path):
     team = Team(Bench(tmp_path, 4), ttl=30)
     team.expected = 1

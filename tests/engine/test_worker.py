@@ -33,7 +33,7 @@ from camel.engine.worker import (
 )
 from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, Settings
-from tests.support.virtual_clock import on_virtual_clock
+from tests.support.virtual_time import virtual_time
 
 
 def write(path: Path, records: Sequence[Any]) -> Written:
@@ -114,7 +114,7 @@ class Bench:
 @pytest.mark.parametrize(
     ("count", "size", "width"), [(0, 4, 3), (1, 4, 3), (20, 4, 1), (21, 4, 5), (9, 100, 50)]
 )
-@on_virtual_clock
+@virtual_time
 async def test_every_item_exactly_once_and_in_order(tmp_path: Path, count: int, size: int, width: int):
     bench = Bench(tmp_path, count, shard_size=size)
     told: list[int] = []
@@ -129,7 +129,7 @@ async def test_every_item_exactly_once_and_in_order(tmp_path: Path, count: int, 
     assert set(bench.taken.values()) <= {1}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_records_are_in_the_order_of_their_indices_not_of_their_ends(tmp_path: Path):
     bench = Bench(tmp_path, 8, shard_size=8, steps=1)
 
@@ -141,7 +141,7 @@ async def test_records_are_in_the_order_of_their_indices_not_of_their_ends(tmp_p
     assert bench.data() == bench.expected()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_slow_item_holds_up_no_other_shard(tmp_path: Path):
     bench = Bench(tmp_path, 40, shard_size=4)
     release = asyncio.Event()
@@ -162,7 +162,7 @@ async def test_a_slow_item_holds_up_no_other_shard(tmp_path: Path):
     assert bench.data() == bench.expected()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_the_window_is_filled_across_shards(tmp_path: Path):
     bench = Bench(tmp_path, 24, shard_size=2)
     together = asyncio.Barrier(12)
@@ -176,7 +176,7 @@ async def test_the_window_is_filled_across_shards(tmp_path: Path):
     assert bench.most == 12
 
 
-@on_virtual_clock
+@virtual_time
 async def test_halt_ends_what_is_in_flight_and_takes_nothing_new(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     halt = Halt()
@@ -198,7 +198,7 @@ async def test_halt_ends_what_is_in_flight_and_takes_nothing_new(tmp_path: Path)
     assert bench.data() == bench.expected()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_halted_before_it_begins(tmp_path: Path):
     bench = Bench(tmp_path)
     halt = Halt()
@@ -207,7 +207,7 @@ async def test_halted_before_it_begins(tmp_path: Path):
     assert not bench.taken
 
 
-@on_virtual_clock
+@virtual_time
 async def test_an_exception_halts_and_what_is_in_flight_is_kept(tmp_path: Path):
     bench = Bench(tmp_path)
     halt = Halt()
@@ -229,7 +229,7 @@ async def test_an_exception_halts_and_what_is_in_flight_is_kept(tmp_path: Path):
     assert {key for key, times in bench.taken.items() if times > 1} == {(2, 1)}, "a paid step was thrown away"
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_shard_that_cannot_be_opened_lets_the_others_end(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     real = bench.folder.attempts
@@ -250,7 +250,7 @@ async def test_a_shard_that_cannot_be_opened_lets_the_others_end(tmp_path: Path)
     assert set(bench.taken.values()) == {1}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_shard_that_was_committed_meanwhile_is_not_worked_on(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     assert await bench.run()
@@ -268,7 +268,7 @@ async def test_a_shard_that_was_committed_meanwhile_is_not_worked_on(tmp_path: P
     assert bench.files("journal") == []
 
 
-@on_virtual_clock
+@virtual_time
 async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_committed(tmp_path: Path):
     bench = Bench(tmp_path, 4)
     halt = Halt()
@@ -293,7 +293,7 @@ async def test_journals_that_vanish_while_they_are_read_mean_that_somebody_commi
     assert bench.taken.total() == taken
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_worker_whose_lease_has_run_out_begins_nothing(tmp_path: Path):
     bench = Bench(tmp_path, 40)
     halt = Halt()
@@ -311,7 +311,7 @@ async def test_a_worker_whose_lease_has_run_out_begins_nothing(tmp_path: Path):
     assert halt.reason == LEASE_LOST, "a lost lease does not come back"
 
 
-@on_virtual_clock
+@virtual_time
 async def test_whoever_has_no_room_for_journals_makes_no_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Callable[..., None]
 ):
@@ -327,7 +327,7 @@ async def test_whoever_has_no_room_for_journals_makes_no_call(
     assert not bench.taken
 
 
-@on_virtual_clock
+@virtual_time
 async def test_whoever_is_cancelled_as_a_place_comes_free_hands_it_on():
     window = Window(1)
     await window.acquire()
@@ -341,7 +341,7 @@ async def test_whoever_is_cancelled_as_a_place_comes_free_hands_it_on():
         await first
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_window_grows_and_shrinks_while_items_are_in_flight(tmp_path: Path):
     bench = Bench(tmp_path, 60, steps=1)
     window, sizes = Window(2), list[int]()
@@ -357,7 +357,7 @@ async def test_a_window_grows_and_shrinks_while_items_are_in_flight(tmp_path: Pa
     assert max(sizes[40:]) <= 3
 
 
-@on_virtual_clock
+@virtual_time
 async def test_cancelled_from_outside_keeps_what_was_journaled(tmp_path: Path):
     bench = Bench(tmp_path)
 
@@ -377,7 +377,7 @@ async def test_cancelled_from_outside_keeps_what_was_journaled(tmp_path: Path):
 
 
 @pytest.mark.parametrize("journals", [1, 2])
-@on_virtual_clock
+@virtual_time
 async def test_replay_of_another_question_stops_the_run(tmp_path: Path, journals: int):
     bench = Bench(tmp_path)
     halt = Halt()
@@ -401,7 +401,7 @@ async def test_replay_of_another_question_stops_the_run(tmp_path: Path, journals
 @pytest.mark.parametrize(
     ("lengths", "paid"), [({"a": 5, "b": 3}, 1), ({"a": 3, "b": 5}, 1), ({"a": 4, "b": 4}, 2)]
 )
-@on_virtual_clock
+@virtual_time
 async def test_of_two_ways_an_item_went_the_longer_goes_on(
     tmp_path: Path, lengths: dict[str, int], paid: int
 ):
@@ -435,7 +435,7 @@ async def test_of_two_ways_an_item_went_the_longer_goes_on(
     assert bench.taken.total() == paid
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_link_whose_answer_was_lost_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Over a network the link is made, the answer lost, and asked again it is there already."""
     link = os.link
@@ -450,7 +450,7 @@ async def test_a_link_whose_answer_was_lost_is_ours(tmp_path: Path, monkeypatch:
     assert bench.data() == bench.expected()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_an_unfinished_item_leaves_its_shard_open_and_lets_go_of_it(tmp_path: Path):
     bench = Bench(tmp_path, 160)
     files = open_files()
@@ -488,7 +488,7 @@ class Kept(str):
 
 
 @pytest.mark.parametrize("unfinished", [False, True])
-@on_virtual_clock
+@virtual_time
 async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, unfinished: bool):
     async def work(index: int, steps: Steps) -> str:
         await asyncio.sleep(0)
@@ -505,7 +505,7 @@ async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, un
     assert len(Kept.made) == len(Kept.gone) >= 150
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path):
     bench = Bench(tmp_path, 60, shard_size=1, steps=1)
     uncommitted = 0
@@ -521,7 +521,7 @@ async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path)
     assert uncommitted <= 6
 
 
-@on_virtual_clock
+@virtual_time
 async def test_who_comes_second_removes_its_own_file(tmp_path: Path):
     bench = Bench(tmp_path, 4)
     theirs = bench.folder.data_path("talk", 0, "theirs", ".parquet")
@@ -539,7 +539,7 @@ async def test_who_comes_second_removes_its_own_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])
-@on_virtual_clock
+@virtual_time
 async def test_disk_full_is_one_plain_error_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ):
@@ -565,7 +565,7 @@ async def test_disk_full_is_one_plain_error_and_nothing_is_lost(
     assert repeats <= 5 + sum(times - 1 for times in taken.values())
 
 
-@on_virtual_clock
+@virtual_time
 async def test_disk_full_at_the_commit_leaves_no_half_file(tmp_path: Path):
     bench = Bench(tmp_path, 8)
 
@@ -583,7 +583,7 @@ async def test_disk_full_at_the_commit_leaves_no_half_file(tmp_path: Path):
     assert set(bench.taken.values()) == {1}
 
 
-@on_virtual_clock
+@virtual_time
 async def test_what_a_crash_after_the_marker_left_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     bench = Bench(tmp_path, 8)
     with monkeypatch.context() as patch:

@@ -5,10 +5,10 @@ from camel.core.message import Sampling
 from camel.core.model import Request
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import Simulator, SimulatorSettings
-from tests.support.virtual_clock import on_virtual_clock
+from tests.support.virtual_time import virtual_time
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_call_that_hangs_is_tried_once_more_within_its_deadline():
     async with Simulator(SimulatorSettings(faults={"hang": 0.5})) as endpoint:
         config = GenerateConfig(
@@ -30,7 +30,7 @@ async def test_a_call_that_hangs_is_tried_once_more_within_its_deadline():
     assert 2 in attempts, attempts
 
 
-@on_virtual_clock
+@virtual_time
 async def test_how_long_one_try_takes_can_be_said_apart_from_the_deadline():
     async with Simulator(SimulatorSettings(faults={"hang": 0.5})) as endpoint:
         config = GenerateConfig(

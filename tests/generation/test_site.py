@@ -30,7 +30,7 @@ from camel.models.catalogue import Entry
 from camel.models.governor import Rates
 from camel.models.simulator import Constant, SimulatorSettings
 from tests.support.endpoints import serve
-from tests.support.virtual_clock import now, on_virtual_clock
+from tests.support.virtual_time import now, virtual_time
 
 
 def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int = 0) -> Report:
@@ -88,7 +88,7 @@ def test_without_a_budget_nothing_is_limited():
     assert Shares(Budget(hours=1), None, Usage(), Rates())({"a": report(10)}, ["a"]) == ({"a": {}}, "")
 
 
-@on_virtual_clock
+@virtual_time
 async def test_a_call_beyond_the_grant_waits_for_the_next():
     meter = Meter(Budget(), None, Halt())
     meter.grant = Grant(calls=1)
@@ -133,7 +133,7 @@ async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(
     assert not (tmp_path / "run").exists()
 
 
-@on_virtual_clock
+@virtual_time
 async def test_nothing_is_counted_while_workers_of_a_killed_start_may_spend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
