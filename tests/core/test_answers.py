@@ -84,8 +84,8 @@ def test_a_number_first_is_always_read(numbers: tuple[int, int], reason: str):
     assert read_choice(answer, count) == Chosen(number - 1, reason)
 
 
-@given(st.text(), OPTIONS)
-def test_whatever_is_said_it_names_an_option_or_none(text: str, count: int):
+def check_answers(text: str, count: int) -> None:
+    """Whatever is said, it names an option or none."""
     if chosen := read_choice(text, count):
         assert 0 <= chosen.choice < count
     if scored := read_scores(text, count):
@@ -96,12 +96,17 @@ def test_whatever_is_said_it_names_an_option_or_none(text: str, count: int):
         assert ruled.accepted or ruled.words.strip()
 
 
+@given(st.text(), OPTIONS)
+def test_whatever_is_said_it_names_an_option_or_none(text: str, count: int):
+    check_answers(text, count)
+
+
 PIECES = st.sampled_from(["1", "2", "option", "Option ", "is", " best", "{", "}", '"choice"', ":", "/10", "\n", "ACCEPT", "REVISE", ". ", "and", ", ", "<think>", "</think>", "-", "10", "score"])  # fmt: skip
 
 
 @given(st.lists(PIECES, max_size=14).map("".join), OPTIONS)
 def test_the_same_for_what_looks_like_an_answer(text: str, count: int):
-    test_whatever_is_said_it_names_an_option_or_none.hypothesis.inner_test(text, count)
+    check_answers(text, count)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_worker import Bench
 
 from camel.engine import member
 from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
@@ -25,6 +24,7 @@ from camel.engine.stage import Stage
 from camel.engine.worker import LEASE_LOST, Halt, Unfinished
 from camel.storage.journal import JournalBroken
 from camel.storage.run import RunFolder
+from tests.support.bench import Bench
 from tests.support.virtual_time import now, virtual_time
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import hashlib
-import json
 import os
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +16,6 @@ import pytest
 
 from camel.core.errors import InputError
 from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
 from camel.engine.worker import (
     LEASE_LOST,
     CommitFailed,
@@ -32,83 +28,13 @@ from camel.engine.worker import (
     run_worker,
 )
 from camel.storage.journal import JournalBroken
-from camel.storage.run import Marker, RunFolder, Settings
+from camel.storage.run import Marker, RunFolder
+from tests.support.bench import Bench, write
 from tests.support.virtual_time import virtual_time
-
-
-def write(path: Path, records: Sequence[Any]) -> Written:
-    data = json.dumps(list(records)).encode()
-    path.write_bytes(data)
-    return Written(len(records), hashlib.sha256(data).hexdigest(), {})
 
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
-
-
-class Bench:
-    """A run of a stage whose steps are counted, over as many starts as it takes."""
-
-    def __init__(self, root: Path, count: int = 20, *, shard_size: int = 4, steps: int = 3) -> None:
-        self.folder = RunFolder(root / "run")
-        self.folder.create(Settings("f", {}, "0"))
-        self.steps = steps
-        self.taken: Counter[tuple[int, int]] = Counter()
-        self.running = self.most = 0
-        self.before: Callable[[int, int], Awaitable[None]] = self.nothing
-        self.stage = Stage(name="talk", count=count, work=self.work, write=write, shard_size=shard_size)
-
-    async def nothing(self, index: int, step: int) -> None:
-        await asyncio.sleep(0)
-
-    def check(self, index: int, step: int) -> bytes:
-        return b"%d %d" % (index, step)
-
-    async def work(self, index: int, steps: Steps) -> list[Any]:
-        self.running += 1
-        self.most = max(self.most, self.running)
-        try:
-            said = [
-                (await steps.once(self.check(index, step), lambda step=step: self.make(index, step))).decode()
-                for step in range(self.steps)
-            ]
-        finally:
-            self.running -= 1
-        return [index, said]
-
-    async def make(self, index: int, step: int) -> bytes:
-        self.taken[index, step] += 1
-        await self.before(index, step)
-        return b"said %d %d" % (index, step)
-
-    async def run(self, *, concurrency: int | Window = 5, halt: Halt | None = None, **kwargs: Any) -> bool:
-        return await asyncio.wait_for(
-            run_stage(
-                self.stage,
-                self.folder,
-                concurrency=concurrency,
-                fingerprint="f",
-                halt=halt or Halt(),
-                **kwargs,
-            ),
-            30,
-        )
-
-    def data(self) -> list[Any]:
-        """What the markers name, in order."""
-        markers = [self.folder.marker("talk", shard) for shard in sorted(self.folder.committed("talk"))]
-        return [
-            row for marker in markers for row in json.loads((self.folder.root / marker.file).read_bytes())
-        ]
-
-    def expected(self) -> list[Any]:
-        return [
-            [index, [f"said {index} {step}" for step in range(self.steps)]]
-            for index in range(self.stage.count)
-        ]
-
-    def files(self, part: str) -> list[Path]:
-        return [path for path in (self.folder.root / part).rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize(
@@ -556,7 +482,7 @@ async def test_disk_full_is_one_plain_error_and_nothing_is_lost(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, full)
-        with pytest.raises(JournalBroken, match="No space left on device"):
+        with pytest.raises(JournalBroken, match=os.strerror(errno.ENOSPC)):
             await bench.run()
     taken = bench.taken.copy()
     assert await bench.run()

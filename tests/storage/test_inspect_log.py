@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_exporters import CHOSEN, GUID, RELEASE, talk
 
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
@@ -22,6 +21,7 @@ from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.storage.inspect_log import inspect_log
+from tests.support.conversations import CHOSEN, GUID, RELEASE, talk
 
 READER = os.environ.get("INSPECT_PYTHON", sys.executable)
 """A Python that has inspect_ai: its needs are not ours, so that it may live in a virtualenv of its own."""
