@@ -1,12 +1,13 @@
 """A key in the environment of a cluster that crashes in every way, with every log as loud as it goes: it is nowhere.
 
-And who has no token gets nothing from any port. One cluster, hurt once, then looked at from all sides.
+And a client without the token gets nothing from any port. One wreck on the cluster of the test process, examined from all sides.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import importlib.util
 import ipaddress
 import os
 import signal
@@ -25,33 +26,36 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-pytest.importorskip("ray")
 pytest.importorskip("pyarrow")
-grpc: Any = pytest.importorskip("grpc")
 
 ROOT = Path(__file__).parent.parent.parent
 
 from camel.generation.config import GenerateConfig, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
+from camel.storage.control import wish  # noqa: E402
+from camel.storage.run import open_folder  # noqa: E402
+from tests.integration.conftest import SECRET_OF_THE_NODES  # noqa: E402
 from tests.support import cluster  # noqa: E402
 from tests.support.crashes import (  # noqa: E402
     as_toml,
     config_of,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("ray"),
+    # Found and not imported: ray takes seconds, and only child processes use it.
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("ray", "grpc"))), reason="needs the extra 'cluster'"
+    ),
+]
 CANARIES = {
     "OPENAI_API_KEY": "sk-canary-5d41402abc4b2a76b9719d911017c592",
     "AWS_SECRET_ACCESS_KEY": "canary/7d793037a0760186574b0282f2f435e7",
 }
 """Of the driver. The nodes have no key of their own, and a secret of their own."""
-OF_THE_NODES = "canary/of/the/nodes/c4ca4238a0b923820dcc509a"
-LOUD = {
-    "RAY_BACKEND_LOG_LEVEL": "debug",
-    "PYTHONASYNCIODEBUG": "1",
-    "PYTHONFAULTHANDLER": "1",
-}
-LOUD_PYTHON = "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
+CONVERSATIONS = 36
 METHODS = (
     "NodeInfoGcsService/GetAllNodeInfo",
     "NodeManagerService/GetNodeStats",
@@ -83,7 +87,7 @@ class Wreck:
         self.environment = {**nodes.environment, **CANARIES}
 
     def start(self, name: str, url: str) -> subprocess.Popen[str]:
-        config = config_of(self.root / name, url, 60)
+        config = config_of(self.root / name, url, CONVERSATIONS)
         config = msgspec.structs.replace(config, run=RunSection(concurrency=8))
         file = self.root / f"{name}.toml"
         file.write_text(as_toml(config))
@@ -100,7 +104,7 @@ class Wreck:
         )
 
     def end(self, name: str, child: subprocess.Popen[str], status: int) -> None:
-        out, _ = child.communicate(timeout=240)
+        out, _ = child.communicate(timeout=300)
         self.said[name] = self.said.get(name, "") + out
         assert child.returncode == status, out
 
@@ -109,39 +113,33 @@ class Wreck:
 
 
 @pytest.fixture(scope="module")
-def wreck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wreck]:
-    root = tmp_path_factory.mktemp("wreck")
-    (root / "loud").mkdir()
-    (root / "loud" / "sitecustomize.py").write_text(LOUD_PYTHON)
-    with contextlib.ExitStack() as stack:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.syspath_prepend(root / "loud")
-            for name, value in {**LOUD, "AWS_SECRET_ACCESS_KEY": OF_THE_NODES}.items():
-                patch.setenv(name, value)
-            patch.delenv("OPENAI_API_KEY", raising=False)
-            wreck = Wreck(root, stack.enter_context(cluster.start(nodes=2, dashboard=True)))
-        latency = LogNormal(median=0.2, p99=1.0)
-        with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12), latency=latency)) as endpoint:
-            _killed(wreck, endpoint.base_url, endpoint.ledger)
-            _raising(wreck, endpoint.base_url)
-        with _echo() as url:
-            wreck.end("echo", wreck.start("echo", url), 3)
-        yield wreck
+def wreck(tmp_path_factory: pytest.TempPathFactory, ray_cluster: cluster.RayCluster) -> Wreck:
+    wreck = Wreck(tmp_path_factory.mktemp("wreck"), ray_cluster)
+    latency = LogNormal(median=0.1, p99=0.5)
+    with spawn(SimulatorSettings(length=LogNormal(median=6, p99=12), latency=latency)) as endpoint:
+        _killed(wreck, endpoint.base_url, endpoint.ledger)
+        _raising(wreck, endpoint.base_url)
+    with _echo() as url:
+        wreck.end("echo", wreck.start("echo", url), 3)
+    return wreck
 
 
 def _killed(wreck: Wreck, url: str, ledger: Callable[[], Any]) -> None:
     """A run whose workers die of everything that one can die of, to its end."""
     child = wreck.start("killed", url)
     _until(lambda: ledger().requests > 20, child)
+    folder = open_folder(wreck.root / "killed")
+    wish(folder, "pause")  # so that its workers are there as long as this takes
     for pid in wreck.pids():
         wreck.commands.add(cluster.command_of(pid))
         wreck.ports += [_knocked(pid, *where) for where in _listening(pid)]
+    wish(folder, "go")
     for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
         _until(lambda: bool(wreck.nodes.workers()), child)
         with contextlib.suppress(ProcessLookupError):
             os.kill(wreck.nodes.workers()[0], number)
         before = ledger().requests
-        _until(lambda before=before: ledger().requests > before + 40, child)
+        _until(lambda before=before: ledger().requests > before + 20, child)
     wreck.end("killed", child, 0)
 
 
@@ -155,15 +153,15 @@ def _raising(wreck: Wreck, url: str) -> None:
     for path in list((folder / "data").rglob("*.txt")):
         path.rename(path.with_name(f"{path.name[:6]}-{'0' * 12}.txt"))
     child = wreck.start("raising", url)
-    out, _ = child.communicate(timeout=240)
+    out, _ = child.communicate(timeout=300)
     wreck.said["raising"] += out
     assert child.returncode not in (0, None), out
     assert "FileNotFoundError" in out, out
 
 
 @contextlib.contextmanager
-def _echo() -> Iterator[str]:
-    """An endpoint that refuses, and says with which key it was asked."""
+def _echo(*, asked: bool = True) -> Iterator[str]:
+    """An endpoint that refuses, and says with which key it was asked; `asked` is whether it must have been."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -177,9 +175,9 @@ def _echo() -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, *args: Any) -> None:
-            asked.append(self.headers.get("Authorization", ""))
+            keys.append(self.headers.get("Authorization", ""))
 
-    asked: list[str] = []
+    keys: list[str] = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -189,10 +187,13 @@ def _echo() -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-    assert any(CANARIES["OPENAI_API_KEY"] in said for said in asked), "the workers had no key to lose"
+    if asked:
+        assert any(CANARIES["OPENAI_API_KEY"] in key for key in keys), "the workers had no key to lose"
+    else:
+        assert not keys
 
 
-def _until(holds: Callable[[], bool], child: subprocess.Popen[str], seconds: float = 120) -> None:
+def _until(holds: Callable[[], bool], child: subprocess.Popen[str], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert child.poll() is None, child.communicate()[0]
@@ -220,6 +221,8 @@ def _listening(pid: int) -> list[tuple[str, int]]:
 
 def _knocked(pid: int, address: str, port: int) -> Port:
     """Ask without a token, in both languages that Ray speaks."""
+    import grpc
+
     where = ipaddress.ip_address(address)
     where = getattr(where, "ipv4_mapped", None) or where
     host = "127.0.0.1" if where.is_unspecified else str(where)
@@ -230,7 +233,7 @@ def _knocked(pid: int, address: str, port: int) -> Port:
                 f"/ray.rpc.{method}", request_serializer=bytes, response_deserializer=bytes
             )
             try:
-                call(b"", timeout=5)
+                call(b"", timeout=60)
                 says.add("open")
             except grpc.RpcError as error:
                 says.add(error.code().name)
@@ -245,7 +248,7 @@ def _get(url: str, token: str = "", data: bytes | None = None) -> tuple[int, byt
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     headers |= {"Content-Type": "application/json"} if data else {}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as reply:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as reply:
             return reply.status, reply.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -254,7 +257,7 @@ def _get(url: str, token: str = "", data: bytes | None = None) -> tuple[int, byt
 
 
 def test_no_key_is_anywhere(wreck: Wreck):
-    secrets = [*CANARIES.values(), OF_THE_NODES]
+    secrets = [*CANARIES.values(), SECRET_OF_THE_NODES]
     forms = [form for secret in secrets for form in (secret.encode(), base64.b64encode(secret.encode())[:-4])]
     searched: dict[str, int] = {}
     for root in (wreck.nodes.root, wreck.root):
@@ -274,15 +277,15 @@ def test_no_key_is_anywhere(wreck: Wreck):
 
 
 def test_the_key_is_shown_as_such_where_an_endpoint_repeats_it(wreck: Wreck):
-    assert "Incorrect API key provided: Bearer [key]" in wreck.said["echo"]
-    assert "Incorrect API key provided: Bearer [key]" in (wreck.root / "echo" / "log.jsonl").read_text()
+    assert "Bearer [key]" in wreck.said["echo"]
+    assert "Bearer [key]" in (wreck.root / "echo" / "log.jsonl").read_text()
 
 
 def test_every_port_asks_for_the_token(wreck: Wreck):
     asked = {"UNAUTHENTICATED", "401"}
     open_ports = [port for port in wreck.ports if port.says not in asked]
-    assert len(wreck.ports) > 20, wreck.ports
-    assert any("WorkerActor" in port.command for port in wreck.ports)
+    for part in ("gcs_server", "raylet/raylet", "dashboard.py", "DashboardAgent", "WorkerActor"):
+        assert any(part in port.command for port in wreck.ports), part
     # Ray's Prometheus endpoints ask nobody for anything, and say nothing but figures.
     assert {port.says for port in open_ports} <= {"figures"}, open_ports
     known = ("ray::DashboardAgent", "ray/dashboard/dashboard.py", "ray/autoscaler/_private/monitor.py")
@@ -303,14 +306,16 @@ def test_jobs_of_strangers_are_refused(wreck: Wreck):
     assert _get(url, data=job)[0] == 401
     assert _get(url, "0" * 64, job)[0] == 403
     assert _get(url, wreck.nodes.environment["RAY_AUTH_TOKEN"])[0] == 200
-    for extra in ({"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}, {"RAY_AUTH_TOKEN": "0" * 64}):
-        environment = {**wreck.nodes.environment, **extra}
-        submit = [str(Path(sys.executable).with_name("ray")), "job", "submit", "--address"]
-        submit += [url.removesuffix("/api/jobs/"), "--", "touch", f"{wreck.root}/owned"]
-        code = (
-            f"import ray; ray.init(address={wreck.nodes.address!r}); open({str(wreck.root / 'owned')!r}, 'w')"
-        )
-        for command in (submit, [sys.executable, "-c", code]):
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
-            assert done.returncode, done.stdout
+    submit = [str(Path(sys.executable).with_name("ray")), "job", "submit", "--address"]
+    submit += [url.removesuffix("/api/jobs/"), "--", "touch", f"{wreck.root}/owned"]
+    code = f"import ray; ray.init(address={wreck.nodes.address!r}); open({str(wreck.root / 'owned')!r}, 'w')"
+    without = {**wreck.nodes.environment, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}
+    for command in (submit, [sys.executable, "-c", code]):
+        done = subprocess.run(command, env=without, capture_output=True, text=True, timeout=300)
+        assert done.returncode, done.stdout
+    # `ray job submit` with a wrong token is the request above that was refused.
+    wreck.environment = {**wreck.nodes.environment, "RAY_AUTH_TOKEN": "0" * 64}
+    with _echo(asked=False) as endpoint:
+        wreck.end("stranger", wreck.start("stranger", endpoint), 2)
+    assert wreck.nodes.address in wreck.said["stranger"]
     assert not (wreck.root / "owned").exists()

@@ -24,7 +24,7 @@ from camel.storage.run import Marker, Settings, new_attempt, open_folder
 from camel.storage.table import write_shard
 from tests.support.command import camel
 
-pytestmark = pytest.mark.real_model
+pytestmark = [pytest.mark.real_model, pytest.mark.timeout(1800)]
 STEPS = 4
 FRUITS = ("apples", "pears", "plums", "figs", "limes", "dates", "kiwis", "grapes")
 
