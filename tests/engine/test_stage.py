@@ -56,6 +56,8 @@ def test_records_are_lines(tmp_path: Path):
 def test_a_step_is_read_as_it_was_written():
     step = JournaledStep(7, 2, b"check", b"result")
     assert read_step(write_step(step)) == step
+    with pytest.raises(AttributeError):
+        step.result = b"other"  # type: ignore[misc]
 
 
 async def test_what_open_journals_have_paid_for(tmp_path: Path):

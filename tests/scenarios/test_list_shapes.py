@@ -97,6 +97,8 @@ def test_names(reply: str, items: list[str]):
         ("1. Add.\n\nThen stop.\nNow.\n\n2. Sum.", ["Add. Then stop. Now.", "Sum."]),
         ("1. Add.\n  - one\n  - two\n2. Sum.", ["Add. one two", "Sum."]),
         ("1. **Add**\nnumbers\n2. **Sum.**\nnumbers", ["Add: numbers", "Sum. numbers"]),
+        ("1.\n**Add**\nnumbers\n2. Sum.", ["Add: numbers", "Sum."]),
+        ("1. __Add__ it\n2. Sum.", ["Add it", "Sum."]),
         ("1. Add.\n\n## More\n\n2. Sum.", ["Add.", "Sum."]),
         ("1. Add.\n# More\n2. Sum.", ["Add.", "Sum."]),
         ("1. Add:\nWith care:\n2. Sum.", ["Add: With care:", "Sum."]),

@@ -26,6 +26,10 @@ async def test_a_reply_of_a_megabyte_is_kept(tmp_path: Path):
     assert list(read(log.path)) == [payload]
 
 
+def test_a_damaged_length_cannot_ask_for_much_memory():
+    assert journal.MAX_PAYLOAD <= 2**28
+
+
 async def test_the_largest_record_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(journal, "MAX_PAYLOAD", 999)
     log = Journal(tmp_path / "log")

@@ -416,7 +416,7 @@ def _as_json(samplings: list[Sampling]) -> list[str]:
     return [known[id(sampling)] for sampling in samplings]
 
 
-class _Weighed(msgspec.Struct, omit_defaults=True):
+class _Weighed(msgspec.Struct):
     """What a critic weighed for a message, as a row has it."""
 
     message: int
