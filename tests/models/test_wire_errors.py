@@ -23,7 +23,7 @@ from camel.core.message import Usage
 from camel.core.model import Reply, Request
 from camel.models.chat import ChatModel
 from camel.models.wire import StreamedReply, failure, one_line, read_reply, retry_after
-from tests.support.hostile import completion, delta, encoded, events, good, gzipped, http, serving
+from tests.support.hostile import KEEP, completion, delta, encoded, events, good, gzipped, http, serving
 
 
 def raised(error: Any) -> ModelError:
@@ -35,10 +35,11 @@ def raised(error: Any) -> ModelError:
 
 @pytest.mark.parametrize("key", ["message", "detail", "type", "code"])
 def test_every_field_of_an_error_is_read(key: str):
-    body = encoded({"error": {key: "insufficient_quota"}})
+    other = "detail" if key == "message" else "message"
+    body = encoded({"error": {other: "no", key: "insufficient_quota"}})
     assert type(failure(400, body, {})) is QuotaExhausted
     assert "insufficient_quota" in str(failure(400, body, {}))
-    assert type(failure(400, encoded({key: "context_length_exceeded"}), {})) is ContextOverflow
+    assert type(failure(400, encoded({other: "no", key: "context_length_exceeded"}), {})) is ContextOverflow
 
 
 @pytest.mark.parametrize("key", ["code", "status", "status_code"])
@@ -265,6 +266,21 @@ async def test_a_body_is_unpacked_as_its_header_says(encoding: str, pack: Any):
 async def test_an_unknown_compression_is_refused():
     with pytest.raises(MalformedReply, match="br"):
         await answered(good("said", "Content-Encoding: br"))
+
+
+async def test_a_request_that_is_rejected_does_not_move_its_conversation():
+    """The replica is well: it has the conversation cached, and the next request goes there again."""
+    answers = [(good("first"), KEEP), (http(400, b"bad words"), KEEP), (good("third"), KEEP)]
+    history = History()
+    history.add("user", "hi")
+    request = Request(history, session="s")
+    async with serving(*answers) as one, serving(*answers) as other:
+        async with ChatModel("m", base_url=[one.url, other.url], max_attempts=1) as model:
+            assert (await model.reply(request)).content == "first"
+            with pytest.raises(RequestRejected):
+                await model.reply(request)
+            assert (await model.reply(request)).content == "third"
+        assert sorted([one.requests, other.requests]) == [0, 3]
 
 
 @pytest.mark.parametrize(
