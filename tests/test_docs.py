@@ -236,7 +236,10 @@ SLOW = {
         pytest.param(
             page,
             id=str(page.relative_to(ROOT)),
-            marks=[pytest.mark.slow] if page.name in SLOW else [],
+            marks=[
+                *([pytest.mark.slow] if page.name in SLOW else []),
+                *([pytest.mark.xdist_group("ray")] if page.name == "a-cluster.md" else []),
+            ],
         )
         for page in PAGES
         if any(kind != "text" for kind, _, _ in walked(page))

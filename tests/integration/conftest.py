@@ -11,7 +11,6 @@ from tests.support import cluster
 SECRET_OF_THE_NODES = "canary/of/the/nodes/c4ca4238a0b923820dcc509a"
 LOUD = {
     "RAY_BACKEND_LOG_LEVEL": "debug",
-    "PYTHONASYNCIODEBUG": "1",
     "PYTHONFAULTHANDLER": "1",
 }
 LOUD_PYTHON = "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"

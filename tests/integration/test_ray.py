@@ -39,12 +39,9 @@ from tests.support.crashes import Crashes, Witness, exported  # noqa: E402
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
+    pytest.mark.xdist_group("ray"),  # clusters that start at the same moment disturb each other
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'cluster'"),
 ]
-SHARED = pytest.mark.xdist_group("ray")
-"""Tests on the cluster of the test process."""
-OWN = pytest.mark.xdist_group("ray-own")
-"""Tests whose nodes die, or that start Ray themselves."""
 KEY = "sk-canary-7f3a9b2c5d1e4f60"
 COUNTS = {"assistant_role": 4, "user_role": 4, "task": 6}
 CONVERSATIONS, SHARD, WINDOW = 96, 4, 12
@@ -241,7 +238,6 @@ def listening(pids: list[int]) -> list[str]:
     return found
 
 
-@OWN
 def test_a_local_cluster_on_loopback_survives_a_worker(scene: Scene):
     run = Run(scene, "local", "local", dict(os.environ), "--workers", "2")
     run.until(0.3)
@@ -254,7 +250,6 @@ def test_a_local_cluster_on_loopback_survives_a_worker(scene: Scene):
     run.check(lost=WINDOW)
 
 
-@OWN
 def test_workers_a_node_drivers_and_the_head_die_and_nothing_is_lost(scene: Scene):
     """One run through every death. `benchmarks.chaos` meets each of them many times."""
     with cluster.start(nodes=2, cpus=2) as nodes:
@@ -305,7 +300,6 @@ def mortal() -> Iterator[cluster.RayCluster]:
         yield started
 
 
-@OWN
 @pytest.mark.thorough  # the run through every death has it in CI
 def test_workers_and_nodes_die_and_nothing_is_lost(scene: Scene, mortal: cluster.RayCluster):
     run = Run(scene, "nodes", mortal.address, mortal.environment)
@@ -319,7 +313,6 @@ def test_workers_and_nodes_die_and_nothing_is_lost(scene: Scene, mortal: cluster
     run.check(lost=2 * WINDOW)
 
 
-@OWN
 @pytest.mark.thorough  # the run through every death has it in CI
 def test_a_worker_that_sleeps_longer_than_its_lease_calls_nobody(scene: Scene, mortal: cluster.RayCluster):
     run = Run(scene, "sleeper", mortal.address, mortal.environment)
@@ -329,7 +322,6 @@ def test_a_worker_that_sleeps_longer_than_its_lease_calls_nobody(scene: Scene, m
     run.check(lost=WINDOW)
 
 
-@OWN
 @pytest.mark.thorough  # the run through every death has it in CI
 def test_a_dead_driver_is_followed_by_the_same_command(scene: Scene, mortal: cluster.RayCluster):
     run = Run(scene, "driver", mortal.address, mortal.environment)
@@ -342,7 +334,6 @@ def test_a_dead_driver_is_followed_by_the_same_command(scene: Scene, mortal: clu
     run.check(lost=2 * WINDOW)
 
 
-@OWN
 @pytest.mark.thorough  # the run through every death has it in CI
 def test_a_dead_head_costs_what_was_in_flight(scene: Scene, mortal: cluster.RayCluster):
     run = Run(scene, "head", mortal.address, mortal.environment)
@@ -355,7 +346,6 @@ def test_a_dead_head_costs_what_was_in_flight(scene: Scene, mortal: cluster.RayC
     run.check(lost=WINDOW)
 
 
-@SHARED
 def test_a_run_stopped_in_every_way_repeats_no_call(scene: Scene, ray_cluster: cluster.RayCluster):
     """A budget, `camel pause`, `camel stop` and Ctrl-C, each followed by the same command."""
     run = Run(scene, "stopped", ray_cluster.address, ray_cluster.environment, start=False)
@@ -424,7 +414,6 @@ def exported_figures(run: Run, nodes: cluster.RayCluster) -> None:
         time.sleep(0.2)
 
 
-@SHARED
 def test_a_run_sent_by_ray_job_submit_completes(scene: Scene, ray_cluster: cluster.RayCluster):
     run = Run(scene, "job", "auto", ray_cluster.environment, start=False)
     submit = [str(Path(sys.executable).with_name("ray")), "job", "submit"]

@@ -118,6 +118,11 @@ class RayCluster:
             "RAY_health_check_timeout_ms": "10000",
             "RAY_health_check_failure_threshold": "3",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+            # A start takes long where others compute, too.
+            "RAY_raylet_start_wait_time_s": "300",
+            "RAY_agent_register_timeout_ms": "300000",
+            "RAY_gcs_server_port_wait_time_s": "300",
+            "RAY_worker_register_timeout_seconds": "300",
             # Every 10 s otherwise, which is longer than most runs of a test.
             "RAY_metrics_report_interval_ms": "1000",
         }
@@ -205,7 +210,9 @@ class RayCluster:
             agent, metrics, environments = _free_ports(3)
             self._metrics[last] = metrics
             command = [
-                str(Path(sys.executable).with_name("ray")),
+                sys.executable,
+                "-m",
+                "tests.support.ray_node",
                 "start",
                 "--block",
                 "--disable-usage-stats",
@@ -225,8 +232,9 @@ class RayCluster:
                 return "runtime started" in log.read_text() or node.process.poll() is not None
 
             # One after the other: two that start at once have been seen to wait for each other's ports.
-            self._until(settled, f"node {last} does not come up")
-            if node.process.poll() is None or not left:
+            with contextlib.suppress(RuntimeError):
+                self._until(settled, f"node {last} does not come up")
+            if "runtime started" in log.read_text() or not left:
                 break
             node.kill()
         if "runtime started" not in log.read_text():
@@ -234,7 +242,7 @@ class RayCluster:
             raise RuntimeError(f"node {last} does not come up\n{log.read_text()[-2000:]}")
         return node
 
-    def _until(self, holds: object, otherwise: str, seconds: float = 180.0) -> None:
+    def _until(self, holds: object, otherwise: str, seconds: float = 120.0) -> None:
         assert callable(holds)
         deadline = time.monotonic() + seconds
         while not holds():
