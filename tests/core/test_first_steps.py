@@ -143,6 +143,12 @@ async def test_a_plan_has_six_steps_at_most_unless_told_otherwise():
     assert len((await plan_task(ScriptedModel([lines]), "Build", Planner(8))).steps) == 8
 
 
+def test_a_plan_is_put_below_its_task():
+    plan = Plan(("Measure.", "Build."), Usage(), "m")
+    assert plan.text("Make it") == "Make it\n\nThe plan:\n1. Measure.\n2. Build."
+    assert Plan((), Usage(), "m").text("Make it") == "Make it"
+
+
 async def test_lines_without_letters_or_digits_are_no_steps():
     plan = await plan_task(ScriptedModel(["1. Measure.\n2. ---\n3. Build."]), "Build")
     assert plan.steps == ("Measure.", "Build.")
