@@ -33,6 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a pytest in which xdist's groups have no effect: Ray clusters that start side by side do not come up."""
+    if getattr(config.option, "loadgroup", False):
+        loose = [item for item in items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
+        if loose:
+            raise pytest.UsageError(
+                f"pytest {pytest.__version__} and pytest-xdist do not group {loose[0].nodeid}"
+            )
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.getoption("--update-snapshots") and not hasattr(session.config, "workerinput"):
         snapshots.merge()

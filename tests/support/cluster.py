@@ -31,6 +31,13 @@ from pathlib import Path
 WORKER = "ray::WorkerActor"
 """What Ray calls our worker processes in the list of processes."""
 OBJECT_STORE = 80 * 2**20
+PATIENCE = {
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_gcs_server_port_wait_time_s": "300",
+    "RAY_worker_register_timeout_seconds": "300",
+}
+"""For nodes, which take long to start on a busy machine. A client that gets no answer gives up as it does elsewhere."""
 
 
 def _free_ports(count: int) -> list[int]:
@@ -118,11 +125,6 @@ class RayCluster:
             "RAY_health_check_timeout_ms": "10000",
             "RAY_health_check_failure_threshold": "3",
             "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
-            # A start takes long where others compute, too.
-            "RAY_raylet_start_wait_time_s": "300",
-            "RAY_agent_register_timeout_ms": "300000",
-            "RAY_gcs_server_port_wait_time_s": "300",
-            "RAY_worker_register_timeout_seconds": "300",
             # Every 10 s otherwise, which is longer than most runs of a test.
             "RAY_metrics_report_interval_ms": "1000",
         }
@@ -226,7 +228,7 @@ class RayCluster:
                 *options,
             ]
             log.write_text("")
-            node = Node(command, self.environment, log)
+            node = Node(command, {**self.environment, **PATIENCE}, log)
 
             def settled(node: Node = node) -> bool:
                 return "runtime started" in log.read_text() or node.process.poll() is not None
