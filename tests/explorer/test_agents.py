@@ -506,12 +506,14 @@ def test_in_a_browser(
             # Without JavaScript: the same forms, and the page shows what was said when it is loaded again.
             plain = Reader(chromium, app, java_script_enabled=False)
             plain.go("/play?assistant=Chef&user=Event+Planner&task=Plan+a+lunch&seat=user")
-            plain.page.click("text=Begin")
+            with plain.page.expect_navigation():
+                plain.page.click("text=Begin")
             for wanted in ("#whose:has-text('your turn')", "#m2"):
                 wait_for(lambda wanted=wanted: plain.page.reload() and plain.page.locator(wanted).count())
                 if wanted != "#m2":
                     plain.page.fill("#say", "Propose a starter")
-                    plain.page.click("text=Say it")
+                    with plain.page.expect_navigation():
+                        plain.page.click("text=Say it")
             plain.close()
             ledger = endpoint.ledger()
         finally:
