@@ -181,6 +181,7 @@ def test_a_scenario_that_ends_in_a_society(tmp_path: Path):
         (TWO, SCENARIO + 'file = "../society.toml"', "../society.toml"),
         (TWO, SCENARIO + '[question]\nprompt = "x"', "[question]"),
     ],
+    ids=["key of a member", "placeholder", "key of a society", "missing file", "file elsewhere", "two ends"],
 )  # fmt: skip
 def test_what_is_wrong_with_it_is_told(
     society: str, scenario: str, words: str, tmp_path: Path, snapshot: Callable[..., None]
