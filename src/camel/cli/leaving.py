@@ -26,6 +26,8 @@ class Leaving:
         self._spare = spare
         self._before: dict[signal.Signals, Any] = {}
         self.task: asyncio.Task[Any] | None = None
+        self._answering = False
+        """Whether a signal waits for the event loop."""
         self.heard: signal.Signals | None = None
         """The signal that ended it."""
 
@@ -54,11 +56,20 @@ class Leaving:
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         first, ended = self.heard is None, self.task is not None and self.task.done()
-        if first and not ended and number == signal.SIGINT and self._spare():
+        if first and not ended and self.task is not None and not self._answering:
+            self._answering = True
+            # Not here: the signal may have come in the middle of a write to the terminal, which the answer writes to too.
+            self.task.get_loop().call_soon_threadsafe(self._answer, signal.Signals(number))
             return
         self.heard = self.heard or signal.Signals(number)
         if first and ended:
             return  # what is left is short, and writes what was said
-        if not first or self.task is None:
-            raise KeyboardInterrupt
-        self.task.get_loop().call_soon_threadsafe(self.task.cancel)
+        raise KeyboardInterrupt
+
+    def _answer(self, number: signal.Signals) -> None:
+        self._answering = False
+        if number == signal.SIGINT and self._spare():
+            return
+        self.heard = number
+        if self.task is not None:
+            self.task.cancel()
