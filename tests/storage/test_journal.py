@@ -6,8 +6,7 @@ import asyncio
 import errno
 import os
 import random
-import struct
-import zlib
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from camel.storage import journal
-from camel.storage.journal import Journal, JournalBroken, read
+from camel.storage.journal import Damage, Journal, JournalBroken, read, scan
+from tests.support.journals import first_format, frame, framed, frames, header
 
-MAGIC = b"camel journal 1\n"
 payloads = st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=12)
 on_files = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -33,9 +32,8 @@ async def write_all(path: Path, records: list[bytes]) -> None:
     await log.close()
 
 
-def framed(records: list[bytes]) -> bytes:
-    """The format, written down a second time."""
-    return MAGIC + b"".join(struct.pack("<II", len(one), zlib.crc32(one)) + one for one in records)
+def damage(path: Path) -> list[Damage]:
+    return [one for one in scan(path) if isinstance(one, Damage)]
 
 
 @on_files
@@ -43,8 +41,25 @@ def framed(records: list[bytes]) -> bytes:
 def test_the_format_is_what_the_module_says(tmp_path: Path, records: list[bytes]):
     path = fresh(tmp_path)
     asyncio.run(write_all(path, records))
-    assert path.read_bytes() == framed(records)
-    assert list(read(path)) == records
+    data = path.read_bytes()
+    assert data == framed(records, tag=data[16:24])
+    assert list(scan(path)) == records
+
+
+async def test_what_is_written_together_is_a_group(tmp_path: Path):
+    log = Journal(tmp_path / "log")
+    records = [b"%d" % number for number in range(5)]
+    await asyncio.gather(*map(log.append, records))
+    await log.append(b"alone")
+    await log.close()
+    data = log.path.read_bytes()
+    assert data == framed([*records, b"alone"], [5, 1], tag=data[16:24])
+
+
+async def test_every_journal_has_a_tag_of_its_own(tmp_path: Path):
+    for name in "ab":
+        await write_all(tmp_path / name, [b"same"])
+    assert (tmp_path / "a").read_bytes()[16:24] != (tmp_path / "b").read_bytes()[16:24]
 
 
 @settings(on_files, max_examples=15)
@@ -54,31 +69,82 @@ def test_cut_at_every_byte_of_the_last_four_records(tmp_path: Path, records: lis
     path = fresh(tmp_path)
     for end in range(len(framed(records[:-4])), len(whole) + 1):
         path.write_bytes(whole[:end])
-        kept = list(read(path))
-        assert kept == records[: len(kept)]
-        assert len(framed(kept)) <= end
+        kept = list(scan(path))
+        assert kept == records[: len(kept)], "a torn tail is no damage"
+        assert len(framed(records[: len(kept)])) <= end
         assert len(kept) == len(records) or len(framed(records[: len(kept) + 1])) > end, (
             "a whole record was lost"
         )
 
 
-@pytest.mark.parametrize("end", range(len(MAGIC) + 9))
+@pytest.mark.parametrize("end", range(len(framed([b"x"])) + 1))
 def test_cut_in_the_first_bytes(tmp_path: Path, end: int):
     path = tmp_path / "log"
     path.write_bytes(framed([b"x"])[:end])
-    assert list(read(path)) == ([b"x"] if end == len(MAGIC) + 9 else [])
+    assert list(scan(path)) == ([b"x"] if end == len(framed([b"x"])) else [])
+
+
+def test_every_byte_of_200_records_damaged_one_at_a_time(tmp_path: Path):
+    chance = random.Random(8)
+    records = [chance.randbytes(chance.randint(1, 40)) for _ in range(200)]
+    groups = [1, 7, 30, 2, 60, 50, 40, 10]
+    whole = framed(records, groups)
+    ends = list(accumulate(map(len, frames(records, groups)), initial=len(header())))
+    path = tmp_path / "log"
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= chance.randint(1, 255)
+        path.write_bytes(changed)
+        hit = next((n for n in range(200) if ends[n] <= at < ends[n + 1]), None)
+        assert list(read(path)) == [one for n, one in enumerate(records) if n != hit], at
+        found = damage(path)
+        if hit is not None and hit >= 200 - groups[-1]:
+            assert not found, "it may never have been durable"
+        else:
+            assert [(one.start <= at < one.end, one.records) for one in found] == [
+                (True, int(hit is not None))
+            ]
 
 
 @settings(on_files, max_examples=80)
 @given(payloads, st.data())
-def test_a_flipped_bit_ends_the_journal_before_it(tmp_path: Path, records: list[bytes], data: st.DataObject):
-    damaged = bytearray(framed(records))
-    at = data.draw(st.integers(0, len(damaged) - 1))
-    damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+def test_any_bytes_may_be_replaced(tmp_path: Path, records: list[bytes], data: st.DataObject):
+    whole = framed(records)
+    start = data.draw(st.integers(0, len(whole) - 1))
+    end = data.draw(st.integers(start + 1, len(whole)))
     path = fresh(tmp_path)
-    path.write_bytes(damaged)
-    whole = [n for n in range(len(records) + 1) if len(framed(records[:n])) <= at]
-    assert list(read(path)) == records[: max(whole, default=0)]
+    path.write_bytes(whole[:start] + data.draw(st.binary(max_size=200)) + whole[end:])
+    kept = list(read(path))
+    left = iter(records)
+    assert all(one in left for one in kept), "something that was not written, or in another order"
+    assert len(kept) + sum(one.records for one in damage(path)) <= len(records)
+
+
+def test_records_that_are_cut_out_are_missed(tmp_path: Path):
+    records = [b"%d" % number for number in range(6)]
+    parts = frames(records)
+    path = tmp_path / "log"
+    path.write_bytes(header() + b"".join(parts[:2] + parts[4:]))
+    assert list(read(path)) == [b"0", b"1", b"4", b"5"]
+    assert [one.records for one in damage(path)] == [2]
+
+
+def test_a_record_that_was_replaced_is_told_by_the_next(tmp_path: Path):
+    parts = frames([b"one", b"two", b"three"])
+    parts[1] = frame(b"TWO", 1, previous=int.from_bytes(parts[1][16:20], "little"))
+    path = tmp_path / "log"
+    path.write_bytes(header() + b"".join(parts))
+    assert len(damage(path)) == 1
+
+
+def test_text_that_looks_like_a_journal_is_none(tmp_path: Path):
+    """What a model wrote is in payloads: where the frame around it is damaged, it must not pass for a record."""
+    records = [b"before", framed([b"forged"], tag=b"guessed!") + b"camel-journal:2\n", b"after", b"last"]
+    path = tmp_path / "log"
+    changed = bytearray(framed(records))
+    changed[len(framed(records[:1])) + 30] ^= 1
+    path.write_bytes(changed)
+    assert list(read(path)) == [b"before", b"after", b"last"]
 
 
 @on_files
@@ -86,9 +152,9 @@ def test_a_flipped_bit_ends_the_journal_before_it(tmp_path: Path, records: list[
 def test_a_tail_of_zeros_is_no_record(tmp_path: Path, records: list[bytes], zeros: int):
     path = fresh(tmp_path)
     path.write_bytes(framed(records) + bytes(zeros))
-    assert list(read(path)) == records
+    assert list(scan(path)) == records
     path.write_bytes(bytes(zeros))
-    assert list(read(path)) == []
+    assert list(scan(path)) == []
 
 
 @settings(on_files, max_examples=60)
@@ -96,13 +162,39 @@ def test_a_tail_of_zeros_is_no_record(tmp_path: Path, records: list[bytes], zero
 def test_a_tail_of_anything_never_raises(tmp_path: Path, records: list[bytes], tail: bytes):
     path = fresh(tmp_path)
     path.write_bytes(framed(records) + tail)
-    assert list(read(path))[: len(records)] == records
+    assert list(scan(path)) == records
+
+
+def test_a_file_of_something_else_is_damage(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_bytes(b"another format, long enough for a header\n")
+    assert list(scan(path)) == [Damage(path, 0, 41, 0)]
 
 
 def test_a_length_that_lies_costs_no_memory(tmp_path: Path):
     path = tmp_path / "log"
-    path.write_bytes(framed([b"x"]) + struct.pack("<II", 0xFFFFFFFF, 0) + b"y")
-    assert list(read(path)) == [b"x"]
+    path.write_bytes(framed([b"x"]) + frame(b"y", 1, length=0xFFFFFFFF))
+    assert list(scan(path)) == [b"x"]
+
+
+def test_a_newer_kind_of_record_is_not_taken_for_a_reply(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_bytes(header() + frame(b"x", kind=9))
+    with pytest.raises(JournalBroken):
+        list(scan(path))
+
+
+@on_files
+@given(payloads, st.integers(0, 200))
+def test_journals_of_the_first_format_are_read(tmp_path: Path, records: list[bytes], cut: int):
+    path = fresh(tmp_path)
+    whole = first_format(records)
+    path.write_bytes(whole[: max(16, len(whole) - cut)])
+    kept = list(scan(path))
+    assert kept == records[: len(kept)]
+    assert len(kept) == len(records) or len(first_format(records[: len(kept) + 1])) > max(
+        16, len(whole) - cut
+    )
 
 
 async def test_concurrent_appends_are_grouped_durable_and_in_order(

@@ -52,7 +52,7 @@ def verify(
             typer.echo(visible(f"{place}: {'; '.join(whats)}"))
         if len(said) > SHOWN:
             typer.echo(f"and {len(said) - SHOWN:,} more: --json shows all")
-        if said:
+        if any(problem.marker for problem in report.problems):
             typer.echo(MEND)
         for stage, count in report.missing.items():
             if count:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from camel.core.message import Usage
 from camel.engine.stage import read_step
 from camel.models.recorded import usage_in
+from camel.storage.journal import Damage
 from camel.storage.run import RunFolder
 
 
-def journaled(folder: RunFolder, stage: str, shards: Iterable[int]) -> Iterator[Usage]:
-    """What each call used that the journals of these shards hold."""
+def journaled(
+    folder: RunFolder,
+    stage: str,
+    shards: Iterable[int],
+    damaged: Callable[[Damage], None] = lambda damage: None,
+) -> Iterator[Usage]:
+    """What each call used that the journals of these shards hold; `damaged` is told of what cannot be read."""
     for shard in shards:
-        for entry in folder.replay(stage, shard):
+        for entry in folder.replay(stage, shard, damaged):
             yield usage_in(read_step(entry).result)

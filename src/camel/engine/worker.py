@@ -143,6 +143,8 @@ class _Shard:
         self.attempt = new_attempt()
         self.kept: dict[tuple[int, int], list[JournaledStep]] = {}
         """By item and step what was journaled, first that of the attempt that took the item furthest."""
+        self.steps: dict[int, int] = {}
+        """By item the last step that was journaled."""
         try:
             self._read_journals()
         except (FileNotFoundError, JournalBroken):
@@ -167,6 +169,7 @@ class _Shard:
                 reach[entry.item, attempt] = max(entry.step, reach.get((entry.item, attempt), 0))
                 found.setdefault((entry.item, entry.step), []).append((attempt, entry))
         for place, entries in found.items():
+            self.steps[place[0]] = max(place[1], self.steps.get(place[0], 0))
             if len(entries) > 1:
                 entries.sort(key=lambda one: -reach[one[1].item, one[0]])
             self.kept[place] = [entry for _, entry in entries]
@@ -220,7 +223,7 @@ class _Steps:
     def __init__(self, shard: _Shard, index: int) -> None:
         self._shard, self._index, self._next = shard, index, 0
         self._forked = False
-        """Whether two attempts at once took this item further, so that the journals hold two ways it went."""
+        """Whether what was journaled need not fit: two attempts took this item further at once, or a step is damaged."""
 
     async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
         step, self._next = self._next, self._next + 1
@@ -229,6 +232,8 @@ class _Steps:
             if entry.check == check:
                 self._forked = self._forked or len(kept) > 1
                 return entry.result
+        if not kept and step < self._shard.steps.get(self._index, -1):
+            self._forked = True  # a step is missing: its new result may lead elsewhere than the old one did
         if kept and not self._forked:
             raise ReplayMismatch(
                 f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "

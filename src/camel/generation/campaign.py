@@ -44,6 +44,7 @@ from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, rea
 from camel.storage.compact import damaged
 from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
+from camel.storage.journal import Damage
 from camel.storage.run import Marker, RunFolder, Settings
 from camel.storage.table import arrow
 from camel.storage.verify import gone
@@ -189,6 +190,8 @@ class Campaign:
         self._stopped = False
         self._in_journals = 0
         """Answers that earlier starts have journaled for shards that are still open."""
+        self._damaged = 0
+        """Answers that were journaled and cannot be read."""
 
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
@@ -278,7 +281,12 @@ class Campaign:
             self.tell(
                 "resumed",
                 f"goes on: {done:,} of {sum(stage.count for stage in self.stages):,} items are committed, "
-                f"{self._in_journals:,} answers for others are in the journal; none of them is asked again",
+                f"{self._in_journals:,} answers for others are in the journal; "
+                + (
+                    f"{self._damaged:,} are damaged and are paid for again"
+                    if self._damaged
+                    else "none of them is asked again"
+                ),
                 committed=done,
                 journaled=self._in_journals,
             )
@@ -548,10 +556,16 @@ class Campaign:
         """What earlier starts have used for shards that are still open, by their journals."""
         used = Usage()
         for stage in self.stages:
-            for usage in journaled(self.folder, stage.name, self.folder.journaled(stage.name)):
+            open_shards = self.folder.journaled(stage.name)
+            for usage in journaled(self.folder, stage.name, open_shards, self._tell_of_damage):
                 used += usage
                 self._in_journals += 1
         return used
+
+    def _tell_of_damage(self, damage: Damage) -> None:
+        self._damaged += damage.records
+        text = f"{damage}; what it held is paid for again, and nothing else"
+        self.tell("damage", text, file=str(damage.path), records=damage.records)
 
     def _recorded(self, steps: Steps) -> Model:
         return RecordedModel(self._model, steps.once)

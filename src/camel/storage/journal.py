@@ -1,25 +1,43 @@
-"""The journal: an append-only log in which a paid-for reply is durable before anybody uses it.
+"""The journal: an append-only log in which a paid-for reply is durable before it is used.
 
-A file is a row of frames, each the length and CRC-32 of its payload and the payload. The one decision to know: a frame
-counts only if everything before it is whole, so whatever a crash left at the end is ignored, and nothing is ever
-rewritten. Appends that arrive while the disk is busy are written together (group commit) by one thread, off the event
-loop; each returns once its bytes are on the disk.
+A file is a header and a row of frames, one per record. The header gives the file a random tag, with which every frame
+begins, so that no text inside a record can pass for a frame. A frame has its number, the number of the first frame that
+was written together with it, the checksum of the frame before it, the kind, length and checksum of its payload, and a
+checksum of all this.
+
+The one decision to know: a crash can only leave frames unfinished in the last group, and all that comes before was
+durable. A bad frame in the last group is therefore a torn tail, which is ignored; one with a later group behind it is
+damage, which is reported. In both cases the frames behind it are found by their tag and used.
+
+Appends that arrive while the disk is busy are written together (group commit) by one thread, off the event loop; each
+returns once its bytes are on the disk.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from camel.core.errors import CamelError, mend_of
 
-_FRAME = struct.Struct("<II")
-_MAGIC = b"camel journal 1\n"
+_MAGIC = b"camel-journal:2\n"
+_HEADER = struct.Struct("<16s8sI")
+"""The magic, the tag, and the checksum of both."""
+_FRAME = struct.Struct("<8sIIIBIII")
+"""The tag, the number, the first number of the group, the checksum of the frame before, the kind, length and checksum of
+the payload, and the checksum of all before it."""
+_OLD_MAGIC = b"camel journal 1\n"
+_OLD_FRAME = struct.Struct("<II")
+"""Of the first format, which is only read: the length and checksum of the payload."""
 MAX_PAYLOAD = 64 * 2**20
+REPLY = 1
+"""The kind of a record that holds a reply. Intents and results of actions will be other kinds."""
 
 
 class JournalBroken(CamelError):
@@ -38,6 +56,8 @@ class Journal:
         self._broken = ""
         """Why nothing more can be written, in words."""
         self._closed = False
+        self._tag = secrets.token_bytes(8)
+        self._number = self._first = self._previous = 0
 
     async def append(self, payload: bytes) -> None:
         """Return when `payload` is durable; raises `JournalBroken` when it is not."""
@@ -46,11 +66,12 @@ class Journal:
         if not 0 < len(payload) <= MAX_PAYLOAD:
             # Reading would stop at it, and lose all that follows.
             raise ValueError(f"a record must have 1 to {MAX_PAYLOAD:,} bytes, not {len(payload):,}")
-        self._waiting.append(_FRAME.pack(len(payload), zlib.crc32(payload)))
-        self._waiting.append(payload)
         loop = asyncio.get_running_loop()
         if self._group is None:
-            self._group = loop.create_future()
+            self._group, self._first = loop.create_future(), self._number
+        head = _packed(self._tag, self._number, self._first, self._previous, REPLY, payload)
+        self._waiting += (head, payload)
+        self._number, self._previous = self._number + 1, int.from_bytes(head[-4:], "little")
         group = self._group
         if self._writer is None:
             self._writer = loop.create_task(self._write())
@@ -86,7 +107,7 @@ class Journal:
             make_folder(self.path.parent)
             # Create-only: two attempts never share a file.
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-            data = _MAGIC + data
+            data = _header(self._tag) + data
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
@@ -105,52 +126,150 @@ class Journal:
             self._file = None
 
 
+def _header(tag: bytes) -> bytes:
+    return _HEADER.pack(_MAGIC, tag, zlib.crc32(_MAGIC + tag))
+
+
+def _packed(tag: bytes, number: int, first: int, previous: int, kind: int, payload: bytes) -> bytes:
+    fields = (tag, number, first, previous, kind, len(payload), zlib.crc32(payload))
+    head = _FRAME.pack(*fields, 0)[:-4]
+    return head + zlib.crc32(head).to_bytes(4, "little")
+
+
+class Frame(NamedTuple):
+    """A frame whose head is as it was written."""
+
+    number: int
+    first: int
+    """The number of the first frame of its group."""
+    previous: int
+    kind: int
+    checksum: int
+    """Of its head, which covers the checksum of the payload."""
+    payload: bytes | None
+    """None: not as it was written."""
+    end: int
+    """Where the next frame begins."""
+
+
+class Damage(NamedTuple):
+    """A part of a journal that was durable and is not as it was written."""
+
+    path: Path
+    start: int
+    end: int
+    """Of the bytes."""
+    records: int
+    """How many records are lost."""
+
+    def __str__(self) -> str:
+        lost = f"{self.records:,} record{'s'[: self.records != 1]} lost"
+        return f"{self.path}: bytes {self.start:,} to {self.end:,} are damaged, {lost}"
+
+
+def _frame(data: bytes, at: int, tag: bytes) -> Frame | None:
+    """The frame that begins at `at`; None where there is none, or not all of it."""
+    head = data[at : at + _FRAME.size]
+    if len(head) < _FRAME.size:
+        return None
+    found, number, first, previous, kind, length, checksum, check = _FRAME.unpack(head)
+    if found != tag or zlib.crc32(head[:-4]) != check or not 0 < length <= MAX_PAYLOAD:
+        return None
+    end = at + _FRAME.size + length
+    if end > len(data):
+        return None
+    payload = data[end - length : end]
+    whole = payload if zlib.crc32(payload) == checksum else None
+    return Frame(number, first, previous, kind, check, whole, end)
+
+
+def _tag_of(data: bytes) -> bytes:
+    """The tag of a file, from its header or, where that is damaged, from its first frame; empty if there is none."""
+    magic, tag, check = _HEADER.unpack_from(data)
+    if magic == _MAGIC and zlib.crc32(magic + tag) == check:
+        return tag
+    tag = data[_HEADER.size : _HEADER.size + 8]
+    return tag if _frame(data, _HEADER.size, tag) else b""
+
+
+def scan(path: Path) -> Iterator[bytes | Damage]:
+    """All payloads of a journal that are as they were written, in order, and then what is damaged."""
+    data = path.read_bytes()
+    if data.startswith(_OLD_MAGIC):
+        yield from _first_format(data)
+        return
+    if len(data) < _HEADER.size:  # cut before anything was durable
+        return
+    tag = _tag_of(data)
+    if not tag:
+        if data.strip(b"\0"):
+            yield Damage(path, 0, len(data), 0)
+        return
+    holes = [] if data.startswith(_header(tag)) else [(-1, Damage(path, 0, _HEADER.size, 0))]
+    at, wanted, bad, last = _HEADER.size, 0, _HEADER.size, None
+    while at >= 0:
+        frame = _frame(data, at, tag)
+        if frame is None or frame.number < wanted:
+            at = data.find(tag, at + 1)
+            continue
+        if frame.number > wanted or at > bad:
+            holes.append((wanted, Damage(path, bad, at, frame.number - wanted)))
+        elif last is not None and frame.previous != last.checksum:
+            # Another frame was written there than the one that is there.
+            holes.append((last.number, Damage(path, at, at, 0)))
+        if frame.payload is None:
+            holes.append((frame.number, Damage(path, at, frame.end, 1)))
+        elif frame.kind != REPLY:
+            raise JournalBroken(f"{path}: written by a newer version of camel; upgrade it")
+        else:
+            yield frame.payload
+        last, wanted = frame, frame.number + 1
+        at = bad = frame.end
+        if at >= len(data):
+            break
+    # Whatever is bad in the last group, or behind it, may never have been durable.
+    yield from (damage for number, damage in holes if last is not None and number < last.first)
+
+
 def read(path: Path) -> Iterator[bytes]:
-    """The payloads of a journal, up to the first frame that is not whole."""
-    with path.open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
+    """The payloads of a journal that are as they were written."""
+    return (one for one in scan(path) if not isinstance(one, Damage))
+
+
+def _first_format(data: bytes) -> Iterator[bytes]:
+    """The payloads of a journal of the first format, which cannot tell damage from its end."""
+    at = len(_OLD_MAGIC)
+    while at + _OLD_FRAME.size <= len(data):
+        length, checksum = _OLD_FRAME.unpack_from(data, at)
+        payload = data[at + _OLD_FRAME.size : at + _OLD_FRAME.size + length]
+        if not length or len(payload) < length or zlib.crc32(payload) != checksum:
             return
-        while len(head := file.read(_FRAME.size)) == _FRAME.size:
-            length, checksum = _FRAME.unpack(head)
-            if not 0 < length <= MAX_PAYLOAD:  # a tail of zeros, as some file systems leave it, is no frame
-                return
-            payload = file.read(length)
-            if len(payload) < length or zlib.crc32(payload) != checksum:
-                return
-            yield payload
+        yield payload
+        at += _OLD_FRAME.size + length
 
 
 class Tail:
-    """A journal that somebody else is writing, read as it grows; `close()` when done.
+    """A journal that is being written by another process, read as it grows; `close()` when done.
 
     It stays open, so that what was written before the journal was dropped can still be read after.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
-        self._at = 0
+        self._at, self._tag = 0, b""
 
     def new(self) -> Iterator[bytes]:
-        """The payloads that have become whole since the last time."""
-        while True:
-            self._file.seek(self._at)
-            size = len(_MAGIC) if not self._at else _FRAME.size
-            head = self._file.read(size)
-            if len(head) < size:
+        """The payloads that have become whole since the last time; none beyond a damaged one."""
+        self._file.seek(self._at)
+        data, at = self._file.read(), 0
+        if not self._at:
+            if len(data) < _HEADER.size or not (tag := _tag_of(data)):
                 return
-            if not self._at:
-                if head != _MAGIC:
-                    return
-                self._at = size
-                continue
-            length, checksum = _FRAME.unpack(head)
-            if not 0 < length <= MAX_PAYLOAD:
-                return
-            payload = self._file.read(length)
-            if len(payload) < length or zlib.crc32(payload) != checksum:
-                return
-            self._at += size + length
-            yield payload
+            self._tag, at, self._at = tag, _HEADER.size, _HEADER.size
+        while (frame := _frame(data, at, self._tag)) and frame.payload is not None:
+            self._at += frame.end - at
+            at = frame.end
+            yield frame.payload
 
     def close(self) -> None:
         """Let go of the file."""

@@ -26,7 +26,7 @@ import platform
 import secrets
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from camel.core.errors import Damaged, InputError, closest, mend_of
-from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync
+from camel.storage.journal import Damage, Journal, JournalBroken, make_folder, read, scan, sync
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 SCHEMA = 1
@@ -247,6 +247,11 @@ class RunFolder:
         """The stages of which something is committed."""
         return self.store.folders("committed")
 
+    def journal_stages(self) -> list[str]:
+        """The stages that have journals."""
+        journals = self.root / "journal"
+        return sorted(path.name for path in journals.iterdir() if path.is_dir()) if journals.is_dir() else []
+
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""
         known = self._known.setdefault(stage, set())
@@ -383,10 +388,17 @@ class RunFolder:
         """Start the journal of an attempt."""
         return Journal(self.root / "journal" / stage / f"{shard:06d}-{attempt}")
 
-    def replay(self, stage: str, shard: int) -> Generator[bytes]:
-        """Everything that earlier attempts at a shard have journaled."""
-        for attempt in self.attempts(stage, shard):
-            yield from attempt
+    def replay(
+        self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
+    ) -> Generator[bytes]:
+        """Everything that earlier attempts at a shard have journaled; `damaged` is told of what cannot be read."""
+        for path in self._journals(stage, shard):
+            _settle(path)
+            for one in scan(path):
+                if isinstance(one, Damage):
+                    damaged(one)
+                else:
+                    yield one
 
     def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
         """What each earlier attempt at a shard has journaled.

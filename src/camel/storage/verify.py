@@ -17,6 +17,7 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.storage.compact import Compaction, compactions
+from camel.storage.journal import Damage
 from camel.storage.run import Marker, RunFolder, marker_name
 from camel.storage.store import ahead
 from camel.storage.table import read_shard, shape_of
@@ -136,9 +137,28 @@ def verify(
                 seen.clear()
         done += len(gone)
         report.problems += _compared(large, {marker.shard: marker for marker in markers}, stage)
+    for stage in sorted({*stages, *folder.journal_stages()}):
+        report.problems += _journals(folder, stage)
     progress(total, total)
     report.notes = list(dict.fromkeys(report.notes))
     return report
+
+
+def _journals(folder: RunFolder, stage: str) -> list[Problem]:
+    """What is damaged in the journals of shards that are still open."""
+    found: list[Damage] = []
+    for shard in sorted(folder.journaled(stage)):
+        for _ in folder.replay(stage, shard, found.append):
+            pass
+    cost = "the next start pays for them again, and for nothing else"
+    return [
+        Problem(
+            stage,
+            f"bytes {one.start:,} to {one.end:,} are damaged; replies lost: {one.records:,} ({cost})",
+            str(one.path.relative_to(folder.root)),
+        )
+        for one in found
+    ]
 
 
 def gone(folder: RunFolder, stage: str) -> list[str]:
