@@ -27,7 +27,8 @@ from camel import ChatModel, LocalServer, Sampling
 from camel.core.model import Reply, Request
 from camel.evaluation.intervals import Clusters
 from camel.generation.campaign import Campaign, Outcome
-from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.jobs.budget import Budget
 from camel.models.local import ALIAS, running
 from camel.models.simulator import SimulatorSettings, spawn
 

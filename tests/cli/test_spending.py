@@ -8,7 +8,7 @@ from camel.cli.spending import Purse
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.engine.worker import Halt, Halted
-from camel.generation.config import Budget
+from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry
 
 

@@ -16,8 +16,7 @@ from camel.engine.worker import Halt
 from camel.evaluation.deserved import ASKS, Judging, verdict_in
 from camel.evaluation.findings import Looker
 from camel.evaluation.study import study_of
-from camel.generation.config import Budget
-from camel.generation.meter import Meter, MeteredModel
+from camel.jobs.budget import Budget, Meter, MeteredModel
 from tests.support.sheds import a_run
 
 

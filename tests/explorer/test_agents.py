@@ -29,8 +29,8 @@ from camel.explorer.app import create_app
 from camel.explorer.catalogue import Catalogue
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
-from camel.generation.config import Budget
 from camel.generation.status import read_status
+from camel.jobs.budget import Budget
 from camel.models.person import PERSON
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings, spawn

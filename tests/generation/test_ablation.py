@@ -15,7 +15,8 @@ from camel.core import inception
 from camel.evaluation.comparison import Comparison, Outcomes, compare
 from camel.evaluation.findings import Looker
 from camel.generation.ablation import WHOLE, Ablation, sentences, smaller, variants, without
-from camel.generation.config import Budget, GenerateConfig, ModelSection
+from camel.generation.config import GenerateConfig, ModelSection
+from camel.jobs.budget import Budget
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.scenarios import load, scaffold
 from tests.support.endpoints import serve

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from camel.core.message import Usage
 from camel.engine.site import Report
-from camel.generation.config import Budget
 from camel.generation.shares import ENDPOINT, Shares, allowed, granted
+from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry
 from camel.models.governor import Rates
 from camel.models.sharing import flat

@@ -22,10 +22,10 @@ from camel.engine.site import Report
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign
-from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
-from camel.generation.meter import Grant, Meter
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Elsewhere, Gathering, handed_over
+from camel.jobs.budget import Budget, Grant, Meter
 from camel.models.catalogue import Entry
 from camel.models.governor import Rates
 from camel.models.simulator import Constant, SimulatorSettings

@@ -16,10 +16,9 @@ from camel.core.model import Choice, Reply, Request
 from camel.core.stopping import Stop
 from camel.core.task import Task
 from camel.engine.worker import Halt
-from camel.generation.config import Budget
-from camel.generation.meter import Meter
 from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
+from camel.jobs.budget import Budget, Meter
 from camel.models.catalogue import Entry
 from camel.models.simulator import SimulatorSettings
 from camel.scenarios import Translate, load

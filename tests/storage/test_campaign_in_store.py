@@ -22,13 +22,14 @@ from camel.engine.fence import Fence
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign
-from camel.generation.config import Budget, GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.fork import fork_run
 from camel.generation.plan import committed_in
 from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Elsewhere
 from camel.generation.status import RunLog, find_runs, planned_shards, read_status
 from camel.generation.translate import Translation, translate
+from camel.jobs.budget import Budget
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
 from camel.storage import exporters
 from camel.storage.reader import Run

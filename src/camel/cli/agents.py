@@ -75,7 +75,7 @@ def agents(
         from camel.explorer.serving import can_open, serve
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None
-    from camel.generation.config import Budget
+    from camel.jobs.budget import Budget
 
     usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
     sampling = Sampling(

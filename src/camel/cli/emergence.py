@@ -67,8 +67,7 @@ def emergence(
     from camel.cli.spending import Purse
     from camel.core.model import Model
     from camel.engine.worker import Halt
-    from camel.generation.config import Budget
-    from camel.generation.meter import MeteredModel
+    from camel.jobs.budget import Budget, MeteredModel
     from camel.models.catalogue import Entry
     from camel.training.emergence.config import read_config
     from camel.training.emergence.report import write_report

@@ -115,7 +115,7 @@ def agents(
     from camel.evaluation.report import write_report
     from camel.evaluation.results import evaluate as evaluated
     from camel.evaluation.vote_results import with_votes
-    from camel.generation.config import Budget
+    from camel.jobs.budget import Budget
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
@@ -268,7 +268,7 @@ def _models(
     from camel.cli.showing import guide
     from camel.core.errors import InputError
     from camel.evaluation.agents import SINGLE_SHOT, Named
-    from camel.generation.meter import MeteredModel
+    from camel.jobs.budget import MeteredModel
     from camel.models.catalogue import find
     from camel.models.connect import connect, label, named_at
     from camel.models.local import LocalServer, local_model

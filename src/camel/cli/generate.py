@@ -99,9 +99,9 @@ def _run(
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
     from camel.cli.panel import counted, stopped
-    from camel.cli.stopping import HALTED, INTERRUPTED
+    from camel.cli.stopping import FAILED_ITEMS, HALTED, INTERRUPTED, failed_lines
     from camel.core.errors import CamelError, InputError
-    from camel.generation.campaign import Campaign
+    from camel.generation.campaign import Campaign, failed_items
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
 
     campaign = Campaign(settings, model)
@@ -131,8 +131,11 @@ def _run(
         made = counted(campaign.stages[-1].count, campaign.stages[-1].name.removesuffix("s"))
         run = shlex.quote(last.run)
         view.note(f"complete: {made} in {last.run}")
+        if failed := failed_items(campaign.folder, campaign.stages[-1].name):
+            for line in failed_lines(failed):
+                view.note(line)
         view.note(f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset")
-        return 0
+        return FAILED_ITEMS if failed else 0
     view.note(stopped(outcome.halted))
     view.note(f"resume  {resume}")
     if outcome.halted.startswith("the budget of"):
@@ -298,7 +301,7 @@ def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: 
             config,
             model=ModelSection(ALIAS, guided="llama.cpp"),
             sampling=sampling,
-            run=replace(config.run, concurrency=LOCAL_CONCURRENCY),
+            run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
             # Not into the folder of the model that the configuration names.
             out=out or (config.out if config.is_local and config.out else f"{config.where}-local"),
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from camel.evaluation.humaneval.campaign import Evaluation
     from camel.evaluation.humaneval.report import Report
     from camel.evaluation.sandbox.process import Sandbox
-    from camel.generation.meter import Meter
+    from camel.jobs.budget import Meter
     from camel.models.chat import ChatModel
 
 UNCONTAINED = "--run-programs-of-the-model-without-a-sandbox"
@@ -91,8 +91,7 @@ def humaneval(
     from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
     from camel.evaluation.humaneval.report import check_extra, default_ks
     from camel.evaluation.sandbox.process import Sandbox
-    from camel.generation.config import Budget
-    from camel.generation.meter import MeteredModel
+    from camel.jobs.budget import Budget, MeteredModel
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()

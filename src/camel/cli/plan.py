@@ -105,8 +105,8 @@ def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
 
 def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
     """A line for each limit of the budget that will, or may, be reached before the run is complete."""
-    from camel.generation.meter import NEEDS_PRICE
     from camel.generation.plan import limits
+    from camel.jobs.budget import NEEDS_PRICE
 
     lines: list[str] = []
     for one in limits(plan, config.budget, hours):

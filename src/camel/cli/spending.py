@@ -12,8 +12,7 @@ from camel.core.errors import InputError, ModelError
 from camel.core.message import Usage
 from camel.core.model import Reply
 from camel.engine.worker import Halt
-from camel.generation.config import Budget
-from camel.generation.meter import Meter
+from camel.jobs.budget import Budget, Meter
 from camel.models.catalogue import Entry, find
 
 if TYPE_CHECKING:

@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING
 
 from camel.engine.worker import Halt
 
-HALTED, INTERRUPTED = 3, 130
-"""Exit codes of a run that was stopped: by a limit or a failure, and by a person."""
+if TYPE_CHECKING:
+    from camel.generation.campaign import FailedItems
+
+HALTED, FAILED_ITEMS, INTERRUPTED = 3, 4, 130
+"""Exit codes of a run that was stopped by a limit or a failure, is complete with failed items, was stopped by a person."""
 STOPPED = "stopped by you"
 
 
@@ -23,6 +27,11 @@ def finishing(in_flight: int, seconds: float) -> str:
         f"stopping: finishing {counted(in_flight, 'call')} in flight, {duration(seconds)} at most; Ctrl-C again leaves at "
         "once, and they would be asked, and paid for, again"
     )
+
+
+def failed_lines(failed: Sequence[FailedItems]) -> list[str]:
+    """What to say of the items that failed: a line for each class, with an example."""
+    return [f"failed  {one.count:,} {one.name}, for example {one.example}: {one.words}" for one in failed]
 
 
 def abandoned(calls: int) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from camel.engine.worker import Halt
     from camel.evaluation.findings import Looker
     from camel.evaluation.study import Gatherer, Study
-    from camel.generation.config import Budget
+    from camel.jobs.budget import Budget
     from camel.models.chat import ChatModel
     from camel.storage.reader import Run
 
@@ -65,7 +65,7 @@ def study(
     from camel.cli.progress import leave
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
-    from camel.generation.config import Budget
+    from camel.jobs.budget import Budget
     from camel.storage.reader import Run
 
     # Progress must not get into the figures.
@@ -135,7 +135,7 @@ class _Judging:
     ) -> None:
         from camel.cli.spending import metered
         from camel.evaluation.deserved import Judging
-        from camel.generation.meter import MeteredModel
+        from camel.jobs.budget import MeteredModel
 
         self._made, self._chat = made, chat
         self._meter = metered(budget, chat.name, halt)

@@ -45,10 +45,12 @@ def translate(
     from camel.cli.panel import say
     from camel.cli.progress import leave
     from camel.cli.spending import expect, metered
+    from camel.cli.stopping import FAILED_ITEMS, failed_lines
     from camel.core.message import Usage
     from camel.engine.worker import Halt
-    from camel.generation.config import Budget
+    from camel.generation.campaign import failed_items
     from camel.generation.translate import Translation
+    from camel.jobs.budget import Budget
     from camel.storage.reader import Run
 
     console, halt = Console(highlight=False), Halt()
@@ -66,7 +68,12 @@ def translate(
             expect(console, "expect", chat.name, need, meter.price)
         complete = asyncio.run(_work(console, wanted, chat, in_flight))
     if complete:
+        failed = [one for made in wanted for one in failed_items(made.run.folder, made.name)]
+        for line in failed_lines(failed):
+            say(console, line)
         say(console, f"export  camel export {shlex.quote(str(run))} chat FILE --language {to[0]}")
+        if failed:
+            raise typer.Exit(FAILED_ITEMS)
         return
     leave(console, halt.reason)
 

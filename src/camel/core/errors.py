@@ -12,10 +12,15 @@
         ├── QuotaExhausted      the account has no credit; waiting does not help
         ├── NotAuthorised       401 or 403
         ├── RequestRejected     any other 4xx, or a redirect: this request will never work
-        │   └── ContextOverflow the prompt and the reserved completion exceed the model's window
+        │   ├── ContextOverflow the prompt and the reserved completion exceed the model's window
+        │   └── ContentRejected moderation, or content that the endpoint cannot read
         ├── ServerFailed        5xx, or an error body in a 200
         ├── ReplyTooLarge       the body, or what it unpacks to, exceeds the cap
         ├── MalformedReply      a 2xx whose body is not a chat completion
+        ├── BadReply            a reply that cannot be used, however often it was asked for
+        │   ├── EmptyReply      it has no text
+        │   ├── CutReply        it ended at the limit of tokens
+        │   └── FilteredReply   the endpoint's content filter ended it
         └── NotUnderstood       the model was asked often enough and never answered in a form that can be used
 
 The one decision to know: whether a failed call is worth another try is a property of its type
@@ -26,7 +31,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from camel.core.message import Usage
 
 
 def shown(value: object) -> str:
@@ -152,6 +160,10 @@ class ContextOverflow(RequestRejected):
     """The prompt, with the completion reserved for it, does not fit the model's context window."""
 
 
+class ContentRejected(RequestRejected):
+    """The endpoint will not serve what this request says: moderation, or content that it cannot read."""
+
+
 class ServerFailed(ModelError):
     """The endpoint failed on its side."""
 
@@ -167,6 +179,27 @@ class MalformedReply(ModelError):
     """The endpoint said success and sent something that is not a chat completion."""
 
     retryable = True
+
+
+class BadReply(ModelError):
+    """A reply came as often as it was asked for, and each time it could not be used."""
+
+    def __init__(self, message: str, *, attempts: int = 1, usage: Usage | None = None) -> None:
+        super().__init__(message, attempts=attempts)
+        self.usage = usage
+        """What the replies took."""
+
+
+class EmptyReply(BadReply):
+    """The reply has no text."""
+
+
+class CutReply(BadReply):
+    """The reply ended at the limit of tokens."""
+
+
+class FilteredReply(BadReply):
+    """The endpoint's content filter ended the reply."""
 
 
 class NotUnderstood(ModelError):

@@ -49,6 +49,11 @@ class Transcript(msgspec.Struct):
         """Tokens of all calls, the task specifier's included."""
         return sum((message.usage for message in self.messages), self.task.usage)
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended because a call failed; such conversations are in no export."""
+        return self.stop is not None and self.stop.reason == "error"
+
     def to_json(self) -> bytes:
         """Serialise the record, indented for people."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)

@@ -23,6 +23,8 @@ class Report(msgspec.Struct, frozen=True):
     """Since the worker's start; they only grow, and count even after its death."""
     gauges: dict[str, float] = {}
     """At the moment; gone with the worker."""
+    words: str = ""
+    """Why calls fail at the moment, if they do."""
 
 
 class Site(Protocol):

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from camel.core.answers import read_comparison
-from camel.core.errors import Damaged, InputError, ModelError, RequestRejected, ServerFailed, shown, whole
+from camel.core.errors import Damaged, InputError, ModelError, ServerFailed, shown, whole
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.judge import quoted
@@ -31,9 +31,10 @@ from camel.core.transcript import Transcript
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
-from camel.engine.worker import Halt, Unfinished
+from camel.engine.worker import Halt
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, Sample, draw_tasks
+from camel.jobs.failures import failure_of
 from camel.models.recorded import RecordedModel
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
@@ -200,6 +201,8 @@ class Contest:
                 )
             self.samples[group.name] = sample
         self._matches = matches
+        self._last = False
+        """Whether this is the last pass, in which a failure becomes the item's record."""
         self.prompts = {
             "judge": read_prompt(config.judge_prompt, NEEDED),
             "again": read_prompt("again-1"),
@@ -343,7 +346,8 @@ class Contest:
             return await self._finish(_once(jobs), concurrency)
 
     async def _finish(self, jobs: Sequence[Job], concurrency: int) -> bool:
-        for _ in range(PASSES):
+        for attempt in range(PASSES):
+            self._last = attempt == PASSES - 1
             self._recount()
             stages = [(job.stage, job.fingerprint) for job in jobs]
             await run_stages(stages, self.folder, concurrency=concurrency, halt=self.halt)
@@ -497,10 +501,8 @@ class Contest:
         try:
             request = Request(history, sampling, f"{id}-{kind}", kind)
             reply = await RecordedModel(who.model, steps.once).reply(request)
-        except RequestRejected as error:  # it will never be answered
-            return Solution(id, "", failed=f"{type(error).__name__}: {error}"[:500])
         except ModelError as error:
-            raise Unfinished(str(error)) from None
+            return Solution(id, "", failed=failure_of(error, self.halt, last=self._last)[:500])
         text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
         failed = "" if text else "the answer is empty"
         return Solution(id, text, reply.model, reply.usage, finish, cut, failed)
@@ -542,10 +544,9 @@ class Contest:
                     )
                 history.add("assistant", answer[:MOST_QUOTED] or "…")
                 history.add("user", self.prompts["again"])
-        except RequestRejected as error:
-            return Judged(task.id, None, reason=f"the judge could not be asked: {error}"[:500], usage=usage)
         except ModelError as error:
-            raise Unfinished(str(error)) from None
+            why = failure_of(error, self.halt, last=self._last)
+            return Judged(task.id, None, reason=f"the judge could not be asked: {why}"[:500], usage=usage)
         return Judged(
             task.id,
             None,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from camel.core.errors import ModelError, RequestRejected, ServerFailed
+from camel.core.errors import ModelError, ServerFailed
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.judge import quoted
@@ -25,10 +25,11 @@ from camel.core.transcript import Transcript
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, write_lines
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Unfinished
+from camel.engine.worker import Halt
 from camel.evaluation.agents import quoted_talk, shortened
 from camel.evaluation.intervals import wilson
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
+from camel.jobs.failures import failure_of
 from camel.models.recorded import RecordedModel
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
@@ -207,10 +208,8 @@ class Judging:
                     break
                 history.add("assistant", answer)
                 history.add("user", AGAIN)
-        except RequestRejected as error:  # it will never be answered, e.g. as too long for the judge's window
-            answer = f"the judge could not be asked: {error}"
         except ModelError as error:
-            raise Unfinished(str(error)) from None
+            answer = f"the judge could not be asked: {failure_of(error, self.halt)}"
         self.finished += 1
         return Verdict(transcript.id, transcript.task.text[:1_000], deserved, answer[:1_000], usage)
 

@@ -30,8 +30,7 @@ from camel.core.transcript import Transcript
 from camel.engine.worker import Halt
 from camel.explorer.reading import Bubble, bubbles, hues_of
 from camel.generation.campaign import STOPPED, totals_of
-from camel.generation.config import Budget
-from camel.generation.meter import Meter, MeteredModel
+from camel.jobs.budget import Budget, Meter, MeteredModel
 from camel.models.catalogue import cost, find
 from camel.models.person import Answer, Person
 from camel.storage.index import UNFINISHED, write_indexed

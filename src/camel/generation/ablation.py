@@ -21,9 +21,10 @@ from camel.core.message import Usage
 from camel.core.model import Model
 from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign, Outcome, open_run
-from camel.generation.config import Budget, GenerateConfig
+from camel.generation.config import GenerateConfig
 from camel.generation.fork import take_over
 from camel.generation.plan import Plan, Range, make_plan
+from camel.jobs.budget import Budget
 from camel.scenarios import RolePlay, Scenario
 from camel.scenarios.reading import FILE, folder_of
 

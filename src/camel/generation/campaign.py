@@ -19,9 +19,9 @@ import msgspec
 
 from camel._version import __version__
 from camel.core.conversation import spoken
-from camel.core.errors import ContextOverflow, InputError, ModelError, NoRoom, RequestRejected, shown
+from camel.core.errors import BadReply, InputError, ModelError, NoRoom, shown
 from camel.core.history import History
-from camel.core.message import Message, Sampling, Usage, well_formed
+from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
@@ -33,9 +33,11 @@ from camel.engine.journaled import journaled
 from camel.engine.notices import Tell, unheard
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import RunStage, run_stage
-from camel.engine.worker import Halt, Unfinished
+from camel.engine.worker import Halt
 from camel.generation.config import GenerateConfig, fingerprint
-from camel.generation.meter import Meter, MeteredModel
+from camel.jobs.budget import Meter, MeteredModel
+from camel.jobs.failures import Failures, failure_of
+from camel.jobs.replies import CheckedModel
 from camel.models.catalogue import Entry
 from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import CountedModel, RecordedModel
@@ -46,7 +48,7 @@ from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
 from camel.storage.journal import Damage
 from camel.storage.run import Marker, RunFolder, Settings
-from camel.storage.table import arrow
+from camel.storage.table import arrow, stream_shard
 from camel.storage.verify import gone
 
 LISTS_PER_SHARD = 256
@@ -59,8 +61,12 @@ MONEY = "money"
 """Dollars, under that name in a marker's totals: a price that changes later does not change what was paid."""
 COUNTED_FIRST = 1_000
 """Markers that are read before the work begins; of more, only a budget makes it wait."""
+FAILED = "(failed) "
+"""Begins the lines of a list that could not be had."""
 STOPPED = "stop."
 """Begins the names under which a marker counts why its conversations ended."""
+FAILED_AS = "failed."
+"""Begins the names under which a marker counts its failed conversations by the class of the failure."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -161,12 +167,21 @@ class Counted:
 class Campaign:
     """A scenario being generated."""
 
-    def __init__(self, config: GenerateConfig, model: Model, *, halt: Halt | None = None) -> None:
+    def __init__(
+        self, config: GenerateConfig, model: Model, *, halt: Halt | None = None, shared: bool = False
+    ) -> None:
+        """`shared` is a worker of a cluster, where others decide whether the run stops."""
         arrow()  # what cannot be kept is not to be paid for first
         self.config = config
         self.scenario = config.loaded_scenario()
         self.halt = halt or Halt()
-        self.meter = Meter(config.budget, config.price(), self.halt)
+        failures = Failures(
+            self.halt,
+            patience=60 * config.run.outage_patience,
+            shared=shared,
+            tell=lambda event, text, **fields: self.tell(event, text, **fields),
+        )
+        self.meter = Meter(config.budget, config.price(), self.halt, failures)
         self.folder = open_run(config, self.scenario)
         self.fingerprint = self.folder.settings().fingerprint
         self.stops: Counter[str] = Counter()
@@ -188,6 +203,8 @@ class Campaign:
         self._counting: asyncio.Future[None] | None = None
         """What reads the markers while the work goes on already."""
         self._stopped = False
+        self._unused: dict[str, Usage] = {}
+        """What replies took that could not be used, by the conversation that failed for them."""
         self._in_journals = 0
         """Answers that earlier starts have journaled for shards that are still open."""
         self._damaged = 0
@@ -249,6 +266,8 @@ class Campaign:
                     committed=note,
                     attempt=attempt,
                 )
+                if not complete and (reason := self.meter.failures.all_rejected()):
+                    self.halt.set(reason)
                 if complete or self.halt.reason:
                     break
             if not complete:
@@ -349,6 +368,8 @@ class Campaign:
         """One list of a level."""
         facts = await self._looked_up(partial(self.scenario.list_facts, level, index))
         declared = self.scenario.level(level)
+        if cause := _failed_list(facts):
+            return AskedList(list(facts.values()), [cause] * declared.count, Usage())
         model = CountedModel(self._recorded(steps))
         try:
             items = await ask_list(
@@ -361,24 +382,31 @@ class Campaign:
                 names=self.scenario.is_name(level),
             )
         except ModelError as error:
-            # Everything below hangs on it, so that a list that cannot be had stops the run.
-            self.halt.set(f"list {index} of {level}: {error}")
-            raise Unfinished(str(error)) from None
+            # Whatever needs it fails for the same reason; the list's file says so, and can be edited.
+            why = failure_of(error, self.halt, last=self._last_pass)
+            items = [in_one_line(f"{FAILED}{level}: {why}")[:300]] * declared.count
         return AskedList(list(facts.values()), items, model.usage)
 
     async def _converse(self, index: int, steps: Steps) -> Transcript:
         """One conversation."""
         facts = await self._looked_up(partial(self.scenario.facts, index))
+        if cause := _failed_list(facts):
+            return self._without_list(index, facts, cause)
         try:
-            play = self._play(index, facts, self._recorded(steps))
+            play = self._play(index, facts, self._checked(steps))
         except NoRoom as error:
             return self._labelled(self._without_room(index, facts, error), facts)
         try:
             transcript = await play.finish()
         except ModelError as error:
-            self._give_up_or_wait(error)
+            self._give_up_or_wait(error, play.transcript)
             transcript = play.transcript
         return self._labelled(transcript, facts)
+
+    def _without_list(self, index: int, facts: dict[str, str], cause: str) -> Transcript:
+        """The record of a conversation that needs a list which failed."""
+        stop = Stop("error", f"ListFailed: {cause.removeprefix(FAILED)}")
+        return self._labelled(Transcript(self.scenario.id(index), Task(cause), stop=stop), facts)
 
     def _without_room(self, index: int, facts: dict[str, str], error: NoRoom) -> Transcript:
         """The record of a conversation whose task is too long. Where no task would fit, the settings are wrong, and the
@@ -424,6 +452,8 @@ class Campaign:
         end = self.scenario.end
         assert isinstance(end, Question)
         facts = await self._looked_up(partial(self.scenario.facts, index))
+        if cause := _failed_list(facts):
+            return self._without_list(index, facts, cause)
         asked = end.asked(facts)
         identity = self.scenario.id(index)
         sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
@@ -433,9 +463,9 @@ class Campaign:
         history = History()
         history.add("user", asked.prompt)
         try:
-            reply = await self._recorded(steps).reply(Request(history, sampling, identity, ASSISTANT))
+            reply = await self._checked(steps).reply(Request(history, sampling, identity, ASSISTANT))
         except ModelError as error:
-            self._give_up_or_wait(error)
+            self._give_up_or_wait(error, transcript)
             transcript.stop = Stop("error", f"{type(error).__name__}: {error}", ASSISTANT)
         else:
             transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
@@ -467,9 +497,10 @@ class Campaign:
 
     def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
         shard = write_indexed(self.folder, path.parent.name, path, records, self.fingerprint, self._cost)
-        usage = sum((record.usage for record in records), Usage())
+        usage = sum((record.usage + self._unused.pop(record.id, Usage()) for record in records), Usage())
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
+        counted |= failures_in(records)
         return Written(
             shard.rows,
             shard.sha256,
@@ -579,16 +610,24 @@ class Campaign:
     def _seed(self, index: int) -> int:
         return ((self.config.seed or 0) * 1_000_003 + index) % 2**31
 
-    def _give_up_or_wait(self, error: ModelError) -> None:
-        """Let an item's failure become its record, unless another try could still mend it."""
-        final = isinstance(error, RequestRejected | ContextOverflow) or self._last_pass
-        if self.halt.reason or not final:
-            raise Unfinished(str(error)) from None
+    def _checked(self, steps: Steps) -> Model:
+        return CheckedModel(self._recorded(steps), self.config.run.cut_replies)
+
+    def _give_up_or_wait(self, error: ModelError, transcript: Transcript) -> None:
+        """Let an item's failure become its record, unless another try could still help."""
+        failure_of(error, self.halt, last=self._last_pass)
+        if isinstance(error, BadReply) and error.usage:
+            self._unused[transcript.id] = error.usage
 
     def _labelled(self, transcript: Transcript, facts: dict[str, str]) -> Transcript:
         transcript.scenario, transcript.facts = self.scenario.name, facts
         transcript.labels, transcript.fingerprint = list(self.scenario.labels), self.fingerprint
         return transcript
+
+
+def _failed_list(facts: Mapping[str, str]) -> str:
+    """Why a list failed from which one of these was to come; empty where none did."""
+    return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
 
 
 class AskedList(NamedTuple):
@@ -597,6 +636,44 @@ class AskedList(NamedTuple):
     parents: list[str]
     items: list[str]
     usage: Usage
+
+
+def failures_in(records: Sequence[Transcript]) -> dict[str, float]:
+    """How many failed, by the class of the failure, as a marker counts them."""
+    classes = Counter(
+        record.stop.detail.partition(":")[0] for record in records if record.failed and record.stop
+    )
+    return {f"{FAILED_AS}{name}": float(count) for name, count in sorted(classes.items())}
+
+
+class FailedItems(msgspec.Struct, frozen=True):
+    """Items that failed for the same class of reason."""
+
+    name: str
+    count: int
+    example: str
+    """An item's id."""
+    words: str
+    """Why that one failed."""
+
+
+def failed_items(folder: RunFolder, stage: str) -> list[FailedItems]:
+    """The failed items of a stage by class, the most frequent first, each with an example."""
+    counts: Counter[str] = Counter()
+    where: dict[str, Marker] = {}
+    for marker in folder.markers(stage, sorted(folder.committed(stage))):
+        for name, count in marker.totals.items():
+            if name.startswith(FAILED_AS):
+                counts[name.removeprefix(FAILED_AS)] += int(count)
+                where.setdefault(name.removeprefix(FAILED_AS), marker)
+    found: list[FailedItems] = []
+    for name, count in counts.most_common():
+        with folder.opened([where[name].file]) as files:
+            rows = stream_shard(next(files))
+            stops = ((row.id, row.stop.detail) for row in rows if row.failed and row.stop)
+            example, words = next((one for one in stops if one[1].startswith(f"{name}:")), ("", name))
+        found.append(FailedItems(name, count, example, words.partition(": ")[2]))
+    return found
 
 
 def usage_of(totals: Mapping[str, float]) -> Usage:

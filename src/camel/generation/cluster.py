@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import InputError
+from camel.engine.site import Report
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt
 from camel.generation.campaign import Campaign
 from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Gathering, handed_over
+from camel.jobs.failures import ClusterFailures
 from camel.storage.run import RunFolder
 
 if TYPE_CHECKING:
     from camel.engine.ray.supervisor import RaySupervisor
+
+
+class Watched(NamedTuple):
+    """What each worker may use, and what stops all of them. Sent to the coordinator."""
+
+    shares: Shares
+    failures: ClusterFailures
+
+    def __call__(
+        self, reports: Mapping[str, Report], live: Collection[str]
+    ) -> tuple[Mapping[str, Mapping[str, float]], str]:
+        """Divide, and decide."""
+        given, halt = self.shares(reports, live)
+        return given, self.failures(reports, live) or halt
 
 
 class Cluster:
@@ -82,8 +98,11 @@ class Cluster:
             concurrency=campaign.config.run.concurrency,
             workers=self._workers,
             ttl=self._ttl or TTL,
-            share=Shares(
-                meter.budget, meter.price, meter.before, campaign.config.pool().rates, dearer=meter.dearer
+            share=Watched(
+                Shares(
+                    meter.budget, meter.price, meter.before, campaign.config.pool().rates, dearer=meter.dearer
+                ),
+                ClusterFailures(meter.failures.patience),
             ),
             environment=handed_over(campaign.config.model.key_variable),
             watch=self._gathering.watch,

@@ -10,13 +10,14 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from camel.core.errors import InputError, similar
 from camel.core.message import Sampling
 from camel.core.tables import read_table
+from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry, find
 from camel.models.chat import ChatModel
 from camel.models.connect import plugged_model
@@ -75,23 +76,10 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """Seconds for one call, its retries included."""
     attempt_timeout: float | None = None
     """Seconds for one try of it; half the deadline if not given, so that a call that hangs is tried once more."""
-
-
-class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the whole run may use; reaching a limit stops new calls and leaves a run that can be resumed."""
-
-    money: float | None = None
-    """US dollars."""
-    tokens: int | None = None
-    calls: int | None = None
-    hours: float | None = None
-    """Of this start, by the clock."""
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value: Any = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not value > 0):
-                raise InputError(f"budget.{name} must be above zero, not {value!r}")
+    outage_patience: float = 30.0
+    """Minutes for which the run waits for an endpoint that answers nobody; then it stops."""
+    cut_replies: Literal["fail", "keep"] = "fail"
+    """What becomes of a reply that ends at the limit of tokens: the conversation fails, or it is kept and marked."""
 
 
 class Figure(NamedTuple):

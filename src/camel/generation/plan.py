@@ -19,7 +19,8 @@ from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.core.society import Society
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, MONEY, changes, usage_of
-from camel.generation.config import Assumptions, Budget, Figure, GenerateConfig, Guess, shard_size_for
+from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
+from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry
 from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
 from camel.scenarios.critics import CriticSettings

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from camel.core.message import Usage
 from camel.engine.site import Report
-from camel.generation.config import Budget
-from camel.generation.meter import Grant
+from camel.jobs.budget import Budget, Grant
 from camel.models.catalogue import Entry
 from camel.models.governor import Rates, Share
 from camel.models.pool import Pool

@@ -21,8 +21,9 @@ from camel.engine.coordinator import Totals
 from camel.engine.site import Report
 from camel.engine.stage import Stage
 from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_of
-from camel.generation.config import Budget, GenerateConfig
+from camel.generation.config import GenerateConfig
 from camel.generation.shares import ENDPOINT, USED, allowed, granted, told_of, under, used_by
+from camel.jobs.budget import Budget
 from camel.models.pool import ReplicaState
 from camel.models.sharing import nested
 from camel.models.traced import flush
@@ -100,7 +101,7 @@ class CampaignSite:
         self._model.pool.allow({})  # nothing, until the coordinator has said how much
         # Budgets are the driver's; a worker has what it is granted of them.
         unlimited = msgspec.structs.replace(config, budget=Budget())
-        self._campaign = Campaign(unlimited, self._model)
+        self._campaign = Campaign(unlimited, self._model, shared=True)
         self.folder, self.halt = self._campaign.folder, self._campaign.halt
         self._model.pool.gate = self.halt.check_lease
 
@@ -126,14 +127,21 @@ class CampaignSite:
         counters = {name: float(getattr(meter.usage, name)) for name in USED}
         counters |= {f"errors.{kind}": float(times) for kind, times in meter.errors.items()}
         counters |= {"retries": float(meter.retries), "rate_limited": float(meter.rate_limited)}
-        gauges = {"in_flight": float(meter.in_flight), "starved": float(meter.starved)}
+        failures = meter.failures
+        counters |= {"served": float(failures.served), "rejected": float(failures.rejected)}
+        counters["answered"] = float(failures.answered)
+        gauges = {
+            "in_flight": float(meter.in_flight),
+            "starved": float(meter.starved),
+            "down": failures.down(),
+        }
         for name, tally in campaign.tallies.items():
             gauges[f"open.{name}"] = float(tally.open)
             gauges[f"finished.{name}"] = float(tally.finished)
             gauges[f"failed.{name}"] = float(tally.failed)
         gauges |= {f"{STOPPED}{reason}": float(times) for reason, times in campaign.stops.items()}
         gauges |= told_of(self._model.pool)
-        return Report(counters, gauges)
+        return Report(counters, gauges, failures.words)
 
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""
@@ -183,6 +191,8 @@ class Gathering:
         )
         meter.retries = int(totals.counters.get("retries", 0))
         meter.rate_limited = int(totals.counters.get("rate_limited", 0))
+        meter.failures.served = int(totals.counters.get("served", 0))
+        meter.failures.rejected = int(totals.counters.get("rejected", 0))
         campaign.workers = len(totals.live)
         meter.in_flight = int(gauges.get("in_flight", 0))
         for name, tally in campaign.tallies.items():

@@ -23,14 +23,16 @@ from camel.core.errors import InputError, ModelError, ServerFailed, shown
 from camel.core.history import History, estimate_tokens
 from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
+from camel.core.stopping import Stop
 from camel.core.transcript import Transcript
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Unfinished
-from camel.generation.campaign import Counted, Tally, totals_of
-from camel.generation.config import Budget, fingerprint, shard_size_for
-from camel.generation.meter import Meter, MeteredModel
+from camel.engine.worker import Halt
+from camel.generation.campaign import Counted, Tally, failures_in, totals_of
+from camel.generation.config import fingerprint, shard_size_for
+from camel.jobs.budget import Budget, Meter, MeteredModel
+from camel.jobs.failures import failure_of
 from camel.models.catalogue import find
 from camel.models.recorded import RecordedModel
 from camel.scenarios import Translate, load
@@ -107,6 +109,8 @@ class Translation:
         self.name = f"{STAGE}{language}"
         self.meter = meter or Meter(Budget(), find(getattr(model, "name", "")), halt or Halt())
         self.halt = self.meter.halt
+        self.last_pass = False
+        """Whether a failure becomes the conversation's record, as no other try follows."""
         self.tally, self._counted = Tally(len(run)), Counted()
         self._model, self._sampling = MeteredModel(model, self.meter), sampling
         settings = self._begun(getattr(model, "name", type(model).__name__))
@@ -224,6 +228,8 @@ class Translation:
         translated = msgspec.structs.replace(
             original, messages=[], facts={**original.facts, "language": self.language}
         )
+        if original.failed:
+            return translated  # it is in no export
         sound = True
         try:
             for message in original.messages:
@@ -231,7 +237,7 @@ class Translation:
                 translated.messages.append(said)
                 sound = sound and fine
         except ModelError as error:
-            raise Unfinished(str(error)) from None
+            translated.stop = Stop("error", failure_of(error, self.halt, last=self.last_pass), TRANSLATOR)
         if not sound:
             translated.labels = [*original.labels, DAMAGED]
         return translated
@@ -271,15 +277,17 @@ class Translation:
         shard = write_shard(path, records)
         usage = sum((message.usage for record in records for message in record.messages), Usage())
         damaged = sum(DAMAGED in record.labels for record in records)
-        totals = {**totals_of(usage, self.meter.price), "damaged": float(damaged)}
-        return Written(shard.rows, shard.sha256, totals)
+        failed = sum(record.failed for record in records)
+        totals = {"damaged": float(damaged), "failed": float(failed), **failures_in(records)}
+        return Written(shard.rows, shard.sha256, {**totals_of(usage, self.meter.price), **totals})
 
 
 async def translate(translation: Translation, *, concurrency: int = 64) -> bool:
     """Do a translation, or go on with it; what is committed is not done again. True when all of it is there."""
     folder = translation.run.folder
     with folder.locked():
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
+            translation.last_pass = attempt == TRIES - 1
             translation.recount()
             if translation.tally.committed < translation.tally.planned:
                 folder.hold_journals(translation.name)
@@ -290,6 +298,8 @@ async def translate(translation: Translation, *, concurrency: int = 64) -> bool:
                 fingerprint=translation.fingerprint,
                 halt=translation.halt,
             )
+            if not complete and (reason := translation.meter.failures.all_rejected()):
+                translation.halt.set(reason)
             if complete or translation.halt.reason:
                 return complete
     raise ServerFailed(

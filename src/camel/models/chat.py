@@ -48,12 +48,16 @@ from camel.models.endpoint import (
     secrets_in,
 )
 from camel.models.guided import CRITICS, Guide, guided_fields
-from camel.models.pool import Pool, PoolSettings, Replica
+from camel.models.pool import Pool, PoolSettings, Replica, is_misplaced
 
 if TYPE_CHECKING:
     import aiohttp
 
 OPENAI_URL = "https://api.openai.com/v1"
+MOVES = 3
+"""Times that a call is sent to another replica because of what one said that may be its own fault."""
+UNREACHED = 40.0
+"""Seconds for a call where no replica was ever reached: the address is probably wrong."""
 _SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
 _PASSWORD = re.compile(r"//[^/@\s]+@")
 _BEFORE_SCHEMAS = re.compile(r"gpt-(?:3\.5|4(?![o.]))")
@@ -167,7 +171,7 @@ class ChatModel:
         body = self._body(request)
         started = loop.time()
         deadline = started + self._deadline
-        pool, limited, slot = self.pool, 0, None
+        pool, limited, moved, slot = self.pool, 0, 0, None
         if pool.look_at < math.inf:
             await pool.refresh()
         for attempt in count(1):
@@ -177,6 +181,8 @@ class ChatModel:
                 if slot is None:
                     slot = await pool.wait(request, body, deadline)
                 limit = min(deadline, loop.time() + self._attempt_timeout)
+                if pool.unreached:
+                    limit = min(limit, max(loop.time() + 1.0, started + UNREACHED))
                 async with asyncio.timeout_at(limit):
                     reply = await self._attempt(request, body, slot.replica)
                 pool.served(slot, reply.usage, request.speaker)
@@ -201,12 +207,14 @@ class ChatModel:
                 if slot is not None:
                     pool.left(slot)
                 raise
+            wait = self._wait_before_retry(error, attempt)
             if slot is not None:
                 pool.failed(slot, error, hung=hung)
+                if is_misplaced(error) and moved < MOVES and pool.has_other(slot.replica):
+                    moved, wait = moved + 1, 0.0
                 slot = None
             limited += isinstance(error, RateLimited)
-            wait = self._wait_before_retry(error, attempt)
-            if wait is None or loop.time() + wait >= deadline:
+            if wait is None or loop.time() + wait >= (started + UNREACHED if pool.unreached else deadline):
                 error.attempts, error.limited = attempt, limited
                 if error.retryable and self.pool.size > 1:
                     error.args = (f"{error} (the replicas: {self.pool.described()})",)

@@ -27,7 +27,9 @@ from camel.core.errors import (
     InputError,
     MalformedReply,
     ModelError,
+    NotAuthorised,
     RateLimited,
+    RequestRejected,
     ServerFailed,
     Unreachable,
 )
@@ -114,6 +116,8 @@ class Replica:
         """Left alone until then; 0 while it is healthy."""
         self.probing = False
         self.said = ""
+        self.reached = False
+        """Whether it ever answered, whatever it said."""
 
     def usable(self, now: float) -> bool:
         """Whether a call may be sent to it, as far as its health goes."""
@@ -220,6 +224,12 @@ class Slot(msgspec.Struct, gc=False, eq=False):
     epoch: int
 
 
+def is_misplaced(error: ModelError) -> bool:
+    """Whether the fault may be that of one replica of several: another model is behind it, another key, or no model."""
+    rejected = isinstance(error, RequestRejected) and error.status in (404, 405)
+    return rejected or isinstance(error, MalformedReply | NotAuthorised)
+
+
 class _Waiter:
     __slots__ = ("future", "guess", "name", "order")
 
@@ -314,6 +324,7 @@ class Pool:
                 now, slot.epoch, now - slot.sent_at, usage.prompt, usage.completion, usage.cached, slot.guess
             )
             replica.failures = 0
+            replica.reached = True
             if replica.until:
                 replica.answered()
             if session is not None:
@@ -330,8 +341,13 @@ class Pool:
         """The attempt failed; `hung` if there was no answer in all the time that one may take."""
         now, replica, session = self._clock(), slot.replica, slot.session
         unavailable = isinstance(error, ServerFailed) and error.status == 503
-        broken = hung or isinstance(error, Unreachable | ServerFailed)
+        alone = len(self._replicas) <= 1
+        misplaced = not alone and is_misplaced(error)
+        broken = hung or misplaced or isinstance(error, Unreachable | ServerFailed)
         with self._lock:
+            replica.reached = replica.reached or not (
+                hung or isinstance(error, Unreachable | DeadlineExceeded)
+            )
             asked = error.retry_after if isinstance(error, RateLimited | ServerFailed) else None
             others = bool(replica.queue or self._stranded or self._fresh)
             if isinstance(error, RateLimited) or (unavailable and asked is not None):
@@ -348,14 +364,19 @@ class Pool:
                 else:
                     replica.answered()
             else:
-                alone = len(self._replicas) <= 1
                 if replica.failure(now, f"{type(error).__name__}: {error}", alone):
                     self._strand(replica)
                 if session is not None and not alone and session.replica is replica:
                     session.failures += 1
-                    if hung or session.failures >= 2:
+                    if hung or misplaced or session.failures >= 2:
                         session.fled = replica
             self._pump(self._replicas if broken else (replica,))
+
+    def has_other(self, replica: Replica) -> bool:
+        """Whether a call that failed at a replica can be sent to another one."""
+        now = self._clock()
+        with self._lock:
+            return any(one is not replica and one.usable(now) for one in self._replicas)
 
     def left(self, slot: Slot) -> None:
         """The attempt was abandoned by the caller."""
@@ -421,6 +442,11 @@ class Pool:
     def size(self) -> int:
         """How many replicas are known."""
         return len(self._replicas)
+
+    @property
+    def unreached(self) -> bool:
+        """Whether every replica was tried, and none was ever reached."""
+        return all(replica.failures and not replica.reached for replica in self._replicas)
 
     def states(self) -> list[ReplicaState]:
         """The replicas as they are now."""

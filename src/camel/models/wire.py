@@ -18,6 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from camel.core.errors import (
+    ContentRejected,
     ContextOverflow,
     MalformedReply,
     ModelError,
@@ -87,12 +88,18 @@ def read_reply(body: bytes) -> Reply:
         return _read_loosely(body)
     _check_count(completion.choices)
     choices = tuple(
-        Choice(said.content or "", _FINISH.get(choice.finish_reason, "other"), _tokens_of(choice.logprobs))
+        Choice(said.content or "", _finish(choice.finish_reason), _tokens_of(choice.logprobs))
         if (said := choice.message).content or not said.refusal
         else Choice(said.refusal, "refusal")
         for choice in completion.choices
     )
     return Reply(choices, _usage(completion.usage), completion.model or "")
+
+
+def _finish(reason: str | None) -> FinishReason:
+    if reason == "error":  # of a gateway whose own provider failed after the status was sent
+        raise ServerFailed("the endpoint ended its reply with an error")
+    return _FINISH.get(reason, "other")
 
 
 def _check_count(choices: list[Any]) -> None:
@@ -161,7 +168,7 @@ def _loose_choice(choice: Any) -> Choice:
     content, refusal = _loose_text(_get(message, "content")), _get(message, "refusal")
     if not content and isinstance(refusal, str) and refusal:
         return Choice(well_formed(refusal), "refusal")
-    finish = _FINISH.get(_loose_reason(_get(choice, "finish_reason")), "other")
+    finish = _finish(_loose_reason(_get(choice, "finish_reason")))
     return Choice(content or "", finish, _tokens_of(_cleaned(_get(choice, "logprobs"))))
 
 
@@ -274,7 +281,7 @@ class StreamedReply:
             if delta.refusal:
                 self._refused.add(index)
             if piece.finish_reason is not None:
-                self._finish[index] = _FINISH.get(piece.finish_reason, "other")
+                self._finish[index] = _finish(piece.finish_reason)
             if tokens := _tokens_of(piece.logprobs):
                 self._logprobs.setdefault(index, []).extend(tokens)
             if text and index == 0:
@@ -346,6 +353,20 @@ _OVERFLOW = re.compile(
     re.IGNORECASE,
 )
 
+_MODERATED = re.compile(
+    r"moderation|content[_ -]?(?:filter|policy|management policy)|content[_ ]policy[_ ]violation|flagged|"
+    r"ResponsibleAIPolicyViolation|data_inspection_failed|(?:inappropriate|prohibited|harmful|unsafe) content|"
+    r"safety (?:system|filter|setting|reasons)",
+    re.IGNORECASE,
+)
+"""An endpoint's words for content that it will not serve."""
+_CONTENT = re.compile(
+    r"messages?[.\[]\d+\]?\.?.{0,40}content|invalid (?:utf|unicode|byte|character|surrogate)|"
+    r"(?:text|message|messages?|content)(?: content)?s? (?:must be|is|cannot be|must not be) (?:non-?)?empty",
+    re.IGNORECASE,
+)
+"""An endpoint's words for content that it cannot read."""
+
 
 def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
     """The typed error for an answer that is not a reply."""
@@ -359,10 +380,14 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         limited = RateLimited(text, status=status)
         limited.retry_after = retry_after(headers)
         return limited
+    if status in (400, 403, 413, 422) and _OVERFLOW.search(said):
+        return ContextOverflow(text, status=status)
+    if (status in (400, 403, 422, 451) and _MODERATED.search(said)) or (
+        status in (400, 422) and _CONTENT.search(said)
+    ):
+        return ContentRejected(text, status=status)
     if status in (401, 403):
         return NotAuthorised(f"{text} (check the API key and what it may use)", status=status)
-    if status in (400, 413, 422) and _OVERFLOW.search(said):
-        return ContextOverflow(text, status=status)
     if status in (408, 409, 425) or (status >= 500 and status not in (501, 505)):
         failed = ServerFailed(text, status=status)
         failed.retry_after = retry_after(headers)

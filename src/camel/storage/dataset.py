@@ -17,7 +17,7 @@ from camel.core.message import Usage
 from camel.core.transcript import Transcript
 from camel.storage import table
 from camel.storage.files import new_folder
-from camel.storage.release import RESTRICTED, Release, Written, marks
+from camel.storage.release import RESTRICTED, Release, Written, published
 
 
 def dataset(
@@ -58,8 +58,7 @@ def dataset(
 
 
 def _counted(transcripts: Iterable[Transcript], figures: _Figures, release: Release) -> Iterator[Transcript]:
-    for transcript in transcripts:
-        marks(transcript, release)
+    for transcript in published(transcripts, release):
         figures.add(transcript)
         yield transcript
 

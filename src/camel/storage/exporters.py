@@ -36,7 +36,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.storage.dataset import dataset
 from camel.storage.files import sink
 from camel.storage.inspect_log import ENDINGS, inspect_log
-from camel.storage.release import Release, Written, marks
+from camel.storage.release import Release, Written, marks, published
 
 
 class Write(Protocol):
@@ -359,7 +359,7 @@ def write_rows(
     """Write the rows that `rows` makes of each transcript as JSON, by how the path ends; whole or not at all."""
     conversations = count = 0
     with sink(path, endings) as put:
-        for transcript in transcripts:
+        for transcript in published(transcripts, release):
             marked = marks(transcript, release)
             conversations += 1
             for row in rows(transcript):
@@ -394,12 +394,7 @@ def _plugged(plugin: Plugin, part: Any) -> Exporter:
         raise plugin.failed(f"must be an Exporter of camel.storage.exporters, not {shown(part)}")
 
     def write(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
-        def allowed() -> Iterator[Transcript]:
-            for transcript in transcripts:
-                marks(transcript, release)
-                yield transcript
-
-        return part.write(allowed(), path, release=release)
+        return part.write(published(transcripts, release), path, release=release)
 
     return Exporter(write, part.summary, part.endings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,14 @@ class Written(NamedTuple):
     path: Path
     conversations: int
     rows: int
+
+
+def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[Transcript]:
+    """The transcripts that an export has: those that failed are left out, and what the release does not acknowledge is refused."""
+    for transcript in transcripts:
+        if not transcript.failed:
+            marks(transcript, release)
+            yield transcript
 
 
 def marks(transcript: Transcript, release: Release) -> dict[str, Any]:

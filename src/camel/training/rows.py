@@ -258,6 +258,8 @@ class RowBuilder:
         keep("label", _has_none(table.column("labels"), restricted))
         keep("speakers", pc.less_equal(pc.list_value_length(table.column("speakers")), 2))
         keep("messages", pc.greater_equal(table.column("num_messages"), filters.least_messages))
+        reasons = pc.struct_field(table.column("stop"), "reason")
+        keep("failed", pc.fill_null(pc.not_equal(reasons, "error"), True))
         if filters.stop:
             reasons = pc.struct_field(table.column("stop"), "reason")
             keep("stop", pc.is_in(reasons, arrow().array(filters.stop)))

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import CamelError, InputError, ModelError, RequestRejected, ServerFailed, shown
+from camel.core.errors import CamelError, InputError, ModelError, ServerFailed, shown
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
@@ -26,10 +26,11 @@ from camel.core.model import Model, Request
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_lines
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Halted, Unfinished
+from camel.engine.worker import Halt, Halted
 from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import NO_CODE, Judge, Verdict
 from camel.evaluation.humaneval.problems import COUNT, HASHES, Problem, problems
+from camel.jobs.failures import failure_of
 from camel.models.recorded import RecordedModel
 from camel.storage.run import RunFolder, Settings
 
@@ -207,11 +208,10 @@ class Evaluation:
         model = RecordedModel(self._model, steps.once)
         try:
             reply = await model.reply(Request(history, sampling, problem.name, "programmer"))
-        except RequestRejected as error:
-            self.asked += 1
-            return Sample(problem.name, number, "", "other", error=str(error)[:500])
         except ModelError as error:
-            raise Unfinished(str(error)) from None
+            why = failure_of(error, self.halt)
+            self.asked += 1
+            return Sample(problem.name, number, "", "other", error=why[:500])
         self.asked += 1
         return Sample(problem.name, number, reply.content, reply.choices[0].finish, reply.model, reply.usage)
 

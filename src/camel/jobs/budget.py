@@ -1,4 +1,4 @@
-"""The meter: what a run has used, why its conversations ended, and when to stop paying."""
+"""Budgets: what a job has used, and when to stop paying."""
 
 from __future__ import annotations
 
@@ -6,30 +6,39 @@ import asyncio
 import math
 import time
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from camel.core.errors import (
-    DeadlineExceeded,
-    InputError,
-    ModelError,
-    NotAuthorised,
-    QuotaExhausted,
-    RateLimited,
-    Unreachable,
-)
+import msgspec
+
+from camel.core.errors import InputError, ModelError, RateLimited
 from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request
 from camel.engine.worker import Halt, Halted
-from camel.generation.config import Budget
+from camel.jobs.failures import Failures
 from camel.models.catalogue import Entry
 
-PATIENCE = 20
-"""Calls that may fail one after the other, each after all its retries, before the endpoint is taken to be down."""
 UNTOLD = 20
 """Replies without a count of tokens, and none with one, after which a budget that needs it is given up."""
 
 
 NEEDS_PRICE = "budget.money needs the model's price: give it as model.price, or limit tokens"
+
+
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the whole run may use; reaching a limit stops new calls and leaves a run that can be resumed."""
+
+    money: float | None = None
+    """US dollars."""
+    tokens: int | None = None
+    calls: int | None = None
+    hours: float | None = None
+    """Of this start, by the clock."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: Any = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not value > 0):
+                raise InputError(f"budget.{name} must be above zero, not {value!r}")
 
 
 class Grant(NamedTuple):
@@ -43,10 +52,13 @@ class Grant(NamedTuple):
 class Meter:
     """Counts what is used and halts the run at a limit."""
 
-    def __init__(self, budget: Budget, price: Entry | None, halt: Halt) -> None:
+    def __init__(
+        self, budget: Budget, price: Entry | None, halt: Halt, failures: Failures | None = None
+    ) -> None:
         if budget.money is not None and price is None:
             raise InputError(NEEDS_PRICE)
         self.budget, self.price, self.halt = budget, price, halt
+        self.failures = failures or Failures(halt)
         self._limited = budget != Budget()
         self._counts_tokens = budget.money is not None or budget.tokens is not None
         self.before = Usage()
@@ -66,7 +78,6 @@ class Meter:
         """What this process may use of a budget that it shares; None: it shares none."""
         self.starved = 0
         """Calls that wait for a larger grant."""
-        self._failing = 0
 
     @property
     def money(self) -> float | None:
@@ -130,22 +141,10 @@ class Meter:
             self.usage += reply.usage
             self.retries += reply.attempts - 1
             self.rate_limited += reply.limited
-            self._failing = 0
         if error is not None:
             self.errors[type(error).__name__] += 1
             self.retries += error.attempts - 1
             self.rate_limited += max(error.limited, isinstance(error, RateLimited))
-            if isinstance(error, NotAuthorised | QuotaExhausted):
-                self.halt.set(f"{type(error).__name__}: {error}")
-            if error.retryable or isinstance(error, DeadlineExceeded):
-                self._failing += 1
-                if self._failing >= PATIENCE:
-                    hint = (
-                        "; check model.base_url or OPENAI_BASE_URL" if isinstance(error, Unreachable) else ""
-                    )
-                    self.halt.set(
-                        f"{PATIENCE} calls in a row failed, the last with {type(error).__name__}: {error}{hint}"
-                    )
 
 
 class MeteredModel:
@@ -156,7 +155,10 @@ class MeteredModel:
         self.context_tokens: int | None = getattr(model, "context_tokens", None)
 
     async def reply(self, request: Request) -> Reply:
-        """Make the call if there is room for it."""
+        """Make the call if there is room for it, as often as the failure policy says."""
+        return await self._meter.failures.handled(self._send, request)
+
+    async def _send(self, request: Request) -> Reply:
         if not self._meter.within_grant():
             await self._meter.wait_for_grant()
         self._meter.begin()

@@ -1,0 +1,1 @@
+"""Long jobs: their budget, and what happens when calls fail."""

@@ -1,0 +1,280 @@
+"""The failure policy of all jobs: what a failed call means for its item, and for the run.
+
+| class     | recognized by                                                   | what happens                               |
+|-----------|-----------------------------------------------------------------|--------------------------------------------|
+| item      | moderation, context overflow, a reply that cannot be used       | the item fails, with its reason; the rest continues |
+| unclear   | a 400 or 422 with words that are not known                      | a short plain request is sent: if it is served, the item fails; else a rejection |
+| rejection | 401, 402, 403, 404: the endpoint serves nobody                  | five in a row without a success halt the run; nothing is committed for them |
+| outage    | no connection, 5xx, garbage, all after the client's own retries | calls wait, and a short request is sent now and then until one is served |
+
+A replica that fails alone is the pool's matter (`camel.models.pool`): its calls go to the others.
+
+The one decision to know: nobody halts a run for what one process saw. In one process the policy decides here; on a
+cluster the workers report what they saw and wait, and `ClusterFailures` decides for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Literal
+
+from msgspec.structs import replace
+
+from camel.core.errors import (
+    BadReply,
+    ContentRejected,
+    ContextOverflow,
+    ModelError,
+    NotAuthorised,
+    NotUnderstood,
+    QuotaExhausted,
+    ReplyTooLarge,
+    RequestRejected,
+    Unreachable,
+)
+from camel.core.history import History
+from camel.core.model import Reply, Request
+from camel.engine.notices import Tell, unheard
+from camel.engine.site import Report
+from camel.engine.worker import Halt, Halted, Unfinished
+
+IN_A_ROW = 5
+"""Rejections without a success between them that halt a run."""
+NEVER_ANSWERED = 50.0
+"""Seconds after which a run stops whose endpoint could not be reached once: its address is probably wrong."""
+PATIENCE = 1800.0
+"""Seconds for which a run waits for an endpoint that answers nobody."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between two requests to an endpoint that answers nobody."""
+AGAIN = 2
+"""Times that a call is sent again where the endpoint serves others."""
+PLAIN = "Say OK."
+
+Class = Literal["item", "unclear", "rejection", "outage"]
+Send = Callable[[Request], Awaitable[Reply]]
+
+
+def class_of(error: ModelError) -> Class:
+    """What kind of failure an error is, as far as it says itself."""
+    if isinstance(error, ContextOverflow | ContentRejected | BadReply | NotUnderstood | ReplyTooLarge):
+        return "item"
+    if isinstance(error, RequestRejected):
+        return "unclear" if error.status in (None, 400, 422) else "rejection"
+    return "rejection" if isinstance(error, NotAuthorised | QuotaExhausted) else "outage"
+
+
+def failure_of(error: ModelError, halt: Halt, *, last: bool = False) -> str:
+    """A failure as the item's record has it; raises `Unfinished` where another try may help, unless it was the `last`."""
+    if halt.reason or not (last or class_of(error) == "item"):
+        raise Unfinished(str(error)) from None
+    return f"{type(error).__name__}: {error}"
+
+
+class Failures:
+    """The failures of one process. Use on one event loop."""
+
+    def __init__(
+        self, halt: Halt, *, patience: float = PATIENCE, shared: bool = False, tell: Tell = unheard
+    ) -> None:
+        """`shared` is a worker of a cluster, where others decide whether the run stops."""
+        self.halt, self.patience, self.shared, self.tell = halt, patience, shared, tell
+        self.served = self.rejected = 0
+        """Calls, since the start."""
+        self.answered = False
+        """Whether the endpoint was ever reached."""
+        self.words = ""
+        """Of the last rejection, or of the last failure of an outage."""
+        self._row, self._kind = 0, ""
+        self._first = -1.0
+        """When the first call was begun."""
+        self._down = -1.0
+        """Since when nobody is answered; -1 while somebody is."""
+        self._over: asyncio.Future[None] | None = None
+        self._plain: asyncio.Future[ModelError | None] | None = None
+
+    async def handled(self, send: Send, request: Request) -> Reply:
+        """The reply to a request, sent again where that helps; raises what the item must deal with."""
+        loop = asyncio.get_running_loop()
+        if self._first < 0:
+            self._first = loop.time()
+        tries = 0
+        while True:
+            await self._wait()
+            before = self.served
+            try:
+                reply = await send(request)
+            except ModelError as error:
+                if request.sampling.n > 1 and type(error) is RequestRejected:
+                    raise  # whoever is refused several choices asks for one after the other
+                tries += 1
+                await self._failed(error, send, request, tries, others=self.served > before)
+                continue
+            self._serve()
+            return reply
+
+    def all_rejected(self) -> str:
+        """Why a run that has gone through all its items has nothing to show; empty where something was served."""
+        return self._rejection() if self._row and not self.served else ""
+
+    def down(self) -> float:
+        """Seconds for which nobody has been answered."""
+        return max(1e-3, asyncio.get_running_loop().time() - self._down) if self._down >= 0 else 0.0
+
+    def _serve(self) -> None:
+        self.served += 1
+        self.answered, self._row = True, 0
+
+    async def _failed(
+        self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
+    ) -> None:
+        """Return if the call is to be sent again; raise what the item must deal with otherwise."""
+        self.answered = self.answered or not isinstance(error, Unreachable)
+        kind = class_of(error)
+        if kind == "unclear":
+            if await self._is_served(send, request):
+                raise ContentRejected(
+                    f"{error} (other requests are served)", status=error.status, attempts=error.attempts
+                ) from None
+            kind = "rejection"
+        if kind == "item":
+            raise error
+        if kind == "rejection":
+            await self._reject(error)
+            raise error
+        if others or tries > AGAIN:
+            raise error  # the endpoint serves others: it is tried again later, with the items that are left
+        await self._outage(error, send, request)
+
+    async def _reject(self, error: ModelError) -> None:
+        kind = f"{type(error).__name__} {error.status}"
+        self._row = self._row + 1 if kind == self._kind else 1
+        self._kind, self.words = kind, f"{type(error).__name__}: {error}"
+        self.rejected += 1
+        if self._row < IN_A_ROW:
+            return
+        if self.shared:
+            await self._sleep(min(LONGEST_PAUSE, 2.0 ** min(10, self._row - IN_A_ROW)))
+        else:
+            self.halt.set(self._rejection())
+
+    def _rejection(self) -> str:
+        return rejection(self._row, self.words)
+
+    async def _is_served(self, send: Send, request: Request) -> bool:
+        """Whether the endpoint serves a short plain request with the same settings; asked once for all who wait."""
+        if self._plain is None:
+            self._plain = asyncio.ensure_future(self._ask_plainly(send, request))
+            self._plain.add_done_callback(lambda _: setattr(self, "_plain", None))
+        return await asyncio.shield(self._plain) is None
+
+    async def _ask_plainly(self, send: Send, request: Request) -> ModelError | None:
+        try:
+            await send(plain(request))
+        except ModelError as error:
+            return error
+        self._serve()
+        return None
+
+    async def _outage(self, error: ModelError, send: Send, request: Request) -> None:
+        """Wait until the endpoint answers again; raises `Halted` when that takes too long."""
+        if self._over is not None:
+            await self._wait()
+            return
+        loop = asyncio.get_running_loop()
+        self._over, self._down = loop.create_future(), loop.time()
+        pause, told = FIRST_PAUSE, False
+        try:
+            while True:
+                self.words = f"{type(error).__name__}: {error}"
+                began, limit = (self._down, self.patience) if self.answered else (self._first, NEVER_ANSWERED)
+                left = began + limit - loop.time()
+                if left <= 0 and not self.shared:
+                    self.halt.set(outage(limit, self.words, self.answered))
+                if not told:
+                    told = True
+                    self.tell("outage", f"no answer, calls wait: {self.words}", words=self.words)
+                await self._sleep(pause if self.shared else max(0.0, min(pause, left)))
+                pause = min(LONGEST_PAUSE, 2 * pause)
+                try:
+                    async with asyncio.timeout(
+                        None if self.shared else max(1.0, began + limit - loop.time())
+                    ):
+                        failed = await self._ask_plainly(send, request)
+                except TimeoutError:
+                    continue
+                if failed is None or class_of(failed) != "outage":
+                    break  # it answers; what it says is for the calls to hear
+                error = failed
+        finally:
+            lasted = loop.time() - self._down
+            self._over.set_result(None)
+            self._over, self._down = None, -1.0
+        self.tell("outage", f"answered again after {lasted:,.0f} s", seconds=lasted)
+
+    async def _wait(self) -> None:
+        """Return when calls may be sent; raises `Halted` when none may any more."""
+        while self._over is not None and not self.halt.reason:
+            await asyncio.wait((self._over,), timeout=0.5)
+        if self.halt.reason:
+            raise Halted(self.halt.reason)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, unless the run is to stop."""
+        end = asyncio.get_running_loop().time() + seconds
+        while (left := end - asyncio.get_running_loop().time()) > 0 and not self.halt.reason:  # noqa: ASYNC110
+            await asyncio.sleep(min(0.5, left))
+        if self.halt.reason:
+            raise Halted(self.halt.reason)
+
+
+def plain(request: Request) -> Request:
+    """A short request with the settings of another, which fails only where all of them would."""
+    history = History()
+    history.add("user", PLAIN)
+    sampling = replace(request.sampling, n=1)
+    if sampling.max_tokens is not None:
+        sampling = replace(sampling, max_tokens=min(16, sampling.max_tokens))
+    return Request(history, sampling, speaker=request.speaker)
+
+
+def rejection(times: int, words: str) -> str:
+    """Why a run halts that nobody serves, in words."""
+    return (
+        f"the endpoint rejected {times} call{'s'[: times != 1]} in a row, and served none between them: {words}; "
+        "change what it names, and the same command continues"
+    )
+
+
+def outage(seconds: float, words: str, answered: bool) -> str:
+    """Why a run halts that nobody answers, in words."""
+    if not answered:
+        return f"the endpoint could not be reached within {seconds:.0f} s: {words}; check model.base_url or OPENAI_BASE_URL"
+    return (
+        f"the endpoint answered nobody for {seconds / 60:,.0f} minutes: {words}; the same command continues when it is back "
+        "(run.outage_patience is how long a run waits)"
+    )
+
+
+class ClusterFailures:
+    """Decides for all workers of a cluster, from their reports. Lives in the coordinator."""
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience, self._served, self._before = patience, 0.0, 0.0
+
+    def __call__(self, reports: Mapping[str, Report], live: Collection[str]) -> str:
+        """Why the run has to stop; empty while it has not."""
+
+        def total(name: str) -> float:
+            return sum(report.counters.get(name, 0.0) for report in reports.values())
+
+        served, rejected = total("served"), total("rejected")
+        if served > self._served:
+            self._served, self._before = served, rejected
+        words = next((reports[name].words for name in live if name in reports and reports[name].words), "")
+        if rejected - self._before >= IN_A_ROW:
+            return rejection(int(rejected - self._before), words)
+        down = [reports[name].gauges.get("down", 0.0) if name in reports else 0.0 for name in live]
+        answered = bool(total("answered"))
+        limit = self._patience if answered else NEVER_ANSWERED
+        return outage(limit, words, answered) if down and min(down) >= limit else ""

@@ -1,0 +1,58 @@
+"""Replies that cannot be used: empty, cut at the limit of tokens, ended by a content filter.
+
+Such a reply is asked for again, a bounded number of times; then its item fails. Each try is a step of its own in the
+journal, so that after a crash none is paid for again.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from camel.core.errors import BadReply, CutReply, EmptyReply, FilteredReply
+from camel.core.model import Choice, Model, Reply, Request
+from camel.models.guided import CRITICS
+
+TRIES = 3
+Cut = Literal["fail", "keep"]
+
+
+def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
+    """What is wrong with a candidate reply; None where it can be used."""
+    if choice.finish == "content_filter":
+        return FilteredReply
+    if choice.finish == "length" and cut == "fail":
+        return CutReply
+    return None if choice.content.strip() else EmptyReply
+
+
+_WORDS: dict[type[BadReply], str] = {
+    EmptyReply: "the model answered without text",
+    CutReply: "the reply ended at the limit of tokens: raise max_tokens, or keep such replies with run.cut_replies",
+    FilteredReply: "the endpoint's content filter ended the reply",
+}
+
+
+class CheckedModel:
+    """A model whose replies can be used. Critics and judges are left alone: they ask again themselves."""
+
+    def __init__(self, model: Model, cut: Cut = "fail") -> None:
+        self._model, self._cut = model, cut
+        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask until there is a reply that can be used; raises a `BadReply` after some tries."""
+        reply = await self._model.reply(request)
+        if request.expects in CRITICS:
+            return reply
+        used, tries = reply.usage, 1
+        while not (good := tuple(one for one in reply.choices if fault_of(one, self._cut) is None)):
+            if tries == TRIES:
+                kind = fault_of(reply.choices[0], self._cut) or EmptyReply
+                raise kind(f"{_WORDS[kind]} ({tries} times)", attempts=tries, usage=used)
+            reply = await self._model.reply(request)
+            used, tries = used + reply.usage, tries + 1
+        if tries == 1 and len(good) == len(reply.choices):
+            return reply
+        return replace(reply, choices=good, usage=used)
