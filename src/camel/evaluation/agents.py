@@ -201,8 +201,6 @@ class Contest:
                 )
             self.samples[group.name] = sample
         self._matches = matches
-        self._last = False
-        """Whether this is the last pass, in which a failure becomes the item's record."""
         self.prompts = {
             "judge": read_prompt(config.judge_prompt, NEEDED),
             "again": read_prompt("again-1"),
@@ -346,8 +344,7 @@ class Contest:
             return await self._finish(_once(jobs), concurrency)
 
     async def _finish(self, jobs: Sequence[Job], concurrency: int) -> bool:
-        for attempt in range(PASSES):
-            self._last = attempt == PASSES - 1
+        for _ in range(PASSES):
             self._recount()
             stages = [(job.stage, job.fingerprint) for job in jobs]
             await run_stages(stages, self.folder, concurrency=concurrency, halt=self.halt)
@@ -502,7 +499,7 @@ class Contest:
             request = Request(history, sampling, f"{id}-{kind}", kind)
             reply = await RecordedModel(who.model, steps.once).reply(request)
         except ModelError as error:
-            return Solution(id, "", failed=failure_of(error, self.halt, last=self._last)[:500])
+            return Solution(id, "", failed=failure_of(error, self.halt)[:500])
         text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
         failed = "" if text else "the answer is empty"
         return Solution(id, text, reply.model, reply.usage, finish, cut, failed)
@@ -545,7 +542,7 @@ class Contest:
                 history.add("assistant", answer[:MOST_QUOTED] or "…")
                 history.add("user", self.prompts["again"])
         except ModelError as error:
-            why = failure_of(error, self.halt, last=self._last)
+            why = failure_of(error, self.halt)
             return Judged(task.id, None, reason=f"the judge could not be asked: {why}"[:500], usage=usage)
         return Judged(
             task.id,

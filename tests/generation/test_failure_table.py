@@ -1,0 +1,240 @@
+"""The failure policy through the whole program, against a real HTTP server, by the server's account."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.models.simulator import Constant, SimulatorSettings
+from camel.storage.reader import Run
+from tests.support.in_process import Done, camel
+from tests.support.moody import Answer, Moody, moody
+
+pytest.importorskip("pyarrow")
+COUNTS = {"assistant_role": 5, "user_role": 4, "task": 2}
+CONVERSATIONS = 40
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Moody]:
+    with moody(SimulatorSettings(length=Constant(5), words=12)) as made:
+        yield made
+
+
+def written(folder: Path, urls: str | list[str], run: str = "", model: str = "simulated") -> None:
+    counts = ", ".join(f"{name} = {count}" for name, count in COUNTS.items())
+    (folder / "config.toml").write_text(
+        f'scenario = "ai_society"\nout = "run"\nshard_size = 8\ncounts = {{ {counts} }}\n'
+        f'[model]\nname = "{model}"\nbase_url = {json.dumps(urls)}\n[run]\nconcurrency = 8\n{run}\n'
+    )
+
+
+def generate(folder: Path, *options: str) -> Done:
+    return camel("generate", "config.toml", *options, folder=folder, environment={"OPENAI_API_KEY": "sk-x"})
+
+
+def is_agent(body: dict[str, Any]) -> bool:
+    """Whether a request is of a conversation, not of a list or of the policy itself."""
+    return len(body["messages"]) > 1
+
+
+def exported(folder: Path) -> list[dict[str, Any]]:
+    done = camel("export", "run", "messages", "out.jsonl", "--force", folder=folder)
+    assert done.status == 0, done.stderr
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def failures(folder: Path) -> Counter[str]:
+    return Counter(
+        one.stop.detail.partition(":")[0] for one in Run(folder / "run") if one.failed and one.stop
+    )
+
+
+NO_MODEL = Answer(
+    404, {"error": {"message": "The model `simulated` does not exist", "code": "model_not_found"}}
+)
+NO_TEMPERATURE = Answer(400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.2"}})
+REVOKED = Answer(401, {"error": {"message": "Incorrect API key provided"}})
+NO_CREDIT = Answer(402, {"error": {"message": "insufficient balance"}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (NO_MODEL, "does not exist"),
+        (NO_TEMPERATURE, "temperature"),
+        (REVOKED, "Incorrect"),
+        (NO_CREDIT, "balance"),
+    ],
+    ids=["model", "parameter", "key", "credit"],
+)
+def test_rejected_from_the_start(endpoint: Moody, tmp_path: Path, answer: Answer, words: str):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: answer
+    done = generate(tmp_path)
+    assert done.status == 3, done.stdout + done.stderr
+    assert words in done.stdout + done.stderr
+    assert not endpoint.served
+    assert not list((tmp_path / "run" / "committed").rglob("*.json"))
+    endpoint.mood = lambda body, count: None
+    assert generate(tmp_path).status == 0
+    assert len(Run(tmp_path / "run")) == CONVERSATIONS
+
+
+@pytest.mark.parametrize("answer", [NO_MODEL, NO_TEMPERATURE, REVOKED], ids=["model", "parameter", "key"])
+def test_rejected_after_a_third_of_the_calls(endpoint: Moody, tmp_path: Path, answer: Answer):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: answer if count > 80 else None
+    done = generate(tmp_path)
+    assert done.status == 3, done.stdout + done.stderr
+    before = len(endpoint.served)
+    assert before == 81
+    endpoint.mood = lambda body, count: None
+    done = generate(tmp_path)
+    assert done.status == 0, done.stdout + done.stderr
+    assert not failures(tmp_path)
+    # Plain questions of the policy aside, nothing is paid for twice.
+    calls = Counter(body for body in endpoint.served if is_agent(json.loads(body)))
+    assert set(calls.values()) == {1}
+
+
+MODERATED = Answer(
+    403, {"error": {"code": 403, "message": "Your input was flagged", "metadata": {"reasons": ["violence"]}}}
+)
+TOO_LONG = Answer(400, {"error": {"message": "prompt is too long", "code": "context_length_exceeded"}})
+ODD = Answer(400, {"error": {"message": "cannot process this"}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [(MODERATED, "ContentRejected"), (ODD, "ContentRejected")],
+    ids=["moderation", "unknown 400"],
+)
+def test_some_items_are_refused(endpoint: Moody, tmp_path: Path, answer: Answer, name: str):
+    """The conversations of one role of five fail, and the others are complete."""
+    written(tmp_path, endpoint.base_url)
+    refused: set[str] = set()
+
+    def mood(body: dict[str, Any], count: int) -> Answer | None:
+        if not is_agent(body):
+            return None
+        key = body["messages"][0]["content"].partition("\n")[0]
+        if len(refused) < 3:
+            refused.add(key)
+        return answer if key in refused else None
+
+    endpoint.mood = mood
+    done = generate(tmp_path)
+    assert done.status == 4, done.stdout + done.stderr
+    found = failures(tmp_path)
+    assert set(found) == {name}
+    assert name in done.stdout + done.stderr
+    assert len(exported(tmp_path)) == CONVERSATIONS - found.total()
+    asked = len(endpoint.requests)
+    assert generate(tmp_path).status == 4
+    assert len(endpoint.requests) == asked, "a finished run asks nobody"
+
+
+@pytest.mark.parametrize("bad", ["garbage", "404", "401", "refused", "500"])
+def test_one_of_three_replicas_is_bad(tmp_path: Path, bad: str):
+    answers: dict[str, Any] = {
+        "garbage": Answer(200, "<html>hello</html>"),
+        "404": NO_MODEL,
+        "401": REVOKED,
+        "refused": "hang up",
+        "500": Answer(500, "oops"),
+    }
+    settings = SimulatorSettings(length=Constant(5), words=12)
+    with moody(settings) as one, moody(settings) as two, moody(settings) as three:
+        two.mood = lambda body, count: answers[bad]
+        written(tmp_path, [one.base_url, two.base_url, three.base_url])
+        done = generate(tmp_path)
+        assert done.status == 0, done.stdout + done.stderr
+        assert len(exported(tmp_path)) == CONVERSATIONS
+        total = len(one.requests) + len(three.requests)
+        assert len(two.requests) < total / 4, "it is left alone"
+
+
+def spoil(kind: str) -> Any:
+    def change(reply: Any) -> Any:
+        choice = reply["choices"][0]
+        if kind == "empty":
+            choice["message"]["content"] = ""
+        else:
+            choice["message"]["content"] = f"SPOILED {choice['message']['content'][:20]}"
+            choice["finish_reason"] = {"cut": "length", "filtered": "content_filter"}[kind]
+        return reply
+
+    return change
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut", "filtered"])
+def test_replies_that_cannot_be_used_are_in_no_export(endpoint: Moody, tmp_path: Path, kind: str):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: spoil(kind) if is_agent(body) and count % 20 == 0 else None
+    assert generate(tmp_path).status == 0, "each was asked for again"
+    rows = exported(tmp_path)
+    assert len(rows) == CONVERSATIONS
+    texts = [message["content"] for row in rows for message in row["messages"]]
+    assert all(texts)
+    assert not any("SPOILED" in text for text in texts)
+
+
+def test_a_reply_that_never_can_be_used_is_a_failure_of_its_item(endpoint: Moody, tmp_path: Path):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: spoil("cut") if is_agent(body) and len(body["messages"]) > 3 else None
+    done = generate(tmp_path)
+    assert done.status == 4, done.stdout + done.stderr
+    assert failures(tmp_path) == {"CutReply": CONVERSATIONS}
+    assert "CutReply" in done.stdout + done.stderr
+    done = camel("export", "run", "messages", "out.jsonl", folder=tmp_path)
+    assert done.status != 0 or not (tmp_path / "out.jsonl").read_text()
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    written(kept, endpoint.base_url, 'cut_replies = "keep"')
+    assert generate(kept).status == 0
+    assert len(exported(kept)) == CONVERSATIONS
+
+
+def test_what_bad_replies_took_is_counted(endpoint: Moody, tmp_path: Path):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: (
+        spoil("empty") if is_agent(body) and len(body["messages"]) > 3 else None
+    )
+    assert generate(tmp_path).status == 4
+    run = Run(tmp_path / "run")
+    stages = ("assistant_role", "user_role", "task", "conversations")
+    markers = [
+        marker for stage in stages for marker in run.folder.markers(stage, run.folder.committed(stage))
+    ]
+    assert sum(int(marker.totals["calls"]) for marker in markers) == len(endpoint.served)
+
+
+def test_a_list_that_cannot_be_had_fails_what_needs_it(endpoint: Moody, tmp_path: Path):
+    written(tmp_path, endpoint.base_url)
+    refused: list[str] = []
+
+    def mood(body: dict[str, Any], count: int) -> Answer | None:
+        asked = body["messages"][0]["content"]
+        if "tasks" in asked and not is_agent(body) and (not refused or asked in refused):
+            refused.append(asked)
+            return MODERATED
+        return None
+
+    endpoint.mood = mood
+    done = generate(tmp_path)
+    assert done.status == 4, done.stdout + done.stderr
+    assert failures(tmp_path) == {"ListFailed": COUNTS["task"]}
+    assert len(exported(tmp_path)) == CONVERSATIONS - COUNTS["task"]
+
+
+def test_an_endpoint_that_nobody_is_at(tmp_path: Path):
+    written(tmp_path, "http://127.0.0.1:9/v1", "deadline = 600")
+    done = generate(tmp_path)
+    assert done.status == 3, done.stdout + done.stderr
+    assert "OPENAI_BASE_URL" in done.stdout + done.stderr
