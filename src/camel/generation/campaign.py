@@ -563,8 +563,8 @@ class Campaign:
         return used
 
     def _tell_of_damage(self, damage: Damage) -> None:
-        self._damaged += damage.records
-        text = f"{damage}; what it held is paid for again, and nothing else"
+        self._damaged += damage.records or 0
+        text = f"{damage}; they are paid for again, with later replies of the same items if the new ones differ"
         self.tell("damage", text, file=str(damage.path), records=damage.records)
 
     def _recorded(self, steps: Steps) -> Model:
