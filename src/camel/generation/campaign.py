@@ -564,7 +564,9 @@ class Campaign:
 
     def _tell_of_damage(self, damage: Damage) -> None:
         self._damaged += damage.records or 0
-        text = f"{damage}; they are paid for again, with later replies of the same items if the new ones differ"
+        text = (
+            f"{damage}; the run pays for it again, and for later replies of the item if the new one differs"
+        )
         self.tell("damage", text, file=str(damage.path), records=damage.records)
 
     def _recorded(self, steps: Steps) -> Model:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from camel.core.errors import InputError
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt
+from camel.generation.account import ACCOUNTS
 from camel.generation.campaign import Campaign
 from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Gathering, handed_over
@@ -76,6 +78,7 @@ class Cluster:
         from camel.engine.ray.supervisor import TTL, RaySupervisor
 
         campaign, meter = self._campaign, self._campaign.meter
+        self._stack.callback(shutil.rmtree, campaign.folder.root / ACCOUNTS, ignore_errors=True)
         supervisor = RaySupervisor(
             CampaignFactory.here(campaign.config),
             campaign.folder,
@@ -83,7 +86,12 @@ class Cluster:
             workers=self._workers,
             ttl=self._ttl or TTL,
             share=Shares(
-                meter.budget, meter.price, meter.before, campaign.config.pool().rates, dearer=meter.dearer
+                meter.budget,
+                meter.price,
+                meter.before,
+                campaign.config.pool().rates,
+                dearer=meter.dearer,
+                accounts=campaign.folder.root.absolute(),
             ),
             environment=handed_over(campaign.config.model.key_variable),
             watch=self._gathering.watch,

@@ -155,7 +155,9 @@ def _journals(folder: RunFolder, stage: str) -> list[Problem]:
         except (FileNotFoundError, JournalBroken) as error:
             if not folder.is_committed(stage, shard):  # else its worker has removed them meanwhile
                 problems.append(Problem(stage, str(error), f"journal/{stage}"))
-    cost = "the same command continues and pays for them again, with later replies of the same items if the new ones differ"
+    cost = (
+        "rerun the command: it pays for this again, and for later replies of the item if the new one differs"
+    )
     return problems + [
         Problem(stage, f"{one.where}: {cost}", str(one.path.relative_to(folder.root))) for one in found
     ]
