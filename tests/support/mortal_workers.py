@@ -139,8 +139,10 @@ class SimulatedWorker:
         self.lease = self.offer = 0.0
         self.window = self.open = self.ceiling = self.waiting = self.sent = 0
         self.speed = cluster.chance.lognormvariate(0, 0.7)
-        self.wishes = cluster.chance.randint(1, 30) if cluster.chance.random() < cluster.idle else 10**9
-        """Calls that it makes before it has nothing to do."""
+        others = any(worker.wishes > 30 for worker in cluster.living)
+        idle = others and cluster.chance.random() < cluster.idle
+        self.wishes = cluster.chance.randint(1, 30) if idle else 10**9
+        """Calls that it makes before it has nothing to do; one of the living always has something."""
 
     def report(self) -> Report:
         usage, meter = self.meter.usage, self.meter
