@@ -192,7 +192,7 @@ class Shares:
         for name, budget in self._budgets.items():
             claims = {worker: self._claim(name, report) for worker, report in mine.items()}
             if budget.divide(claims, self._tick):
-                halt = f"the budget of {_amount(name, budget.total)} is used up"
+                halt = _used_up(name, budget.total)
             for worker in mine:
                 shares[worker][BUDGET + name] = budget.pieces[worker].offered
         self._divide(mine, shares, now)
@@ -244,8 +244,9 @@ class Shares:
                 shares[worker].update(_named(ENDPOINT, flat({url: told})))
 
 
-def _amount(name: str, total: float) -> str:
-    return f"${total:,.2f}" if name == "money" else f"{total:,.0f} {name}"
+def _used_up(name: str, total: float) -> str:
+    budget = f"money budget of ${total:,.2f}" if name == "money" else f"budget of {total:,.0f} {name}"
+    return f"the {budget} is used up"
 
 
 def granted(share: Mapping[str, float]) -> Grant | None:
