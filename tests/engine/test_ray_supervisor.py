@@ -154,8 +154,8 @@ def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monke
     monkeypatch.setattr("gc.freeze", lambda: None)
     seen: dict[str, str] = {}
 
-    async def factory() -> Any:
-        seen.update(os.environ)
+    async def factory(worker: str) -> Any:
+        seen.update(os.environ, worker=worker)
         raise InputError("no scenario of that name")
 
     handed = {"OPENAI_API_KEY": "of the driver", "AWS_REGION": "somewhere"}

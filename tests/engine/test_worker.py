@@ -361,6 +361,53 @@ async def test_of_two_ways_an_item_went_the_longer_goes_on(
     assert bench.taken.total() == paid
 
 
+@pytest.mark.parametrize("same", [True, False])
+@virtual_time
+async def test_a_damaged_step_is_paid_again_and_the_item_continues_over_any_number_of_starts(
+    tmp_path: Path, same: bool
+):
+    """Step 1 of 6 is damaged. Each start takes one new step and is stopped."""
+    bench = Bench(tmp_path, 1)
+    halt, attempt = Halt(), ""
+
+    async def work(index: int, steps: Steps) -> str:
+        said = b""
+        for step in range(6):
+
+            async def make(said: bytes = said, step: int = step) -> bytes:
+                bench.taken[index, step] += 1
+                if attempt:
+                    halt.set("stopped")
+                return b"%s %d%s" % (said, step, attempt.encode())
+
+            said = await steps.once(said, make)
+        return said.decode()
+
+    bench.stage = Stage(name="talk", count=1, work=work, write=_fail)
+    with pytest.raises(CommitFailed):
+        await bench.run(concurrency=1)
+    [path] = bench.files("journal")
+    data = bytearray(path.read_bytes())
+    data[data.index(b" 0 1")] ^= 1
+    path.write_bytes(data)
+    bench.stage = Stage(name="talk", count=1, work=work, write=write)
+    starts = 0
+    while True:
+        halt, attempt = Halt(), "" if same else "'"
+        starts += 1
+        if await bench.run(concurrency=1, halt=halt):
+            break
+    new = "" if same else "'"
+    assert bench.data() == ["".join([" 0", *(f" {step}{new}" for step in range(1, 6))])]
+    paid = {(0, 1): 2} if same else {(0, step): 2 for step in range(1, 6)}
+    assert {place: times for place, times in bench.taken.items() if times > 1} == paid
+    assert starts == (1 if same else 5)
+
+
+def _fail(path: Path, records: Sequence[Any]) -> Written:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @virtual_time
 async def test_a_link_whose_answer_was_lost_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Over a network the link is made, the answer lost, and asked again it is there already."""

@@ -21,6 +21,7 @@ from camel.engine.fence import Fence
 from camel.engine.site import Report
 from camel.engine.supervisor import run_stage
 from camel.engine.worker import Halt
+from camel.generation.account import read_account
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.shares import Shares
@@ -207,3 +208,49 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
     assert sum(driver.stops.values()) == 16
     assert len(told) == 3 + 4
     assert msgspec.json.encode(site.report())
+
+
+async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("camel.engine.fence.MARGIN", 0.0)
+    with serve(SimulatorSettings(length=Constant(8), latency=Constant(0.02))) as endpoint:
+        config = GenerateConfig(
+            scenario="ai_society",
+            model=ModelSection("simulated", base_url=endpoint.base_url),
+            out=str(tmp_path / "run"),
+            counts={"assistant_role": 4, "user_role": 4, "task": 1},
+            run=RunSection(concurrency=8),
+            budget=Budget(calls=1_000),
+        )
+        Fence(Campaign(config, Elsewhere()).folder, 0.0).renew()
+        site = await CampaignFactory.here(config)("w1")
+        shares = Shares(config.budget, None, Usage(), config.pool().rates, accounts=site.folder.root)
+        given, _ = shares({"w1": site.report()}, ["w1"])
+        site.obey(given["w1"])
+        assert site.report().gauges["offer"] == given["w1"]["offer"]
+
+        def sent() -> int:
+            account = read_account(site.folder.root, "w1")
+            assert account is not None
+            return account.usage.calls
+
+        assert sent() == 0
+        stage = site.stage("assistant_role", 0)
+        await run_stage(stage, site.folder, concurrency=8, fingerprint="f", halt=site.halt)
+        assert sent() == endpoint.ledger().billed
+        stage = site.stage("user_role", 0)
+        work = run_stage(stage, site.folder, concurrency=8, fingerprint="f", halt=site.halt)
+        begun = endpoint.ledger().requests
+        killed = asyncio.create_task(work)
+        while endpoint.ledger().requests == begun:  # noqa: ASYNC110 - the endpoint is on another thread
+            await asyncio.sleep(0)
+        killed.cancel()
+        await asyncio.gather(killed, return_exceptions=True)
+        while endpoint.ledger().in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert sent() == endpoint.ledger().requests
+        await site.aclose()
+        left, halt = shares({"w1": site.report(), "w2": Report()}, ["w2"])
+        assert not halt
+        assert left["w2"]["budget.calls"] == -(-(1_000 - sent()) // 2)

@@ -158,6 +158,44 @@ async def clutter(folder: RunFolder) -> None:
         await log.close()
 
 
+async def test_damage_in_an_open_journal_is_named_with_what_it_costs(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 3)
+    log = folder.open_journal(STAGE, 3, "j")
+    for reply in (b"first", b"second", b"third"):
+        await log.append(reply)
+    await log.close()
+    assert verify(folder, PLAN).sound
+    data = log.path.read_bytes()
+    log.path.write_bytes(data.replace(b"second", b"secood"))
+    [problem] = verify(folder, PLAN).problems
+    assert (problem.stage, problem.file, problem.marker) == (STAGE, f"journal/{STAGE}/000003-j", "")
+    assert "1 record lost" in problem.what
+    log.path.write_bytes(bytes(1) + data[1:200] + bytes(len(data)))
+    assert verify(folder, PLAN).problems
+
+
+async def test_a_journal_that_goes_while_it_is_looked_at_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = a_run(RunFolder(tmp_path / "run"), 3)
+    log = folder.open_journal(STAGE, 3, "j")
+    await log.append(b"said")
+    await log.close()
+    listed = folder.journaled
+
+    def committed_meanwhile(stage: str) -> set[int]:
+        shards = listed(stage)
+        if shards:
+            commit(folder, 3)
+            paths = folder._journals(stage, 3)
+            monkeypatch.setattr(folder, "_journals", lambda *_: paths)
+            log.path.unlink()
+        return shards
+
+    monkeypatch.setattr(folder, "journaled", committed_meanwhile)
+    assert verify(folder, PLAN).sound
+
+
 async def test_garbage_goes_and_nothing_else(place: Place):
     folder = a_run(place("run"), 4)
     before = [one.id for one in Run(folder.address)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 TAG = b"\x07the-tag"
 FIRST_MAGIC = b"camel journal 1\n"
@@ -57,3 +58,25 @@ def framed(records: Sequence[bytes], groups: Sequence[int] = (), tag: bytes = TA
 def first_format(records: Sequence[bytes]) -> bytes:
     """A whole journal of the first format."""
     return FIRST_MAGIC + b"".join(struct.pack("<II", len(one), zlib.crc32(one)) + one for one in records)
+
+
+class Written(NamedTuple):
+    """A record as a journal holds it."""
+
+    start: int
+    end: int
+    number: int
+    first: int
+    """The number of the first record of its group."""
+    payload: bytes
+
+
+def written(data: bytes) -> list[Written]:
+    """The records of an undamaged journal."""
+    at, found = len(header()), list[Written]()
+    while at < len(data):
+        number, first, _, _, length, _ = struct.unpack_from("<IIIBII", data, at + len(TAG))
+        end = at + HEAD_SIZE + length
+        found.append(Written(at, end, number, first, data[end - length : end]))
+        at = end
+    return found

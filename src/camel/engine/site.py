@@ -57,8 +57,8 @@ class Site(Protocol):
 class Factory(Protocol):
     """Makes a site. It is pickled and kept by the cluster in clear: it must hold no secret."""
 
-    async def __call__(self) -> Site:
-        """Make the site in this process."""
+    async def __call__(self, worker: str) -> Site:
+        """Make the site of that worker in this process."""
         ...
 
 

@@ -37,6 +37,8 @@ class JournaledStep(msgspec.Struct, array_like=True, frozen=True, gc=False):
     step: int
     check: bytes
     result: bytes
+    repaid: bool = False
+    """Whether an earlier result is missing, so that later steps in other journals need not follow from this one."""
 
 
 read_step = msgspec.msgpack.Decoder(JournaledStep).decode

@@ -143,7 +143,7 @@ class _Shard:
         self.attempt = new_attempt()
         self.kept: dict[tuple[int, int], list[JournaledStep]] = {}
         """By item and step what was journaled, first that of the attempt that took the item furthest."""
-        self.steps: dict[int, int] = {}
+        self.last_steps: dict[int, int] = {}
         """By item the last step that was journaled."""
         try:
             self._read_journals()
@@ -169,7 +169,7 @@ class _Shard:
                 reach[entry.item, attempt] = max(entry.step, reach.get((entry.item, attempt), 0))
                 found.setdefault((entry.item, entry.step), []).append((attempt, entry))
         for place, entries in found.items():
-            self.steps[place[0]] = max(place[1], self.steps.get(place[0], 0))
+            self.last_steps[place[0]] = max(place[1], self.last_steps.get(place[0], 0))
             if len(entries) > 1:
                 entries.sort(key=lambda one: -reach[one[1].item, one[0]])
             self.kept[place] = [entry for _, entry in entries]
@@ -230,10 +230,12 @@ class _Steps:
         kept = self._shard.kept.pop((self._index, step), ())
         for entry in kept:
             if entry.check == check:
-                self._forked = self._forked or len(kept) > 1
+                self._forked = self._forked or len(kept) > 1 or entry.repaid
                 return entry.result
-        if not kept and step < self._shard.steps.get(self._index, -1):
-            self._forked = True  # a step is missing: its new result may lead elsewhere than the old one did
+        # The journal holds later steps, so this one is damaged, unless they were in flight together. Its new result may
+        # lead elsewhere.
+        repaid = not kept and step < self._shard.last_steps.get(self._index, -1)
+        self._forked = self._forked or repaid
         if kept and not self._forked:
             raise ReplayMismatch(
                 f"item {self._index} of stage {self._shard.stage.name} asks something else at step {step} than the "
@@ -245,7 +247,7 @@ class _Steps:
         if halt.reason:
             raise Halted(halt.reason)
         result = await make()
-        await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result)))
+        await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result, repaid)))
         return result
 
 

@@ -594,8 +594,10 @@ class Campaign:
         return used
 
     def _tell_of_damage(self, damage: Damage) -> None:
-        self._damaged += damage.records
-        text = f"{damage}; what it held is paid for again, and nothing else"
+        self._damaged += damage.records or 0
+        text = (
+            f"{damage}; the run pays for it again, and for later replies of the item if the new one differs"
+        )
         self.tell("damage", text, file=str(damage.path), records=damage.records)
 
     def _recorded(self, steps: Steps) -> Model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from camel.core.errors import InputError
 from camel.engine.site import Report
 from camel.engine.stage import Stage
 from camel.engine.worker import Halt
+from camel.generation.account import ACCOUNTS
 from camel.generation.campaign import Campaign
 from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Gathering, handed_over
@@ -92,6 +94,7 @@ class Cluster:
         from camel.engine.ray.supervisor import TTL, RaySupervisor
 
         campaign, meter = self._campaign, self._campaign.meter
+        self._stack.callback(shutil.rmtree, campaign.folder.root / ACCOUNTS, ignore_errors=True)
         supervisor = RaySupervisor(
             CampaignFactory.here(campaign.config),
             campaign.folder,
@@ -100,7 +103,12 @@ class Cluster:
             ttl=self._ttl or TTL,
             share=Watched(
                 Shares(
-                    meter.budget, meter.price, meter.before, campaign.config.pool().rates, dearer=meter.dearer
+                    meter.budget,
+                    meter.price,
+                    meter.before,
+                    campaign.config.pool().rates,
+                    dearer=meter.dearer,
+                    accounts=campaign.folder.root.absolute(),
                 ),
                 ClusterFailures(meter.failures.patience),
             ),

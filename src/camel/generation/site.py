@@ -20,9 +20,20 @@ from camel.core.model import Reply, Request
 from camel.engine.coordinator import Totals
 from camel.engine.site import Report
 from camel.engine.stage import Stage
+from camel.generation.account import Account
 from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_of
 from camel.generation.config import GenerateConfig
-from camel.generation.shares import ENDPOINT, USED, allowed, granted, told_of, under, used_by
+from camel.generation.shares import (
+    ACCOUNT,
+    ENDPOINT,
+    OFFER,
+    USED,
+    allowed,
+    granted,
+    told_of,
+    under,
+    used_by,
+)
 from camel.jobs.budget import Budget
 from camel.models.pool import ReplicaState
 from camel.models.sharing import nested
@@ -73,11 +84,11 @@ class CampaignFactory(msgspec.Struct, frozen=True):
         out = config.where if is_remote(config.where) else str(config.folder.absolute())
         return CampaignFactory(msgspec.structs.replace(config, out=out), str(Path.cwd()))
 
-    async def __call__(self) -> CampaignSite:
+    async def __call__(self, worker: str = "") -> CampaignSite:
         """Make the site: the scenario may lie in the folder in which the driver was started."""
         with contextlib.suppress(OSError):  # a node without it needs it only if the scenario is there
             os.chdir(self.cwd)
-        return CampaignSite(self.config)
+        return CampaignSite(self.config, worker)
 
 
 def _see_the_driver(config: GenerateConfig) -> None:
@@ -95,7 +106,7 @@ def _see_the_driver(config: GenerateConfig) -> None:
 class CampaignSite:
     """A campaign in a worker."""
 
-    def __init__(self, config: GenerateConfig) -> None:
+    def __init__(self, config: GenerateConfig, worker: str = "") -> None:
         _see_the_driver(config)
         self._model = config.chat_model()
         self._model.pool.allow({})  # nothing, until the coordinator has said how much
@@ -103,7 +114,13 @@ class CampaignSite:
         unlimited = msgspec.structs.replace(config, budget=Budget())
         self._campaign = Campaign(unlimited, self._model, shared=True)
         self.folder, self.halt = self._campaign.folder, self._campaign.halt
-        self._model.pool.gate = self.halt.check_lease
+        self._model.pool.gate = self._gate
+        shared = (config.budget.calls, config.budget.tokens, config.budget.money) != (None, None, None)
+        self._account: Account | None = None
+        if worker and shared:
+            with contextlib.suppress(OSError):  # without one, all that it was granted counts once it is dead
+                self._account = Account(self.folder.root, worker)
+        self._offer = 0.0
 
     def stage(self, name: str, attempt: int) -> Stage:
         """The stage of that name."""
@@ -141,17 +158,29 @@ class CampaignSite:
             gauges[f"failed.{name}"] = float(tally.failed)
         gauges |= {f"{STOPPED}{reason}": float(times) for reason, times in campaign.stops.items()}
         gauges |= told_of(self._model.pool)
+        gauges[OFFER] = self._offer
+        if self._account:
+            gauges[ACCOUNT] = float(self._account.number)
         return Report(counters, gauges, failures.words)
 
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""
-        self._campaign.meter.grant = granted(share)
+        self._campaign.meter.grant, self._offer = granted(share), share.get(OFFER, 0.0)
         self._model.pool.allow(allowed(share))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._model.aclose()
         await asyncio.to_thread(flush)
+        if self._account:
+            self._account.close()
+
+    def _gate(self) -> None:
+        """Write the account, then look at the lease: a call that is sent is always in the account."""
+        if self._account:
+            in_flight = sum(replica.in_flight for replica in self._model.pool.states())
+            self._account.write(self._campaign.meter.usage, in_flight)
+        self.halt.check_lease()
 
     def _stage_named(self, name: str) -> Stage:
         return next(stage for stage in self._campaign.stages if stage.name == name)

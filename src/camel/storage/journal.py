@@ -159,12 +159,17 @@ class Damage(NamedTuple):
     start: int
     end: int
     """Of the bytes."""
-    records: int
-    """How many records are lost."""
+    records: int | None
+    """How many records are lost; None: all of the file, and how many it held is not known."""
+
+    @property
+    def where(self) -> str:
+        """What is damaged and lost, in words."""
+        count = "all" if self.records is None else f"{self.records:,}"
+        return f"bytes {self.start:,} to {self.end:,} are damaged, {count} record{'s'[: count != '1']} lost"
 
     def __str__(self) -> str:
-        lost = f"{self.records:,} record{'s'[: self.records != 1]} lost"
-        return f"{self.path}: bytes {self.start:,} to {self.end:,} are damaged, {lost}"
+        return f"{self.path}: {self.where}"
 
 
 def _frame(data: bytes, at: int, tag: bytes) -> Frame | None:
@@ -203,7 +208,7 @@ def scan(path: Path) -> Iterator[bytes | Damage]:
     tag = _tag_of(data)
     if not tag:
         if data.strip(b"\0"):
-            yield Damage(path, 0, len(data), 0)
+            yield Damage(path, 0, len(data), None)
         return
     holes = [] if data.startswith(_header(tag)) else [(-1, Damage(path, 0, _HEADER.size, 0))]
     at, wanted, bad, last = _HEADER.size, 0, _HEADER.size, None

@@ -17,7 +17,7 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.storage.compact import Compaction, compactions
-from camel.storage.journal import Damage
+from camel.storage.journal import Damage, JournalBroken
 from camel.storage.run import Marker, RunFolder, marker_name
 from camel.storage.store import ahead
 from camel.storage.table import read_shard, shape_of
@@ -147,17 +147,19 @@ def verify(
 def _journals(folder: RunFolder, stage: str) -> list[Problem]:
     """What is damaged in the journals of shards that are still open."""
     found: list[Damage] = []
+    problems: list[Problem] = []
     for shard in sorted(folder.journaled(stage)):
-        for _ in folder.replay(stage, shard, found.append):
-            pass
-    cost = "the next start pays for them again, and for nothing else"
-    return [
-        Problem(
-            stage,
-            f"bytes {one.start:,} to {one.end:,} are damaged; replies lost: {one.records:,} ({cost})",
-            str(one.path.relative_to(folder.root)),
-        )
-        for one in found
+        try:
+            for _ in folder.replay(stage, shard, found.append):
+                pass
+        except (FileNotFoundError, JournalBroken) as error:
+            if not folder.is_committed(stage, shard):  # else its worker has removed them meanwhile
+                problems.append(Problem(stage, str(error), f"journal/{stage}"))
+    cost = (
+        "rerun the command: it pays for this again, and for later replies of the item if the new one differs"
+    )
+    return problems + [
+        Problem(stage, f"{one.where}: {cost}", str(one.path.relative_to(folder.root))) for one in found
     ]
 
 

@@ -110,7 +110,7 @@ class WorkerActor:
 
 async def _live(job: Job, desk: Desk) -> Left:
     try:
-        site = await job.factory()
+        site = await job.factory(job.worker)
     except CamelError as error:
         return Left("failed", f"{error} (on {_node()})")
     return await Member(job.worker, site, desk).live()
