@@ -40,8 +40,9 @@ that."""
 USELESS, FASTER = 0.5, 0.8
 """When cuts because of slow rounds have reduced the limit to the first share, rounds must take at most the second share of
 their time. Otherwise load is not the reason: the cuts are undone, and this time counts as usual from then on."""
-STORM = 2
-"""Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over."""
+STORM, VAGUE = 3, 1.0
+"""Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over. After two it is
+if no call sent since was served and `Retry-After` is longer than these seconds, which endpoints also say without reason."""
 LONGEST_PAUSE = 60.0
 BUSY = 1 / 3
 """Share of the last dozen or so answers that must be 503 for it to mean too many calls; below, it is a fault like
@@ -132,7 +133,8 @@ class Governor:
         self._refusals = 0.0
         """Refusals that served calls have not made up for."""
         self._busy = 0.0
-        self._served_since_cut = True
+        self._unserved_cuts = 0
+        """Cuts since a call that was sent after the last one was served."""
         self._spacing = self._spaced_until = 0.0
         """Seconds between calls, 0 without a refusal; when all calls sent so far would have left at that distance."""
         self._latency = 0.0
@@ -220,9 +222,9 @@ class Governor:
             self._busy *= 0.9
         if self._refusals > 0:
             self._refusals -= FORGIVEN
+        self._in_a_row = 0
         if epoch == self._epoch:
-            self._in_a_row = 0
-            self._served_since_cut = True
+            self._unserved_cuts = 0
             self._window_calls += 1
             self._window_seconds += latency
             self._window_tokens += completion
@@ -248,7 +250,8 @@ class Governor:
                 self._refusals = _tolerated(self.limit) / 2
                 self._spacing = min(LONGEST_PAUSE, self._latency / (SLACK * self.limit))
         # The call itself waits by itself; this is for those who would come in its place.
-        if self._in_a_row >= STORM and others_wait:
+        closed = self._unserved_cuts >= 2 and (retry_after or 0.0) > VAGUE
+        if others_wait and (closed or self._in_a_row >= STORM):
             asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
             self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
         self.in_flight -= 1
@@ -304,7 +307,7 @@ class Governor:
 
     def _cut(self, now: float) -> None:
         at = self.limit if self.in_flight > IN_USE * self.limit else float(self.in_flight)
-        again = self._top is not None and not self._served_since_cut
+        again = self._unserved_cuts > 0
         if not again:
             # In a storm of refusals only the first says where the limit is, and none that comes at a small part of
             # what was served a moment ago: then the endpoint is in trouble, and will be back.
@@ -318,7 +321,7 @@ class Governor:
         self._age, self._grown_at = 0.0, now
         self._epoch += 1
         self._window_calls, self._window_seconds, self._window_tokens = 0, 0.0, 0
-        self._served_since_cut = False
+        self._unserved_cuts += 1
 
     def _judge_latency(self, now: float) -> None:
         """Cut where a round took far longer than such replies usually do: an endpoint that queues never refuses."""
