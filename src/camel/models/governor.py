@@ -1,8 +1,10 @@
-"""The governor: how many calls one endpoint takes at a time, learnt from how it answers.
+"""The governor: how many calls one endpoint takes at a time, learned from how it answers.
 
-The one decision to know: a cut remembers where it happened. The limit then grows along a cubic (as TCP CUBIC does): fast
-back towards that place, slowly around it, fast again beyond it. So a full endpoint is probed rarely, and one whose
-capacity has come back is found out within seconds. A governor does no I/O and reads no clock: whoever asks says the time.
+A cut remembers where it happened. The limit then grows along a cubic (as TCP CUBIC does): fast back towards that place,
+slowly around it, fast again beyond it. So a full endpoint is probed rarely, and regained capacity is found within seconds.
+
+A single refusal delays only its own call. The limit is cut when refusals are too many among recent calls, because some
+endpoints refuse a few calls at random. A governor does no I/O and reads no clock: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -15,16 +17,32 @@ import msgspec
 from camel.core.errors import InputError
 
 CUT, DEEPER = 0.8, 0.6
-"""What is left of the limit after a refusal, and after another before anything sent since has been served."""
-STEEPNESS = 0.4
-"""Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call."""
-PROBED, PATIENCE = 70, 2.5
-"""Calls in a unit of that time below which it passes more slowly, and how much more slowly at most: each probe of a full
-endpoint is refused, and among few calls, or those of several clients that share one, refusals weigh more."""
+"""Factors of the limit in a cut, and in a second cut before any call sent since the first has been served."""
+FORGIVEN = 0.05
+"""Part of a refusal that each served call makes up for: more than 1 refusal in 20 calls always leads to a cut."""
+IN_USE = 0.6
+"""Share of the limit that must be in flight for a cut to start from the limit, and otherwise from what is in flight."""
+LEAST = 0.05
+"""Lowest limit. Below 1 there are pauses between calls."""
+SLACK, BURST = 1.1, 0.02
+"""After a cut calls are also spaced: at most `SLACK` times as many per second as the limit allows on average, with a
+burst of two calls or of `BURST` seconds. Calls end in bunches, and an endpoint with a rate limit refuses bunches."""
+STEEPNESS, SMALL = 0.4, 10
+"""Of the cubic, as in TCP CUBIC, with time in seconds or, where calls take longer, in lengths of a call; and the limit
+below which it is less steep in proportion."""
+PROBED, PATIENCE, NEAR = 70, 12.0, 0.2
+"""Around the last cut, within the share `NEAR` of it, time passes more slowly if there are fewer than `PROBED` calls in a
+unit of it, by at most the factor `PATIENCE`: each probe of a full endpoint costs refusals, and among few calls they
+weigh more."""
 SLOW, SLOW_SECONDS = 4.0, 1.0
-"""A round of calls is too slow when it takes that many times the endpoint's usual time, and longer than that."""
-STORM = 3
-"""Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over."""
+"""A round of calls is too slow when it takes that many times what replies of this length usually take, and longer than
+that."""
+USELESS, FASTER = 0.5, 0.8
+"""When cuts because of slow rounds have reduced the limit to the first share, rounds must take at most the second share of
+their time. Otherwise load is not the reason: the cuts are undone, and this time counts as usual from then on."""
+STORM, VAGUE = 3, 1.0
+"""Cuts with no success between them after which nothing is sent until the endpoint's `Retry-After` is over. After two it is
+if no call sent since was served and `Retry-After` is longer than these seconds, which endpoints also say without reason."""
 LONGEST_PAUSE = 60.0
 BUSY = 1 / 3
 """Share of the last dozen or so answers that must be 503 for it to mean too many calls; below, it is a fault like
@@ -106,17 +124,24 @@ class Governor:
         self._share_at = 0.0
         self._top: float | None = None
         """Where the last cut was; none before the first, while the limit grows by half with each round."""
-        self._age = self._rise = 0.0
+        self._age = self._rise = self._steepness = 0.0
         self._proven = 0.0
         """Calls in flight while calls were being served, lately."""
         self._grown_at = now
         self._epoch = 0
         self._in_a_row = 0
+        self._refusals = 0.0
+        """Refusals that served calls have not made up for."""
         self._busy = 0.0
-        self._served_since_cut = True
+        self._unserved_cuts = 0
+        """Cuts since a call that was sent after the last one was served."""
+        self._spacing = self._spaced_until = 0.0
+        """Seconds between calls, 0 without a refusal; when all calls sent so far would have left at that distance."""
         self._latency = 0.0
-        self._baseline = math.inf
-        self._window_calls, self._window_seconds, self._window_epoch = 0, 0.0, 0
+        self._usual = self._usual_per_token = math.inf
+        self._window_calls, self._window_seconds, self._window_tokens = 0, 0.0, 0
+        """The round that is being judged: calls that were sent since the last cut."""
+        self._slow_mean = self._limit_before = math.inf
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -143,15 +168,19 @@ class Governor:
         if self.in_flight >= self.limit or (self._share and self.in_flight >= self.allowed(now)):
             return math.inf
         wait = self.paused_until - now if self.paused_until > now else 0.0
+        if self._spacing:
+            wait = max(wait, self._spaced_until - max(BURST, 2 * self._spacing) - now)
         if self._requests:
             wait = max(wait, self._requests.wait(1, now))
         if self._tokens:
             wait = max(wait, self._tokens.wait(tokens, now))
         return wait
 
-    def begin(self, tokens: float = 0.0) -> int:
+    def begin(self, tokens: float = 0.0, now: float = 0.0) -> int:
         """Count a call that is sent now; returns the number of the round it belongs to."""
         self.in_flight += 1
+        if self._spacing:
+            self._spaced_until = max(self._spaced_until, now) + self._spacing
         if self._requests:
             self._requests.take(1)
         if self._tokens:
@@ -189,15 +218,22 @@ class Governor:
         self.tokens += prompt + completion
         if self._tokens and prompt + completion:
             self._tokens.take(prompt + completion - guess)
+        if self._busy:
+            self._busy *= 0.9
+        if self._refusals > 0:
+            self._refusals -= FORGIVEN
         self._in_a_row = 0
-        self._busy *= 0.9
         if epoch == self._epoch:
-            self._served_since_cut = True
+            self._unserved_cuts = 0
+            self._window_calls += 1
+            self._window_seconds += latency
+            self._window_tokens += completion
+            if self._window_calls >= 20 and self._window_calls >= self.in_flight:
+                self._judge_latency(now)
         self._proven = max(self.in_flight, self._proven + (self.in_flight - self._proven) * 0.01)
         self._latency += (latency - self._latency) * 0.05 if self._latency else latency
         if math.isfinite(self.limit):
             self._grow(now)
-        self._judge_latency(now, epoch, latency)
         self.in_flight -= 1
 
     def refused(
@@ -207,10 +243,15 @@ class Governor:
         self.calls += 1
         self.refused_calls += 1
         if epoch == self._epoch:  # those sent before the last cut say nothing new
-            self._in_a_row += 1
-            self._cut(now)
+            self._refusals += 1
+            if self._refusals > _tolerated(self.in_flight):
+                self._in_a_row += 1
+                self._cut(now)
+                self._refusals = _tolerated(self.limit) / 2
+                self._spacing = min(LONGEST_PAUSE, self._latency / (SLACK * self.limit))
         # The call itself waits by itself; this is for those who would come in its place.
-        if self._in_a_row >= STORM and others_wait:
+        closed = self._unserved_cuts >= 2 and (retry_after or 0.0) > VAGUE
+        if others_wait and (closed or self._in_a_row >= STORM):
             asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
             self.paused_until = max(self.paused_until, now + min(LONGEST_PAUSE, asked))
         self.in_flight -= 1
@@ -250,41 +291,58 @@ class Governor:
             return  # a limit that is not reached teaches nothing
         # By each call, and not by time alone: calls come back in bunches, and what is sent in their place is a bunch
         # too. So at most half as many more in a round, and a fifth where nobody has been yet.
-        most = self.limit + (0.5 if self._top is None or self.limit < self._top else 0.2)
+        step = 0.5 if self._top is None or self.limit < self._top else 0.2
+        most = self.limit + step * min(1.0, self.limit)
         if self._top is not None:
             unit = max(1.0, self._latency)
-            calls = self.limit * unit / max(self._latency, 1e-3)
-            unit *= min(PATIENCE, max(1.0, PROBED / calls))
+            if abs(self.limit - self._top) < NEAR * self._top + 1:
+                calls = self.limit * unit / max(self._latency, 1e-3)
+                unit *= min(PATIENCE, max(1.0, PROBED / calls))
             self._age += min(passed / unit, 0.25)
-            most = min(most, max(self.limit, self._top + STEEPNESS * (self._age - self._rise) ** 3))
+            most = min(most, max(self.limit, self._top + self._steepness * (self._age - self._rise) ** 3))
         self.limit = min(self.ceiling, most)
+        if self._spacing:
+            full = self.limit >= self.ceiling
+            self._spacing = 0.0 if full else min(LONGEST_PAUSE, self._latency / (SLACK * self.limit))
 
     def _cut(self, now: float) -> None:
-        at = float(min(self.limit, self.in_flight))
-        again = self._top is not None and not self._served_since_cut
+        at = self.limit if self.in_flight > IN_USE * self.limit else float(self.in_flight)
+        again = self._unserved_cuts > 0
         if not again:
             # In a storm of refusals only the first says where the limit is, and none that comes at a small part of
             # what was served a moment ago: then the endpoint is in trouble, and will be back.
-            self._top = max(1.0, at - 1, self._proven if at < 0.5 * self._proven else 0.0)
-        self.limit = max(1.0, at * (DEEPER if again else CUT))
-        self._rise = max(0.0, ((self._top or 1.0) - self.limit) / STEEPNESS) ** (1 / 3)
+            below = at - min(1.0, 0.1 * at)
+            self._top = max(LEAST, below, self._proven if 1 <= at < 0.5 * self._proven else 0.0)
+        # While nothing is served the limit stays near one call, so that a recovery is noticed soon.
+        self.limit = max(min(at, 0.5) if again else LEAST, at * (DEEPER if again else CUT))
+        top = self._top or LEAST
+        self._steepness = STEEPNESS * min(1.0, top / SMALL)
+        self._rise = max(0.0, (top - self.limit) / self._steepness) ** (1 / 3)
         self._age, self._grown_at = 0.0, now
         self._epoch += 1
-        self._served_since_cut = False
+        self._window_calls, self._window_seconds, self._window_tokens = 0, 0.0, 0
+        self._unserved_cuts += 1
 
-    def _judge_latency(self, now: float, epoch: int, latency: float) -> None:
-        """Cut where a round took far longer than rounds usually do: an endpoint that queues never refuses."""
-        if epoch != self._window_epoch:
-            if epoch != self._epoch:
-                return
-            self._window_calls, self._window_seconds, self._window_epoch = 0, 0.0, epoch
-        self._window_calls += 1
-        self._window_seconds += latency
-        if self._window_calls < max(20, self.in_flight):
-            return
-        mean = self._window_seconds / self._window_calls
-        self._window_calls, self._window_seconds = 0, 0.0
-        # It may drift upwards, because conversations, and with them their calls, grow longer.
-        self._baseline = min(mean, self._baseline * 1.02)
-        if mean > SLOW * self._baseline and mean > SLOW_SECONDS and self.in_flight > 1:
+    def _judge_latency(self, now: float) -> None:
+        """Cut where a round took far longer than such replies usually do: an endpoint that queues never refuses."""
+        mean, length = self._window_seconds / self._window_calls, self._window_tokens / self._window_calls
+        self._window_calls, self._window_seconds, self._window_tokens = 0, 0.0, 0
+        # Both may drift upwards, because conversations, and with them their prompts, grow longer.
+        usual = self._usual = min(mean, self._usual * 1.02)
+        if length:  # many endpoints do not say how long a reply is
+            self._usual_per_token = min(mean / length, self._usual_per_token * 1.02)
+            usual = max(usual, length * self._usual_per_token)
+        if mean <= SLOW * usual or mean <= SLOW_SECONDS or self.in_flight <= 1:
+            self._slow_mean = math.inf
+        elif mean >= FASTER * self._slow_mean and self.limit < USELESS * self._limit_before:
+            self._usual, self._usual_per_token = mean, mean / length if length else math.inf
+            self.limit, self._slow_mean = self._limit_before, math.inf
+        else:
+            if mean < FASTER * self._slow_mean:
+                self._slow_mean, self._limit_before = mean, self.limit
             self._cut(now)
+
+
+def _tolerated(in_flight: float) -> float:
+    """Refusals that are no reason for a cut. The last term is for the many calls that are sent at once."""
+    return min(2.5, 0.5 + in_flight / 4) + 0.03 * in_flight

@@ -526,7 +526,7 @@ class Pool:
                 self._sweep(now)
         if replica.until:
             replica.probing = True
-        return Slot(replica, session, now, guess, replica.governor.begin(guess))
+        return Slot(replica, session, now, guess, replica.governor.begin(guess, now))
 
     def _sweep(self, now: float) -> None:
         """Take conversations that have been silent for long as ended."""
