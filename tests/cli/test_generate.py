@@ -422,7 +422,7 @@ def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: P
 
 
 def test_an_endpoint_that_is_down_leaves_a_run_that_resumes(tmp_path: Path, endpoint: SimulatorProcess):
-    path = write(tmp_path, endpoint, run="deadline = 0.3")
+    path = write(tmp_path, endpoint, run="deadline = 0.3\noutage_patience = 0.02")
     path.write_text(path.read_text().replace(endpoint.base_url, "http://127.0.0.1:9/v1"))
     done = camel("generate", "config.toml", cwd=tmp_path)
     assert done.status == 3

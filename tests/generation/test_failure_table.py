@@ -234,7 +234,7 @@ def test_a_list_that_cannot_be_had_fails_what_needs_it(endpoint: Moody, tmp_path
 
 
 def test_an_endpoint_that_nobody_is_at(tmp_path: Path):
-    written(tmp_path, "http://127.0.0.1:9/v1", "deadline = 600")
+    written(tmp_path, "http://127.0.0.1:9/v1", "deadline = 1\noutage_patience = 0.02")
     done = generate(tmp_path)
     assert done.status == 3, done.stdout + done.stderr
     assert "OPENAI_BASE_URL" in done.stdout + done.stderr

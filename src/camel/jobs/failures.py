@@ -25,6 +25,7 @@ from camel.core.errors import (
     BadReply,
     ContentRejected,
     ContextOverflow,
+    DeadlineExceeded,
     ModelError,
     NotAuthorised,
     NotUnderstood,
@@ -129,7 +130,7 @@ class Failures:
         self, error: ModelError, send: Send, request: Request, tries: int, *, others: bool
     ) -> None:
         """Return if the call is to be sent again; raise what the item must deal with otherwise."""
-        self.answered = self.answered or not isinstance(error, Unreachable)
+        self.answered = self.answered or not isinstance(error, Unreachable | DeadlineExceeded)
         kind = class_of(error)
         if kind == "unclear":
             if await self._is_served(send, request):
@@ -187,7 +188,7 @@ class Failures:
         try:
             while True:
                 self.words = f"{type(error).__name__}: {error}"
-                began, limit = (self._down, self.patience) if self.answered else (self._first, NEVER_ANSWERED)
+                began, limit = (self._down, self.patience) if self.answered else (self._first, min(NEVER_ANSWERED, self.patience))
                 left = began + limit - loop.time()
                 if left <= 0 and not self.shared:
                     self.halt.set(outage(limit, self.words, self.answered))
@@ -276,5 +277,5 @@ class ClusterFailures:
             return rejection(int(rejected - self._before), words)
         down = [reports[name].gauges.get("down", 0.0) if name in reports else 0.0 for name in live]
         answered = bool(total("answered"))
-        limit = self._patience if answered else NEVER_ANSWERED
+        limit = self._patience if answered else min(NEVER_ANSWERED, self._patience)
         return outage(limit, words, answered) if down and min(down) >= limit else ""
