@@ -238,3 +238,24 @@ def test_an_endpoint_that_nobody_is_at(tmp_path: Path):
     done = generate(tmp_path)
     assert done.status == 3, done.stdout + done.stderr
     assert "OPENAI_BASE_URL" in done.stdout + done.stderr
+
+
+def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
+    """Finished items keep their model, open ones continue with the new one, and nothing is paid for twice."""
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: NO_MODEL if body["model"] == "simulated" and count > 150 else None
+    assert generate(tmp_path).status == 3
+    written(tmp_path, endpoint.base_url, model="successor")
+    refused = generate(tmp_path)
+    assert refused.status == 2
+    assert "--accept-change model.name" in refused.stderr
+    done = generate(tmp_path, "--accept-change", "model.name")
+    assert done.status == 0, done.stdout + done.stderr
+    assert generate(tmp_path).status == 0, "accepted once and for all"
+    assert camel("verify", "run", folder=tmp_path).status == 0
+    models = Counter(message.model for one in Run(tmp_path / "run") for message in one.messages)
+    assert set(models) == {"simulated", "successor"}
+    asked = Counter(json.dumps(json.loads(body)["messages"]) for body in endpoint.served)
+    assert set(asked.values()) == {1}
+    written(tmp_path, endpoint.base_url, model="simulated")
+    assert generate(tmp_path).status == 2

@@ -57,6 +57,13 @@ def generate(
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Workers on the cluster; one for each CPU unless given.")
     ] = None,
+    accept_change: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Continue a run although this has changed: model.name. Finished items keep their model.",
+        ),
+    ] = None,
 ) -> None:
     """Generate a dataset. Ctrl-C stops it; the same command goes on where it stopped."""
     from rich.console import Console
@@ -84,7 +91,7 @@ def generate(
         settings = _forked(settings, fork, view)
     resume = _resume(config, local, concurrency, fork or out, address, workers, settings.where)
     with _model(settings, local, address, view) as model:
-        code = _run(settings, model, view, resume, address, workers)
+        code = _run(settings, model, view, resume, address, workers, accept_change or [])
     if code:
         raise typer.Exit(code)
 
@@ -96,6 +103,7 @@ def _run(
     resume: str,
     address: str,
     workers: int | None,
+    accept: list[str],
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
     from camel.cli.panel import counted, stopped
@@ -104,7 +112,7 @@ def _run(
     from camel.generation.campaign import Campaign, failed_items
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
 
-    campaign = Campaign(settings, model)
+    campaign = Campaign(settings, model, accept=accept)
     watcher = Watcher(campaign, resume=resume)
     log = RunLog(campaign.folder.root / LOG)
     if is_locked(campaign.folder.root):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,6 +37,10 @@ def translate(
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
+    accept_change: Annotated[
+        Literal["model.name"] | None,
+        typer.Option(help="Continue with another model; what is translated already stays."),
+    ] = None,
 ) -> None:
     """Put every message of a run into other languages, keeping the markers. The same command goes on after a stop."""
     from rich.console import Console
@@ -61,7 +65,11 @@ def translate(
         # All of them before the first call: what cannot go on is refused before anything is paid.
         records = Run(run)
         meter = metered(budget, chat.name, halt)
-        wanted = [Translation(records, language, chat, meter=meter) for language in dict.fromkeys(to)]
+        accept = bool(accept_change)
+        wanted = [
+            Translation(records, language, chat, meter=meter, accept_model=accept)
+            for language in dict.fromkeys(to)
+        ]
         meter.before = sum((one.spent() for one in wanted), Usage())
         meter.dearer = sum(one.dearer() for one in wanted)
         if (need := sum((one.estimate() for one in wanted), Usage())).calls:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -77,26 +77,42 @@ class Outcome(msgspec.Struct, frozen=True):
     """Why it stopped before it was complete, in words."""
 
 
-def open_run(config: GenerateConfig, scenario: Scenario, *, forked_from: str = "") -> RunFolder:
-    """Make the run's folder, or go on with the one that is there if it was made from the same configuration."""
+ACCEPTABLE = ("model.name",)
+"""What of a run's configuration may change once somebody says so: records name the model of each message."""
+
+
+def open_run(
+    config: GenerateConfig, scenario: Scenario, *, forked_from: str = "", accept: Collection[str] = ()
+) -> RunFolder:
+    """Make the run's folder, or continue with the one that is there if it was made from the same configuration.
+
+    `accept` names what may have changed: what is committed stays, what is open continues with the new value.
+    """
+    if unknown := sorted(set(accept) - set(ACCEPTABLE)):
+        raise InputError(f"--accept-change takes {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
     folder = config.open_folder()
     decisive = config.decisive(scenario)
     if not folder.exists:
         lists = scenario.list_fingerprints()
         folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from, lists=lists))
         return folder
+    if accept:
+        wanted, saved = config.decisive(scenario), {**folder.settings().config, **folder.accepted()}
+        if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
+            folder.accept(new)
     if changed := changes(folder, config, scenario):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(
             f"{folder.address} was made from another configuration:{lines}\n"
-            "set it back, begin a run beside it with --fork NEWDIR (keeps the lists it can), or afresh with --out DIR"
+            "set it back, begin a run beside it with --fork NEWDIR (keeps the lists it can), or afresh with --out DIR; "
+            "with another model the run continues if you say --accept-change model.name"
         )
     return folder
 
 
 def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> list[str]:
     """What of a configuration is not as the run that is there was made with, a line each; it goes on only if nothing is."""
-    saved, decisive = folder.settings().config, config.decisive(scenario)
+    saved, decisive = {**folder.settings().config, **folder.accepted()}, config.decisive(scenario)
     if config.shard_size is None:
         # What is usual may change from one version to the next; a run keeps what it was made with.
         decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
@@ -168,9 +184,15 @@ class Campaign:
     """A scenario being generated."""
 
     def __init__(
-        self, config: GenerateConfig, model: Model, *, halt: Halt | None = None, shared: bool = False
+        self,
+        config: GenerateConfig,
+        model: Model,
+        *,
+        halt: Halt | None = None,
+        shared: bool = False,
+        accept: Collection[str] = (),
     ) -> None:
-        """`shared` is a worker of a cluster, where others decide whether the run stops."""
+        """`shared` is a worker of a cluster, where others decide whether the run stops; for `accept` see `open_run`."""
         arrow()  # what cannot be kept is not to be paid for first
         self.config = config
         self.scenario = config.loaded_scenario()
@@ -182,7 +204,7 @@ class Campaign:
             tell=lambda event, text, **fields: self.tell(event, text, **fields),
         )
         self.meter = Meter(config.budget, config.price(), self.halt, failures)
-        self.folder = open_run(config, self.scenario)
+        self.folder = open_run(config, self.scenario, accept=accept)
         self.fingerprint = self.folder.settings().fingerprint
         self.stops: Counter[str] = Counter()
         """Why conversations ended, over all starts."""

@@ -98,8 +98,9 @@ class Translation:
         sampling: Sampling = SAMPLING,
         halt: Halt | None = None,
         meter: Meter | None = None,
+        accept_model: bool = False,
     ) -> None:
-        """`meter` has the budget, and the halt that it sets; several languages may share one."""
+        """`accept_model` continues with another model than the one it was begun with. `meter` has the budget, and the halt that it sets; several languages may share one."""
         scenario = load("translation")
         assert isinstance(scenario.end, Translate)
         if language not in scenario.end.languages:
@@ -113,7 +114,7 @@ class Translation:
         """Whether a failure becomes the conversation's record, as no other try follows."""
         self.tally, self._counted = Tally(len(run)), Counted()
         self._model, self._sampling = MeteredModel(model, self.meter), sampling
-        settings = self._begun(getattr(model, "name", type(model).__name__))
+        settings = self._begun(getattr(model, "name", type(model).__name__), accept_model)
         self._shard_size = int(settings["shard_size"])
         self.fingerprint = fingerprint(settings)
         self._starts = [0]
@@ -121,7 +122,7 @@ class Translation:
             self._starts.append(self._starts[-1] + marker.rows)
         self._shard = lru_cache(maxsize=2)(self._read)
 
-    def _begun(self, model: str) -> dict[str, Any]:
+    def _begun(self, model: str, accept_model: bool) -> dict[str, Any]:
         """What the translation was begun with, if it may go on with what it has now."""
         done = self.run.folder.committed(self.name)
         prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
@@ -136,12 +137,21 @@ class Translation:
         }
         with self.run.folder.locked():
             begun = self.run.folder.begun(self.name, wanted)
-        differs = [name for name in wanted if name != "shard_size" and begun.get(name) != wanted[name]]
+            changed = f"{self.name}.model"
+            if accept_model and self.run.folder.accepted().get(changed, begun.get("model")) != model:
+                self.run.folder.accept({changed: model})
+            model_now = self.run.folder.accepted().get(changed, begun.get("model"))
+        now = {**begun, "model": model_now}
+        differs = [name for name in wanted if name != "shard_size" and now.get(name) != wanted[name]]
         if differs:
             details = ", ".join(
-                f"{name} was {shown(begun.get(name))} and is {shown(wanted[name])}" for name in differs
+                f"{name} was {shown(now.get(name))} and is {shown(wanted[name])}" for name in differs
             )
-            hint = f": go on with --model {begun.get('model')}" if differs == ["model"] else ""
+            hint = (
+                f": continue with --model {model_now}, or say --accept-change model.name"
+                if differs == ["model"]
+                else ""
+            )
             raise InputError(f"the stage {self.name} was begun with something else ({details}){hint}")
         return begun
 

@@ -188,7 +188,11 @@ class Failures:
         try:
             while True:
                 self.words = f"{type(error).__name__}: {error}"
-                began, limit = (self._down, self.patience) if self.answered else (self._first, min(NEVER_ANSWERED, self.patience))
+                began, limit = (
+                    (self._down, self.patience)
+                    if self.answered
+                    else (self._first, min(NEVER_ANSWERED, self.patience))
+                )
                 left = began + limit - loop.time()
                 if left <= 0 and not self.shared:
                     self.halt.set(outage(limit, self.words, self.answered))

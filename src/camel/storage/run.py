@@ -169,6 +169,19 @@ class RunFolder:
         close = closest(self.root.name, beside)
         return f" (did you mean {self.root.with_name(close)}?)" if close else ""
 
+    def accepted(self) -> dict[str, Any]:
+        """Changes of what the run was made with that a person has accepted since, the newest of each name."""
+        found: dict[str, Any] = {}
+        for name in sorted(self.store.names("accepted")):
+            found |= self._decoded(f"accepted/{name}", dict[str, Any])
+        return found
+
+    def accept(self, changes: dict[str, Any]) -> None:
+        """Keep changes that a person has accepted: what is committed stays, what is open continues with them."""
+        number = len(self.store.names("accepted"))
+        while not self.store.create(f"accepted/{number:06d}.json", msgspec.json.encode(changes)):
+            number += 1
+
     def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
         """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet. For
         whoever has `locked` the run."""
