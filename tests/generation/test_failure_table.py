@@ -259,3 +259,73 @@ def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
     assert set(asked.values()) == {1}
     written(tmp_path, endpoint.base_url, model="simulated")
     assert generate(tmp_path).status == 2
+
+
+# ---------------------------------------------------------------- translation
+
+
+def translated(folder: Path, endpoint: Moody, *options: str, model: str = "simulated") -> Done:
+    words = ("translate", "run", "--to", "de", "--model", model, "--base-url", endpoint.base_url, *options)
+    return camel(*words, folder=folder, environment={"OPENAI_API_KEY": "sk-x"})
+
+
+def in_german(folder: Path) -> Run:
+    return Run(folder / "run", stage="translated-de")
+
+
+def markers_of(folder: Path) -> list[Path]:
+    return list((folder / "run" / "committed" / "translated-de").glob("*.json"))
+
+
+def german(reply: Any) -> Any:
+    """A reply that can pass for a translation of any message without markers."""
+    reply["choices"][0]["message"]["content"] = "Das ist eine brauchbare Antwort auf Deutsch."
+    return reply
+
+
+@pytest.fixture
+def made(endpoint: Moody, tmp_path: Path) -> Path:
+    written(tmp_path, endpoint.base_url)
+    assert generate(tmp_path).status == 0
+    endpoint.mood = lambda body, count: german
+    return tmp_path
+
+
+@pytest.mark.parametrize("answer", [NO_MODEL, NO_TEMPERATURE, REVOKED], ids=["model", "parameter", "key"])
+def test_a_translation_that_is_rejected_from_the_start(endpoint: Moody, made: Path, answer: Answer):
+    endpoint.mood = lambda body, count: answer
+    before = len(endpoint.served)
+    done = translated(made, endpoint)
+    assert done.status == 3, done.stdout + done.stderr
+    assert len(endpoint.served) == before
+    assert not markers_of(made)
+    endpoint.mood = lambda body, count: german
+    assert translated(made, endpoint).status == 0
+    assert len(in_german(made)) == CONVERSATIONS
+
+
+def test_a_translation_of_which_some_are_moderated(endpoint: Moody, made: Path):
+    first = next(iter(Run(made / "run"))).messages[0].content
+    endpoint.mood = lambda body, count: MODERATED if first in body["messages"][0]["content"] else german
+    done = translated(made, endpoint)
+    assert done.status == 4, done.stdout + done.stderr
+    failed = [one for one in in_german(made) if one.failed]
+    assert failed
+    assert all(one.stop and one.stop.detail.startswith("ContentRejected: ") for one in failed)
+    done = camel("export", "run", "messages", "de.jsonl", "--language", "de", folder=made)
+    assert done.status == 0, done.stderr
+    assert len((made / "de.jsonl").read_text().splitlines()) == CONVERSATIONS - len(failed)
+
+
+def test_a_translation_continues_with_another_model(endpoint: Moody, made: Path):
+    begin = len(endpoint.requests)
+    endpoint.mood = lambda body, count: NO_MODEL if count > begin + 60 else german
+    assert translated(made, endpoint).status == 3
+    endpoint.mood = lambda body, count: german
+    assert translated(made, endpoint, model="successor").status == 2
+    done = translated(made, endpoint, "--accept-change", "model.name", model="successor")
+    assert done.status == 0, done.stdout + done.stderr
+    assert camel("verify", "run", folder=made).status == 0
+    asked = Counter(json.dumps(json.loads(body)["messages"]) for body in endpoint.served[begin:])
+    assert len(in_german(made)) == CONVERSATIONS
+    assert asked
