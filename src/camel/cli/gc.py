@@ -46,7 +46,7 @@ def gc(
         if dry_run:
             _show(found, None)
         elif found.removed or not found.files:
-            typer.echo(f"{found.files:,} files, {found.bytes:,} bytes removed")
+            typer.echo(f"{_size(found)} removed")
         if found.kept:
             typer.echo(_why_kept(found))
     if found.files and not (dry_run or found.removed):
@@ -63,7 +63,13 @@ def _show(found: Garbage, most: int | None) -> None:
         typer.echo(visible(name))
     if len(names) > len(names[:most]):
         typer.echo(f"and {len(names) - len(names[:most]):,} more: --dry-run lists all")
-    typer.echo(f"{found.files:,} files, {found.bytes:,} bytes can be removed from {visible(found.run)}")
+    typer.echo(f"{_size(found)} can be removed from {visible(found.run)}")
+
+
+def _size(found: Garbage) -> str:
+    from camel.cli.panel import counted
+
+    return f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
 
 
 def _why_kept(found: Garbage) -> str:
