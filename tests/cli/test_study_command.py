@@ -133,3 +133,28 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
     asked = endpoint.ledger().requests
     assert camel(*command, cwd=folder).stdout == done.stdout
     assert endpoint.ledger().requests == asked
+
+
+@pytest.mark.slow
+def test_labelled_conversations_are_studied_only_when_acknowledged(
+    endpoint: SimulatorProcess, tmp_path: Path
+):
+    text = CONFIG.format(url=endpoint.base_url).replace("ai_society", "misalignment")
+    (tmp_path / "config.toml").write_text('acknowledge = ["misalignment"]\n' + text)
+    assert camel("generate", "config.toml", cwd=tmp_path).status == 0
+    asked = endpoint.ledger().requests
+    url = {"OPENAI_BASE_URL": endpoint.base_url, "CAMEL_MODEL": "simulated"}
+    for args in ((), ("--judge",), ("--out", "elsewhere"), ("--json",)):
+        refused = camel("study", "run", *args, cwd=tmp_path, **url)
+        assert refused.status == 2
+        assert "--acknowledge misalignment" in refused.stderr
+        assert not refused.stdout
+    assert not (tmp_path / "run/study").exists()
+    assert not (tmp_path / "elsewhere").exists()
+    assert endpoint.ledger().requests == asked, "no labelled text was sent to a judge"
+    done = camel("study", "run", "--acknowledge", "misalignment", cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    figures = json.loads((tmp_path / "run/study/study.json").read_text())
+    assert figures["labels"] == ["misalignment"]
+    assert figures["canary"]
+    assert figures["canary"] in (tmp_path / "run/study/study.html").read_text()

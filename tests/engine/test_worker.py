@@ -413,9 +413,9 @@ async def test_a_link_whose_answer_was_lost_is_ours(tmp_path: Path, monkeypatch:
     """Over a network the link is made, the answer lost, and asked again it is there already."""
     link = os.link
 
-    def twice(source: Path, target: Path) -> None:
-        link(source, target)
-        link(source, target)
+    def twice(source: str, target: str, **folders: Any) -> None:
+        link(source, target, **folders)
+        link(source, target, **folders)
 
     monkeypatch.setattr(os, "link", twice)
     bench = Bench(tmp_path, 8)

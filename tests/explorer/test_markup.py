@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.explorer.markup import MAX_MARKDOWN, as_html, as_maths, as_plain, marked
+from camel.explorer.markup import MAX_MARKDOWN, as_maths, as_plain, marked, render
 from camel.explorer.reading import HUES, bubbles, hues, parts_of, terms_of
+from camel.explorer.renderer import as_html
 from tests.support.payloads import PAYLOADS
 from tests.support.web_page import Page
 
@@ -92,7 +93,7 @@ def rendering_time(text: str) -> float:
     """Seconds of CPU."""
     began = time.process_time()
     for part in parts_of(text):
-        as_html(part.text)
+        render(part.text)
     return time.process_time() - began
 
 

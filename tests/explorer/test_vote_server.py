@@ -20,7 +20,7 @@ from camel.cli import app as commands
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
 from camel.evaluation.votes import Vote, latest, read_records
-from camel.explorer.markup import as_html
+from camel.explorer.renderer import as_html
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
 from tests.support.ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
 from tests.support.societies import society

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from camel.core.errors import InputError
 from camel.storage import compact as module
 from camel.storage import exporters
 from camel.storage.compact import all_compactions, compact, compactions, is_range, ranges
-from camel.storage.gc import collect_garbage
+from camel.storage.gc import Garbage, collect_garbage
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
 from camel.storage.verify import verify
@@ -146,11 +147,44 @@ def test_a_kill_at_any_moment_leaves_a_readable_run(
         with pytest.raises(Killed):
             compact(folder, STAGE)
     assert export(folder, tmp_path / "b.jsonl") == before
-    assert bool(collect_garbage(folder).losers) == (moment in ("keep", "create"))
+    assert bool(collect_garbage(folder, older=0).losers) == (moment in ("keep", "create"))
     assert len(list(folder.store.entries("data"))) == (5 if moment == "after" else 4)
     compact(folder, STAGE)
     assert export(folder, tmp_path / "c.jsonl") == before
     assert verify(folder).problems == []
+
+
+@pytest.mark.parametrize("moment", ["keep", "create"])
+@pytest.mark.parametrize("locks", [True, False])
+def test_garbage_collected_in_the_middle_of_a_compaction_leaves_no_dangling_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, locks: bool
+):
+    """Between the large file and its marker, nothing names the file. The lock keeps it, without the lock its age does."""
+    folder = a_run(RunFolder(tmp_path / "run"), 4)
+    before = export(folder, tmp_path / "a.jsonl")
+    found: list[Garbage] = []
+    owner = folder if moment == "keep" else folder.store
+    go_on = getattr(owner, moment)
+
+    def interrupted(*args: object) -> object:
+        found.append(collect_garbage(RunFolder(folder.root)))
+        return go_on(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, moment, interrupted)
+        if not locks:
+            patch.setattr(folder, "locked", nullcontext)
+        compact(folder, STAGE)
+    assert [(one.working, one.kept, one.losers) for one in found] == [(locks, 1, [])]
+    assert verify(folder).problems == []
+    assert export(folder, tmp_path / "b.jsonl") == before
+
+
+def test_a_compaction_waits_for_nobody(tmp_path: Path):
+    folder = a_run(RunFolder(tmp_path / "run"), 4)
+    with folder.locked(), pytest.raises(InputError, match="another process"):
+        compact(RunFolder(folder.root), STAGE)
+    assert compactions(folder, STAGE) == []
 
 
 def test_of_two_who_compact_the_same_one_file_stays(place: Place):

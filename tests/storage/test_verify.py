@@ -17,8 +17,9 @@ pytest.importorskip("pyarrow")
 from typer.testing import CliRunner
 
 from camel.cli import app
+from camel.core.errors import InputError
 from camel.storage.compact import compact
-from camel.storage.gc import collect_garbage
+from camel.storage.gc import IDLE, OLD, Garbage, collect_garbage
 from camel.storage.reader import Run
 from camel.storage.run import DRIVER, Marker, RunFolder, Settings
 from camel.storage.table import write_shard
@@ -202,16 +203,23 @@ async def test_garbage_goes_and_nothing_else(place: Place):
     await clutter(folder)
     would = collect_garbage(folder, dry_run=True)
     assert len(list(folder.store.entries("data"))) == 7
-    done = collect_garbage(folder)
-    assert msgspec.to_builtins(done) == msgspec.to_builtins(would)
+    shown: list[Garbage] = []
+    refused = collect_garbage(folder, confirm=lambda found: bool(shown.append(found)))
+    assert not refused.removed
+    assert len(list(folder.store.entries("data"))) == 7
+    done = collect_garbage(folder, confirm=lambda found: not shown.append(found))
+    assert done.removed
+    for found in (would, *shown):
+        found.removed = True
+        assert msgspec.to_builtins(done) == msgspec.to_builtins(found)
     assert done.journals == [f"journal/{STAGE}/000000-j"]
     young = [f"data/{STAGE}/000009-open.parquet", f"data/{STAGE}/c000000-000003-x.parquet"]
-    # In a bucket somebody elsewhere may be about to commit what is young.
-    assert sorted(done.losers) == [f"data/{STAGE}/000001-loser.parquet", *(young if folder.on_disk else [])]
-    assert done.kept == (0 if folder.on_disk else 2)
+    # A process without the lock, or on another machine, may be about to commit what is young.
+    assert done.losers == [f"data/{STAGE}/000001-loser.parquet"]
+    assert (done.kept, done.age) == (2, IDLE if folder.on_disk else OLD)
     assert [one.id for one in Run(folder.address)] == before
     assert list(folder.replay(STAGE, 9)) == [b"said"]
-    assert sorted(collect_garbage(folder, older=0).losers) == ([] if folder.on_disk else young)
+    assert sorted(collect_garbage(folder, older=0).losers) == young
     assert collect_garbage(folder).files == 0
     assert verify(folder, PLAN).sound
 
@@ -235,11 +243,12 @@ async def test_while_somebody_works_only_what_is_old_goes(tmp_path: Path):
         hours_ago = time.time() - 2 * 3600
         os.utime(old, (hours_ago, hours_ago))
         assert collect_garbage(folder).losers == [f"data/{STAGE}/000009-open.parquet"]
-        compact(folder, STAGE)
-        with pytest.raises(ValueError, match="working"):
-            collect_garbage(folder, compacted=True)
+        for use in (lambda: compact(folder, STAGE), lambda: collect_garbage(folder, compacted=True)):
+            with pytest.raises(InputError, match="working"):
+                use()
         assert worker.stdin is not None
         worker.stdin.close()
+    compact(folder, STAGE)
     assert collect_garbage(folder, compacted=True).compacted
 
 
@@ -247,6 +256,9 @@ async def test_what_workers_of_a_dead_driver_may_commit_stays(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 4)
     await clutter(folder)
     (folder.root / DRIVER).write_text("1000.0")
+    before = time.time() - IDLE - 60
+    for path in (folder.root / "data" / STAGE).iterdir():
+        os.utime(path, (before, before))
     found = collect_garbage(folder)
     assert (found.working, found.kept) == (False, 2)
     assert (folder.root / "data" / STAGE / "000009-open.parquet").exists()
@@ -268,7 +280,15 @@ def test_the_commands(place: Place, tmp_path: Path, snapshot: Callable[..., None
     if folder.on_disk:
         snapshot("status", done.stdout.splitlines()[-1], "compact")
     assert "4 files" in camel("gc", folder.address, "--compacted", "--dry-run").stdout
-    assert msgspec.json.decode(camel("gc", folder.address, "--compacted", "--json").stdout)["bytes"] > 0
+    files = len(list(folder.store.entries("data")))
+    for more in ((), ("--json",)):
+        refused = camel("gc", folder.address, "--compacted", *more)
+        assert refused.status == 2
+        assert "--yes" in refused.stderr
+        assert len(list(folder.store.entries("data"))) == files
+    done = msgspec.json.decode(camel("gc", folder.address, "--compacted", "--yes", "--json").stdout)
+    assert (done["removed"], len(done["compacted"])) == (True, 4)
+    assert camel("gc", folder.address).status == 0, "where there is nothing to remove there is no question"
     assert camel("export", folder.address, "chat", str(tmp_path / "b.jsonl")).status == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     report = camel("verify", folder.address, "--json")

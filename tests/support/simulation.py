@@ -171,7 +171,7 @@ class Machine:
 
         def unlink(path: Any, **kwargs: Any) -> None:
             self.pass_moment()
-            status = os.stat(path)  # noqa: PTH116
+            status = os.stat(path, dir_fd=kwargs.get("dir_fd"))
             if status.st_nlink == 1:
                 self.disk.synced.pop(status.st_ino, None)
             real["unlink"](path, **kwargs)

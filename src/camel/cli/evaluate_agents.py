@@ -116,6 +116,7 @@ def agents(
     from camel.evaluation.results import evaluate as evaluated
     from camel.evaluation.vote_results import with_votes
     from camel.jobs.budget import Budget
+    from camel.storage import inside
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
@@ -133,7 +134,7 @@ def agents(
     asked = _Asked(judge or [], summariser, model or _base_model(groups, local), against or [])
     with _models(console, asked, base_url, local, guided, in_flight, purse) as models:
         contest = Contest(
-            folder / KEPT,
+            inside.path(folder, KEPT),
             groups,
             config,
             summariser=models.summariser,
@@ -237,9 +238,9 @@ def _beside(run: str) -> Path:
     from camel.storage.run import open_folder
 
     folder = open_folder(run)
-    return (
-        folder.root if folder.on_disk else Path("evaluations") / run.rstrip("/").rpartition("/")[2]
-    ) / "evaluation"
+    if folder.on_disk:
+        return folder.path("evaluation")
+    return Path("evaluations") / run.rstrip("/").rpartition("/")[2] / "evaluation"
 
 
 # ---------------------------------------------------------------- who is asked

@@ -2,37 +2,76 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from camel.cli.options import AsJson, RunPlace
 
+if TYPE_CHECKING:
+    from camel.storage.gc import Garbage
+
+SHOWN = 20
+
 
 def gc(
     run: RunPlace,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List all files; remove nothing.")] = False,
     compacted: Annotated[
         bool, typer.Option("--compacted", help="Also the small files that compaction has replaced.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove files that no marker names and journals of committed shards."""
+    """Show files that a run does not need, and remove them on request."""
     import msgspec
 
-    from camel.cli.screen import visible
+    from camel.core.errors import InputError
     from camel.storage.gc import collect_garbage
     from camel.storage.run import open_folder
 
-    found = collect_garbage(open_folder(run), dry_run=dry_run, compacted=compacted)
+    # A question in the middle of JSON could not be read.
+    asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+
+    def confirm(found: Garbage) -> bool:
+        if not as_json:
+            _show(found, SHOWN)
+        return yes or (asks and typer.confirm("Remove them?"))
+
+    found = collect_garbage(open_folder(run), dry_run=dry_run, compacted=compacted, confirm=confirm)
     if as_json:
         typer.echo(msgspec.json.encode({**msgspec.to_builtins(found), "dry_run": dry_run}).decode())
-        return
-    if dry_run:
-        for name in (*found.losers, *found.journals, *found.compacted, *found.indexes):
-            typer.echo(visible(name))
-    done = "would be removed" if dry_run else "removed"
-    typer.echo(f"{found.files:,} files, {found.bytes:,} bytes {done}")
-    if found.kept:
-        why = "a process is working on the run" if found.working else "somebody may be about to commit them"
-        typer.echo(f"{found.kept:,} without a marker left, for they are less than an hour old and {why}")
+    else:
+        if dry_run:
+            _show(found, None)
+        elif found.removed or not found.files:
+            typer.echo(f"{_size(found)} removed")
+        if found.kept:
+            typer.echo(_why_kept(found))
+    if found.files and not (dry_run or found.removed):
+        if not asks:
+            raise InputError("nothing was removed: camel gc asks in a terminal; elsewhere add --yes")
+        typer.echo("nothing was removed")
+
+
+def _show(found: Garbage, most: int | None) -> None:
+    from camel.cli.screen import visible
+
+    names = [*found.losers, *found.journals, *found.compacted, *found.indexes]
+    for name in names[:most]:
+        typer.echo(visible(name))
+    if len(names) > len(names[:most]):
+        typer.echo(f"and {len(names) - len(names[:most]):,} more: --dry-run lists all")
+    typer.echo(f"{_size(found)} can be removed from {visible(found.run)}")
+
+
+def _size(found: Garbage) -> str:
+    from camel.cli.panel import counted
+
+    return f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
+
+
+def _why_kept(found: Garbage) -> str:
+    why = "a process is working on the run" if found.working else "a process may be about to commit them"
+    return f"{found.kept:,} files without a marker stay: they are less than {found.age / 60:,.0f} minutes old, and {why}"

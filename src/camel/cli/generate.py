@@ -114,7 +114,7 @@ def _run(
 
     campaign = Campaign(settings, model, accept=accept)
     watcher = Watcher(campaign, resume=resume)
-    log = RunLog(campaign.folder.root / LOG)
+    log = RunLog(campaign.folder.path(LOG))
     if is_locked(campaign.folder.root):
         raise InputError(f"another process is working on {campaign.folder.address}: wait for it or stop it")
     _announce(campaign, watcher.plan(), log, view, resume)

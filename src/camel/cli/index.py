@@ -81,9 +81,10 @@ def _look(console: Console, run: Run) -> Looking:
     from camel.cli.progress import leave
     from camel.cli.study import KEPT, beside, look
     from camel.evaluation.findings import Looker
+    from camel.storage import inside
     from camel.storage.index import Looking
 
-    looker = Looker(run, beside(run) / KEPT, processes=os.cpu_count() or 1)
+    looker = Looker(run, inside.path(beside(run), KEPT), processes=os.cpu_count() or 1)
     if not asyncio.run(look(console, looker)):
         leave(console, looker.halt.reason)
     return Looking(looker.name, looker.found)

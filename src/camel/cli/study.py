@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from camel.jobs.budget import Budget
     from camel.models.chat import ChatModel
     from camel.storage.reader import Run
+    from camel.storage.release import Release
 
 PAGE = "study.html"
 KEPT = "kept"
@@ -56,17 +57,25 @@ def study(
         int | None,
         typer.Option(metavar="N", help="Processes that look; one for each core unless given.", min=1),
     ] = None,
+    acknowledge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LABEL", help="Study conversations with this label too: misalignment."),
+    ] = None,
     as_json: FiguresAsJson = False,
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command goes on."""
+    from msgspec.structs import replace
     from rich.console import Console
 
-    from camel.cli.asking import check_finished, chosen_model
+    from camel.cli.asking import acknowledged, check_finished, chosen_model
+    from camel.cli.export import canary_of
     from camel.cli.progress import leave
     from camel.core.errors import InputError
     from camel.engine.worker import Halt
     from camel.jobs.budget import Budget
+    from camel.storage import inside
     from camel.storage.reader import Run
+    from camel.storage.release import Release
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
@@ -75,22 +84,41 @@ def study(
     records = Run(run)
     if not len(records):
         raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
+    known = bool(acknowledged(acknowledge))
+    release = Release(known, canary_of(records.folder) if known else "")
+    labels = _labels(records, release)
     folder = out or beside(records)
-    made = asyncio.run(_looked(console, records, folder / KEPT, halt, processes or os.cpu_count() or 1))
+    kept = inside.path(folder, KEPT)
+    made = asyncio.run(_looked(console, records, kept, halt, processes or os.cpu_count() or 1))
     if made is not None and judge:
         check_finished(run, "judged")
         budget = Budget(money=max_money, calls=max_calls)
         in_flight = 2 if local else 16
         with chosen_model(console, model, base_url, local, in_flight) as chat:
-            judging = _Judging(records, folder / KEPT, made, chat, sample, budget, halt)
+            judging = _Judging(records, kept, made, chat, sample, budget, halt)
             made = asyncio.run(judging.judged(console, in_flight))
     if made is None:
         leave(console, halt.reason)
+    made = made._replace(study=replace(made.study, labels=labels, canary=release.canary if labels else ""))
     write(made.study, folder)
     if as_json:
         typer.echo(made.study.to_json().decode())
     else:
         _show(console, made.study, folder)
+
+
+def _labels(run: Run, release: Release) -> list[str]:
+    """The restricted labels in a run; raises unless they are acknowledged, before anything is read, shown or sent."""
+    from camel.storage.release import check_labels
+    from camel.storage.table import read_shard
+
+    found: set[str] = set()
+    with run.folder.opened(part.file for part in run.parts) as files:
+        for file in files:
+            table = read_shard(file, ["id", "labels"])
+            for id, labels in zip(table["id"].to_pylist(), table["labels"].to_pylist(), strict=True):
+                found |= check_labels(id, labels or (), release)
+    return sorted(found)
 
 
 class _Made(NamedTuple):
@@ -178,7 +206,7 @@ class _Judging:
 def beside(run: Run) -> Path:
     """The folder of a study: in that of its run, where that is on a disk."""
     if run.folder.on_disk:
-        return run.folder.root / "study"
+        return run.folder.path("study")
     return Path("studies") / run.folder.address.rstrip("/").rpartition("/")[2]
 
 
@@ -187,11 +215,12 @@ def write(made: Study, folder: Path) -> None:
     from camel.evaluation.plots import svg, write_plots
     from camel.evaluation.study_page import page
     from camel.evaluation.study_plots import plots
+    from camel.storage import inside
 
     pictures = [(plot, svg(plot)) for plot in plots(made)]
     write_plots(folder, pictures)
-    (folder / "study.json").write_bytes(made.to_json())
-    (folder / PAGE).write_text(page(made, pictures), "utf-8")
+    inside.write(folder, "study.json", made.to_json())
+    inside.write(folder, PAGE, page(made, pictures))
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:

@@ -52,7 +52,10 @@ def vote(
 ) -> None:
     """Have people vote on pairs of solutions in the browser until Ctrl-C. Needs the extra `explore`."""
     from camel.core.errors import InputError, MissingExtra
+    from camel.storage import inside
 
+    for run in (one for one in pairs.parents if (one / "run.json").is_file()):
+        pairs = inside.path(run, str(pairs.relative_to(run)))  # no link in a run is followed
     if results:
         _results(pairs, out or [], as_json)
         return

@@ -168,7 +168,7 @@ class Looker:
     def _kept(self, shard: int, columns: Sequence[str] | None = None) -> Any:
         """What was seen in a shard. Where it is damaged it is forgotten: to look again costs no call."""
         try:
-            return read_shard(self.folder.root / self.folder.marker(self.name, shard).file, columns)
+            return read_shard(self.folder.path(self.folder.marker(self.name, shard).file), columns)
         except InputError:
             self.folder.store.remove([f"committed/{self.name}/{shard:06d}.json"])
             raise InputError(
@@ -227,7 +227,7 @@ class Looker:
             use = sorted(wanted & set(names))
             if use and self.folder.is_committed(stage, shard):
                 try:
-                    path = self.folder.root / self.folder.marker(stage, shard).file
+                    path = self.folder.path(self.folder.marker(stage, shard).file)
                     source = _source_of(read_shard(path, ["id"]))
                 except InputError:  # damaged: it is looked through again
                     continue

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from camel.core.errors import InputError, shown
+from camel.storage import inside
 from camel.storage.files import sink
 
 PAIRS, VERDICTS = "pairs.jsonl", "verdicts.jsonl"
@@ -66,7 +67,7 @@ Row = TypeVar("Row", Pair, Verdict)
 
 def read_pairs(folder: Path) -> list[Pair]:
     """The pairs of an evaluation's folder (or of a file), in their order; raises an `InputError` where there are none."""
-    path = folder / PAIRS if folder.is_dir() else folder
+    path = inside.path(folder, PAIRS) if folder.is_dir() else folder
     pairs = _read(path, Pair)
     if len({pair.id for pair in pairs}) != len(pairs):
         twice = next(one.id for place, one in enumerate(pairs) if one.id in {p.id for p in pairs[:place]})
@@ -81,7 +82,7 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> Path:
 
 def read_verdicts(folder: Path) -> list[Verdict]:
     """The verdicts of an evaluation's folder (or of a file)."""
-    return _read(folder / VERDICTS if folder.is_dir() else folder, Verdict)
+    return _read(inside.path(folder, VERDICTS) if folder.is_dir() else folder, Verdict)
 
 
 def write_verdicts(folder: Path, verdicts: Iterable[Verdict]) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from camel.core.errors import MissingExtra
+from camel.storage import inside
 
 INK, MUTED, GRID = "#1d2129", "#667085", "#e4e7ec"
 ACCENT = "#3d74db"
@@ -76,14 +77,12 @@ def png(plot: Plot) -> bytes:
 
 def write_plots(folder: Path, pictures: Iterable[tuple[Plot, str]]) -> None:
     """Write plots, with the SVG that was drawn of each, into the folder `plots`; older ones go, which had more to show."""
-    folder = folder / "plots"
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.*"):
-        if old.suffix in (".svg", ".png"):
-            old.unlink()
+    for old in inside.entries(folder, "plots"):
+        if old.name.endswith((".svg", ".png")) and old.name.count("/") == 1:
+            inside.remove(folder, old.name)
     for plot, picture in pictures:
-        (folder / f"{plot.name}.svg").write_text(picture, "utf-8")
-        (folder / f"{plot.name}.png").write_bytes(png(plot))
+        inside.write(folder, f"plots/{plot.name}.svg", picture)
+        inside.write(folder, f"plots/{plot.name}.png", png(plot))
 
 
 def shaded(field: str, *, size: int, radius: int) -> list[Spec]:

@@ -22,6 +22,7 @@ from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_ver
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.evaluation.results import Comparison, Evaluation, Shown
 from camel.evaluation.standing import Interval, Position, Shares
+from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"
 WIN, DRAW, LOSS = ACCENT, "#9aa4b2", "#d97a1f"
@@ -43,14 +44,13 @@ def write_report(
     """Write everything that there is to see into a folder."""
     pictures = [(plot, svg(plot)) for plot in plots(made)]
     write_plots(folder, pictures)
-    (folder / "prompts").mkdir(exist_ok=True)
     for name, prompt in contest.prompts.items():
-        (folder / "prompts" / f"{name}.txt").write_text(prompt + "\n", "utf-8")
+        inside.write(folder, f"prompts/{name}.txt", prompt + "\n")
     write_pairs(folder, pairs)
     write_verdicts(folder, verdicts)
-    (folder / MARKDOWN).write_text(markdown(made), "utf-8")
-    (folder / PAGE).write_text(page(made, pictures), "utf-8")
-    (folder / FIGURES).write_bytes(made.to_json())
+    inside.write(folder, MARKDOWN, markdown(made))
+    inside.write(folder, PAGE, page(made, pictures))
+    inside.write(folder, FIGURES, made.to_json())
 
 
 # ---------------------------------------------------------------- the table, for all forms

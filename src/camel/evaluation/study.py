@@ -155,6 +155,10 @@ class Study(msgspec.Struct, frozen=True):
     behaviours: list[Behaviour]
     growth: list[Curve]
     deserved: Deserved | None = None
+    labels: list[str] = []
+    """Restricted labels of conversations in it."""
+    canary: str = ""
+    """The GUID that whatever shows such conversations must carry."""
     schema: int = 1
 
     def to_json(self) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from camel.evaluation.page import document, figure, interval, percent, short, text, tiles
 from camel.evaluation.plots import Plot
 from camel.evaluation.study import SEEN, UNSEEN, Behaviour, Deserved, Example, Study, shown
+from camel.storage.release import WARNING
 
 _SHOWN_ROLES = 8
 _LEAST_ROLE = 5
@@ -62,7 +63,16 @@ def _head(study: Study, found: Sequence[Behaviour]) -> str:
         cards.append(("Tokens", short(study.usage.total), f"{percent(cached)} of the prompts cached"))
     return (
         f'<h1>Behaviour study</h1><p class="muted"><span class="mono">{text(_name(study.run))}</span> · {about}</p>'
-        f"{tiles(cards)}"
+        f"{_warning(study)}{tiles(cards)}"
+    )
+
+
+def _warning(study: Study) -> str:
+    if not study.labels:
+        return ""
+    return (
+        f"<p><strong>Contains conversations labelled {text(', '.join(study.labels))}.</strong> {text(WARNING)} "
+        f'Canary: <span class="mono">{text(study.canary)}</span></p>'
     )
 
 

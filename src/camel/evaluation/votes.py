@@ -28,6 +28,7 @@ import msgspec
 
 from camel.core.errors import InputError, shown
 from camel.evaluation.pairs import PAIRS, Pair
+from camel.storage import inside
 from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync_folder
 
 Choice = Literal["a", "b", "draw", "skip"]
@@ -83,16 +84,24 @@ def key_of(pair: Pair) -> str:
 def votes_folder(pairs: Path) -> Path:
     """Where the votes on an evaluation's folder, or on a file of pairs, are kept."""
     if pairs.is_dir() or pairs.name == PAIRS:
-        return (pairs if pairs.is_dir() else pairs.parent) / FOLDER
+        return inside.path(pairs if pairs.is_dir() else pairs.parent, FOLDER)
     return pairs.with_name(f"{pairs.stem}.{FOLDER}")
 
 
 def read_records(folder: Path) -> Iterator[Record]:
     """Everything that was recorded, in its order. Can be read while people vote."""
-    for path in sorted(folder.glob("[0-9]" * 6)):
-        for payload in read(path):
+    for number in _journals(folder):
+        for payload in read(folder / f"{number:06d}"):
             with contextlib.suppress(msgspec.MsgspecError):  # of a later version
                 yield _decode(payload)
+
+
+def _journals(folder: Path) -> list[int]:
+    """The numbers of the journals in a folder of votes, in their order."""
+    with contextlib.suppress(FileNotFoundError):
+        names = inside.names(folder)
+        return sorted(int(name) for name in names if len(name) == 6 and name.isascii() and name.isdecimal())
+    return []
 
 
 def latest(records: Iterable[Record]) -> dict[str, dict[str, Vote]]:
@@ -182,8 +191,8 @@ class BallotBox:
 
     async def _append(self, record: Record) -> None:
         if self._journal is None:
-            numbers = [int(path.name) for path in self.folder.glob("[0-9]" * 6)]
-            self._journal = Journal(self.folder / f"{max(numbers, default=0) + 1:06d}")
+            number = max(_journals(self.folder), default=0) + 1
+            self._journal = Journal(self.folder / f"{number:06d}")
         journal = self._journal
         try:
             await journal.append(msgspec.msgpack.encode(record))
@@ -201,11 +210,11 @@ class BallotBox:
         self._lock.close()
 
 
-def _locked(folder: Path) -> IO[str]:
+def _locked(folder: Path) -> IO[bytes]:
     """Keep a second process from taking votes: each would let the other's be given again."""
     try:
         make_folder(folder)
-        file = (folder / ".lock").open("a")
+        file = inside.open_file(folder, ".lock", inside.APPEND)
     except OSError as error:
         raise InputError(f"cannot keep votes in {folder}: {error.strerror}") from None
     try:
@@ -218,7 +227,7 @@ def _locked(folder: Path) -> IO[str]:
 
 def _secret(path: Path) -> bytes:
     with contextlib.suppress(FileNotFoundError):
-        if len(kept := path.read_bytes()) == 32:
+        if len(kept := inside.read(path.parent, path.name)) == 32:
             return kept
         raise InputError(f"{path} is damaged: restore it, or remove it and send new invitations")
     made = secrets.token_bytes(32)

@@ -4,6 +4,8 @@ The one decision to know: nothing a model wrote is ever passed through. Markdown
 rules of our own, images and links to anything but the web become text, maths is written from a list of elements that are
 allowed, and what is too long or too odd to be read as Markdown is shown as it stands. A second line of defence is the
 page's Content-Security-Policy, under which no script, style or picture of anybody else's would load.
+
+Some texts take these packages very long. Pages call `renderer.as_html`, which limits the time.
 """
 
 from __future__ import annotations
@@ -53,11 +55,6 @@ _TAG = re.compile(r"(<math\b.*?</math>|<[^>]*>)", re.DOTALL)
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
-def as_html(text: str, terms: Sequence[str] = ()) -> Markup:
-    """A text as a reader wants it, with the searched words marked."""
-    return marked(_rendered(text), terms)
-
-
 def as_plain(text: str, terms: Sequence[str] = ()) -> Markup:
     """A text as it stands, with the searched words marked."""
     return marked(escape(text), terms)
@@ -88,10 +85,8 @@ def _pattern(terms: tuple[str, ...]) -> re.Pattern[str] | None:
     return re.compile(f"({terms_in_html})|&#?\\w+;", re.IGNORECASE)
 
 
-@lru_cache(maxsize=512)
-def _rendered(text: str) -> str:
-    if len(text) > MAX_MARKDOWN:
-        return f'<div class="plain">{escape(text)}</div>'
+def render(text: str) -> str:
+    """Markdown as HTML. Takes as long as it takes: `renderer.as_html` has limits, and is what pages call."""
     reader = _reader()
     try:
         tokens = reader.parse(text)
@@ -179,17 +174,40 @@ def _write_cell(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
 # --- code --------------------------------------------------------------------------------------------------------
 
 
+LANGUAGES = _words(
+    "asm bash c c# c++ clojure cmake console cpp cs csharp css dart diff docker dockerfile elixir erlang fortran go golang "
+    "haskell hs html ini java javascript jl js json jsx julia kotlin latex lua make makefile markdown matlab md nasm "
+    "objective-c octave perl php postgresql powershell ps1 py py3 pycon python python3 r rb rs ruby rust scala scss "
+    "sh shell sql swift tex toml ts tsx typescript verilog vhdl xml yaml yml zsh"
+)
+"""Names of languages that are highlighted. Few enough that a text full of them does not take long to prepare for."""
+_FENCE = re.compile(r"[`~]{3}[ \t]{0,9}([\w+#.-]{1,30})")
+_SAMPLE = "<script>x = 1</script><style>a { b: c }</style>"
+"""Has a reader of HTML load those of scripts and styles."""
+
+
+def prepare(text: str) -> None:
+    """Load all that rendering a text needs and that does not depend on what it says."""
+    _reader()
+    import_module("latex2mathml.converter")
+    for language in {found.lower() for found in _FENCE.findall(text)} & LANGUAGES:
+        _lexer(language)
+
+
+@lru_cache(maxsize=len(LANGUAGES))
+def _lexer(language: str) -> Any:
+    """Read the code of a language."""
+    lexer: Any = import_module("pygments.lexers").get_lexer_by_name(language, stripnl=False)
+    list(lexer.get_tokens(_SAMPLE))
+    return lexer
+
+
 def coloured(code: str, language: str) -> str:
-    """Code as HTML, in colours where its language is known."""
-    if not language or len(code) > MAX_CODE:
-        return escape(code)
-    lexers: Any = import_module("pygments.lexers")
-    try:
-        lexer = lexers.get_lexer_by_name(language, stripnl=False)
-    except ValueError:  # there is none of that name
+    """Code as HTML, in colors where its language is one of `LANGUAGES`."""
+    if language.lower() not in LANGUAGES or len(code) > MAX_CODE:
         return escape(code)
     formatter = import_module("pygments.formatters").HtmlFormatter(nowrap=True)
-    return str(import_module("pygments").highlight(code, lexer, formatter))
+    return str(import_module("pygments").highlight(code, _lexer(language.lower()), formatter))
 
 
 # --- maths -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The templates: one environment for the app, and one for pages that are written to a folder.
 
-The one decision to know: whatever a template is given is escaped. What a model wrote becomes HTML in `markup` alone.
+The one decision to know: whatever a template is given is escaped. What a model wrote becomes HTML in `renderer` alone.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from camel.explorer import views
-from camel.explorer.markup import as_html, as_plain
+from camel.explorer import renderer, views
+from camel.explorer.markup import as_plain
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
@@ -19,6 +19,7 @@ TEMPLATES, STATIC = HERE / "templates", HERE / "static"
 
 def environment(*folders: Path) -> Environment:
     """The templates; those of `folders` take the place of ours of the same name."""
+    renderer.start()  # ready by the time the first page is asked for
     pages = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
@@ -28,5 +29,5 @@ def environment(*folders: Path) -> Environment:
     )
     pages.filters["words"] = views.words
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
-    shared.update(html=as_html, plain=as_plain, boost=views.BOOST)
+    shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
     return pages

@@ -285,7 +285,7 @@ class Source:
         name, start = self.data_of(shard)
         pq, store = arrow("pyarrow.parquet"), self.folder.store
         try:
-            place = store.reader(name) if isinstance(store, BucketStore) else self.folder.root / name
+            place = store.reader(name) if isinstance(store, BucketStore) else self.folder.path(name)
             with pq.ParquetFile(place) as file:
                 yield file, start
         except FileNotFoundError:
@@ -510,7 +510,7 @@ class _Watched:
     def _local(self, name: str) -> Path:
         """An index file where the database can read it."""
         if not isinstance(self.folder.store, BucketStore):
-            return self.folder.root / name
+            return self.folder.path(name)
         path = self._scratch / Path(name).name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -22,10 +22,12 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.transcript import Transcript
+from camel.storage import inside
 from camel.storage.compact import Part, open_parts, parts_of, ranges
 from camel.storage.index import Indexed, Told, told_of
 from camel.storage.journal import make_folder, sync_folder
 from camel.storage.run import Marker, RunFolder, new_attempt
+from camel.storage.store import DiskStore
 from camel.storage.table import stream_shard
 
 FOLDER = "text"
@@ -75,26 +77,29 @@ def texts_of(transcript: Transcript) -> list[str]:
 
 def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[Path, TextHeader]]:
     """The indexes of a stage that are whole and of this run, none within another."""
-    where = folder.root / FOLDER / stage
     found: list[tuple[int, int, str]] = []
-    for path in where.iterdir() if where.is_dir() else ():
-        first, last, *_ = *path.name.split("-"), "", ""
+    for name in DiskStore(folder.root).folders(f"{FOLDER}/{stage}"):
+        first, last, *_ = *name.split("-"), "", ""
         if first.isdecimal() and last.isdecimal():
-            found.append((int(first), -int(last), path.name))
+            found.append((int(first), -int(last), name))
     chosen: list[tuple[Path, TextHeader]] = []
     reached = -1
     for first, last, name in sorted(found):
         if first <= reached:
             continue
+        where = f"{FOLDER}/{stage}/{name}"
+        list(
+            inside.entries(folder.root, where)
+        )  # raises where there is a link, which the engine would follow
         with contextlib.suppress(OSError, ValueError):
-            header = msgspec.json.decode((where / name / "camel.json").read_bytes(), type=TextHeader)
+            header = msgspec.json.decode(inside.read(folder.root, f"{where}/camel.json"), type=TextHeader)
             shards = [one.shard for one in header.shards]
             if (header.stage, header.fingerprint, header.version) == (
                 stage,
                 fingerprint,
                 VERSION,
             ) and shards == list(range(first, -last + 1)):
-                chosen.append((where / name, header))
+                chosen.append((folder.path(where), header))
                 reached = -last
     return chosen
 
@@ -129,7 +134,7 @@ def make_text_index(
 
 def _remove_replaced(folder: RunFolder, stage: str, kept: set[str]) -> None:
     """Remove indexes that are within others, and what was left half done."""
-    where = folder.root / FOLDER / stage
+    where = folder.path(f"{FOLDER}/{stage}")
     for path in where.iterdir() if where.is_dir() else ():
         # Another process may be at work on one that is not whole.
         young = path.name.startswith(".") and time.time() - path.stat().st_mtime < _ABANDONED
@@ -141,7 +146,7 @@ def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Mar
     """Write one index, whole or not at all; yields the number of conversations of each shard."""
     engine = tantivy()
     name = f"{markers[0].shard:06d}-{markers[-1].shard:06d}-{new_attempt()}"
-    path = folder.root / FOLDER / stage / name
+    path = folder.path(f"{FOLDER}/{stage}/{name}")
     writing = path.with_name(f".{name}")
     make_folder(path.parent)
     writing.mkdir()

@@ -175,8 +175,9 @@ class RunWatch:
         changed: dict[str, Lane] = {}
         ended: list[Path] = []
         there: set[Path] = set()
-        folder = self.source.folder.root / "journal"
-        for path in sorted(folder.glob("*/*-*")):
+        folder = self.source.folder
+        journals = (path for stage in folder.journal_stages() for path in folder.files("journal", stage))
+        for path in sorted(journals):
             there.add(path)
             if path not in self._tails and len(self._tails) < MOST_OPEN:
                 with contextlib.suppress(OSError):

@@ -52,10 +52,10 @@ def schema() -> Any:
     return pa.schema([*(index.field(name) for name in KEPT), *own])
 
 
-def home(run: Run | RunFolder, of: str) -> Path:
-    """The folder of a run's map: in that of the run, or beside the journals of one in an object store."""
+def home(run: Run | RunFolder, of: str, part: str = "") -> Path:
+    """The folder of a run's map, or a part of it: in that of the run, or beside the journals of one in an object store."""
     folder = run.folder if isinstance(run, Run) else run
-    return folder.root / "map" / of
+    return folder.path(f"map/{of}/{part}".rstrip("/"))
 
 
 class Embedding:
@@ -64,7 +64,7 @@ class Embedding:
     def __init__(self, run: Run, embedder: Embedder, *, of: Of = "tasks", halt: Halt | None = None) -> None:
         self.run, self.embedder, self.halt = run, embedder, halt or Halt()
         self.of: Of = checked(of)
-        self.folder = RunFolder(home(run, of) / "vectors")
+        self.folder = RunFolder(home(run, of, "vectors"))
         wanted = [LAYOUT, of, embedder.name, run.settings.fingerprint]
         self.name = STAGE + hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
         self.done = self.total = self.texts = 0
@@ -102,7 +102,7 @@ class Embedding:
     def tables(self) -> Iterator[Any]:
         """What was made, shard after shard."""
         for shard, marker in sorted(self._markers.items()):
-            table = read_shard(self.folder.root / self.folder.marker(self.name, shard).file)
+            table = read_shard(self.folder.path(self.folder.marker(self.name, shard).file))
             metadata: dict[bytes, bytes] = table.schema.metadata or {}
             if metadata.get(SOURCE, b"").decode() != marker.sha256:
                 raise InputError(f"{self.folder.root} has the vectors of another run: remove that folder")

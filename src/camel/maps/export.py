@@ -21,7 +21,7 @@ from camel.maps.layout import Vectors
 from camel.maps.make import point_name
 from camel.maps.table import read_header
 from camel.storage.index import elements
-from camel.storage.release import RESTRICTED, Release, Written
+from camel.storage.release import Release, Written, check_labels
 from camel.storage.table import arrow
 
 FORMATS = ("atlas", "nomic")
@@ -56,13 +56,8 @@ def export_map(
 def _released(table: Any, release: Release) -> Any:
     pa = arrow()
     labels = [elements(one) for one in table.column("labels").to_pylist()]
-    restricted = [bool(RESTRICTED.intersection(one)) for one in labels]
-    if any(restricted) and not (release.acknowledge and release.canary):
-        at = restricted.index(True)
-        raise InputError(
-            f"conversation {table.column('id')[at].as_py()!r} is labelled {', '.join(labels[at])}: "
-            "exporting it takes --acknowledge misalignment"
-        )
+    ids = table.column("id").to_pylist()
+    restricted = [bool(check_labels(id, one, release)) for id, one in zip(ids, labels, strict=True)]
     for name in ("labels", "findings", "others"):
         plain = [", ".join(elements(one)) for one in table.column(name).to_pylist()]
         table = table.set_column(table.schema.get_field_index(name), name, pa.array(plain, pa.string()))

@@ -97,7 +97,7 @@ def schema(width: int) -> Any:
 
 def path_of(folder: RunFolder, of: str) -> Path:
     """Where a run's map is, if it has one."""
-    return home(folder, of) / FILE
+    return home(folder, of, FILE)
 
 
 def write(path: Path, table: Any, header: MapHeader) -> None:

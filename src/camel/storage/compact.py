@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.core.errors import Damaged, InputError
-from camel.storage.run import Marker, RunFolder, check_name, new_attempt
+from camel.storage.inside import check_name
+from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.table import (
     ROW_GROUP,
     arrow,
@@ -201,9 +202,14 @@ def compact(
 ) -> Compacted:
     """Compact the committed shards of a stage into files of at most about `target` bytes.
 
-    Can be done while the run goes on, by anybody, and again later: what has been committed since is taken in, and
-    smaller compactions become part of larger ones.
+    Takes the run's lock: `collect_garbage` must not find a file whose marker is about to be made. Can be done again
+    later: what has been committed since is taken in, and smaller compactions become part of larger ones.
     """
+    with folder.locked():
+        return _compact(folder, stage, target, note)
+
+
+def _compact(folder: RunFolder, stage: str, target: int, note: Callable[[Compaction], None]) -> Compacted:
     markers = list(folder.markers(stage, sorted(folder.committed(stage))))
     if any(not marker.file.endswith(".parquet") for marker in markers):
         raise InputError(f"stage {stage} has no Parquet files, and only those are compacted")

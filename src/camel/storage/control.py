@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from camel.storage.files import replacing
+from camel.storage import inside
 from camel.storage.run import RunFolder
 from camel.storage.store import BucketStore
 
@@ -45,5 +45,4 @@ def wish(folder: RunFolder, what: Wish) -> None:
         folder.store.put(CONTROL, data)
         return
     # Durable: a pause that is lost in a power cut would let whatever restarts the run begin to pay again.
-    with replacing(folder.root / CONTROL) as file:
-        file.write(data)
+    inside.write(folder.root, CONTROL, data)

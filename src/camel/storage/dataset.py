@@ -17,7 +17,7 @@ from camel.core.message import Usage
 from camel.core.transcript import Transcript
 from camel.storage import table
 from camel.storage.files import new_folder
-from camel.storage.release import RESTRICTED, Release, Written, published
+from camel.storage.release import RESTRICTED, WARNING, Release, Written, published
 
 
 def dataset(
@@ -177,10 +177,6 @@ _FAILURES = {
     "token_limit": "cut off at the context window",
     "unfinished": "without an end",
 }
-_WARNING = (
-    "These conversations simulate malicious use, for red-team research only. They contain harmful content by design: "
-    "do not train a deployed model on them, and do not act on what they say."
-)
 
 
 def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Release, planned: int) -> str:
@@ -259,7 +255,7 @@ def card_of(
     ]
     first = [
         [f"# {plain(title)}"],
-        [f"> **Warning.** {_WARNING}"] if restricted else [],
+        [f"> **Warning.** {WARNING}"] if restricted else [],
         [f"Canary: `{plain(canary)}`. Data with this GUID must not be in a training corpus."]
         if canary and restricted
         else [f"Canary: `{plain(canary)}`."]
@@ -291,7 +287,7 @@ def _sizes(splits: Mapping[str, Split]) -> list[str]:
 def _gate() -> list[str]:
     agreement = "I will use this data for safety research only, and not to train a deployed model"
     return [
-        f"extra_gated_prompt: {_quoted(_WARNING)}",
+        f"extra_gated_prompt: {_quoted(WARNING)}",
         "extra_gated_fields:",
         "  Name: text",
         "  Affiliation: text",

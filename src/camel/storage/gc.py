@@ -1,22 +1,24 @@
 """Garbage: what attempts that came second, crashes and compactions have left in a run.
 
-The one decision to know: a file is garbage only because a marker says so. That of a shard with a marker that names
-another file can go at any time; that of a shard without a marker may be somebody's who is about to commit it, so it
-must be old, or nobody may be working, here or for a driver that has just died. And the small files that a compaction has replaced go only when asked, each
-range after its rows have been compared with those of the large file.
+The one decision to know: a file is garbage only because a marker says so. A file of a shard whose marker names another
+file can be removed at any time. A file of a shard without a marker may be about to be committed, so it must have a
+minimum age: an hour where a process may be working on the run, ten minutes where none is. The small files that a
+compaction has replaced are removed only on request, each range after its rows have been compared with those of the
+large file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError
+from camel.storage import inside
 from camel.storage.compact import Compaction, all_compactions, compactions
 from camel.storage.cube import digest_of
 from camel.storage.index import FOLDER, NUMBERS, files_of, name_of
@@ -27,7 +29,9 @@ from camel.storage.table import stream_shard
 from camel.storage.verify import look_at
 
 OLD = 3600.0
-"""Seconds after which nobody is still about to commit a file."""
+"""Seconds after which no worker is still about to commit a file."""
+IDLE = 600.0
+"""The same where no process holds the run's lock: a process without it may still be writing."""
 
 
 class Garbage(msgspec.Struct):
@@ -44,9 +48,13 @@ class Garbage(msgspec.Struct):
     """Index files of attempts that came second, or that a larger one has replaced."""
     bytes: int = 0
     kept: int = 0
-    """Files without a marker that were left: too young to tell from one about to be committed."""
+    """Files without a marker that are younger than `age`, and stay."""
+    age: float = 0.0
+    """Seconds from which files without a marker are removed."""
     working: bool = False
     """Whether a process is working on the run."""
+    removed: bool = False
+    """Whether they were removed."""
 
     @property
     def files(self) -> int:
@@ -55,34 +63,60 @@ class Garbage(msgspec.Struct):
 
 
 def collect_garbage(
-    folder: RunFolder, *, dry_run: bool = False, compacted: bool = False, older: float = OLD
+    folder: RunFolder,
+    *,
+    dry_run: bool = False,
+    compacted: bool = False,
+    older: float = OLD,
+    confirm: Callable[[Garbage], bool] = lambda found: True,
 ) -> Garbage:
     """Remove what a run does not need; with `compacted` also the small files that larger ones have replaced.
 
-    Files of shards without a marker go when they are older than `older` seconds, and younger ones too where the run is
-    on a disk and nobody works on it. A run in an object store may be worked on from anywhere.
+    Files of shards without a marker are removed when they are older than `older` seconds, or than `IDLE` where the run is
+    on a disk and no process works on it. A run in an object store may be worked on from anywhere.
+
+    `confirm` gets what was found and says whether to remove it. Only what it was shown is removed.
     """
     folder.settings()
     with _alone(folder) as alone:
-        found = Garbage(folder.address, [], [], [], [], working=not alone)
-        # A driver that died has not said that its workers are out: one may be about to commit.
-        nobody = alone and folder.on_disk and not (folder.root / DRIVER).exists()
-        for stage in sorted({*folder.stages(), *folder.store.folders("data")}):
-            _collect(folder, stage, found, dry_run, 0.0 if nobody else older)
-            if compacted:
-                if not alone:
-                    raise InputError(
-                        f"somebody is working on {folder.address}: remove compacted files when they have finished"
-                    )
-                _collect_compacted(folder, stage, found, dry_run)
-        for stage in folder.store.folders(FOLDER):
-            _collect_indexes(folder, stage, found, dry_run, compacted)
+        found, replaced = _find(folder, alone, compacted, older)
+        if dry_run or not found.files or not confirm(found):
+            return found
+        if not alone:  # a file may have been committed while `confirm` waited for an answer
+            still = set(_find(folder, alone, False, older)[0].losers)
+            found.losers = [name for name in found.losers if name in still]
+        folder.store.remove(found.losers)
+        DiskStore(folder.root).remove(found.journals)
+        # Markers of smaller compactions before their files: a marker without a file is damage.
+        folder.store.remove(replaced)
+        folder.store.remove(found.compacted)
+        folder.store.remove(found.indexes)
+        found.removed = True
     return found
+
+
+def _find(folder: RunFolder, alone: bool, compacted: bool, older: float) -> tuple[Garbage, list[str]]:
+    """What can be removed, and the markers of smaller compactions that go with it."""
+    found, replaced = Garbage(folder.address, [], [], [], [], working=not alone), list[str]()
+    # Workers of a driver that died may not have stopped yet: one may be about to commit.
+    idle = alone and folder.on_disk and not inside.exists(folder.root, DRIVER)
+    found.age = min(older, IDLE) if idle else older
+    for stage in sorted({*folder.stages(), *folder.store.folders("data")}):
+        _collect(folder, stage, found)
+        if compacted:
+            if not alone:
+                raise InputError(
+                    f"another process is working on {folder.address}: remove compacted files when it has finished"
+                )
+            replaced += _collect_compacted(folder, stage, found)
+    for stage in folder.store.folders(FOLDER):
+        _collect_indexes(folder, stage, found, compacted)
+    return found, replaced
 
 
 @contextlib.contextmanager
 def _alone(folder: RunFolder) -> Generator[bool]:
-    """Whether nobody else on this machine works on the run; and nobody begins to while we do."""
+    """Whether no other process on this machine works on the run; and none begins to while we do."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(folder.locked())
@@ -92,7 +126,7 @@ def _alone(folder: RunFolder) -> Generator[bool]:
             yield True
 
 
-def _collect(folder: RunFolder, stage: str, found: Garbage, dry_run: bool, older: float) -> None:
+def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
     # Data first, markers after: whatever was committed in between has its marker by now.
     entries = list(folder.store.entries(f"data/{stage}"))
     committed = folder.committed(stage)
@@ -110,7 +144,7 @@ def _collect(folder: RunFolder, stage: str, found: Garbage, dry_run: bool, older
         for entry in files:
             if entry.name in named:
                 continue
-            if shard not in committed and now - entry.modified < older:
+            if shard not in committed and now - entry.modified < found.age:
                 found.kept += 1
                 continue
             found.losers.append(entry.name)
@@ -121,12 +155,9 @@ def _collect(folder: RunFolder, stage: str, found: Garbage, dry_run: bool, older
             if _shard(entry.name) in committed:
                 found.journals.append(entry.name)
                 found.bytes += entry.size
-    if not dry_run:
-        folder.store.remove([name for name in found.losers if name.startswith(f"data/{stage}/")])
-        beside.remove([name for name in found.journals if name.split("/")[1] == stage])
 
 
-def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, dry_run: bool, replaced: bool) -> None:
+def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, replaced: bool) -> None:
     """Index files that nobody believes; with `replaced` also those of shards that a larger one covers.
 
     Those of shards without a marker stay: they are small, and somebody may be about to commit them.
@@ -161,8 +192,6 @@ def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, dry_run: boo
             useless += [name for name in files if name != believed[shard]]
     found.indexes += useless
     found.bytes += sum(sizes.get(name, 0) for name in useless)
-    if not dry_run:
-        folder.store.remove(useless)
 
 
 def _shard(name: str) -> int | str:
@@ -171,11 +200,11 @@ def _shard(name: str) -> int | str:
     return int(number) if number.isdecimal() else name
 
 
-def _collect_compacted(folder: RunFolder, stage: str, found: Garbage, dry_run: bool) -> None:
-    """The files, and the markers of smaller compactions, that a compaction has replaced."""
-    large = compactions(folder, stage)
+def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[str]:
+    """Find the files that a compaction has replaced; returns the markers of the smaller compactions within it."""
+    large, markers_within = compactions(folder, stage), list[str]()
     if not large:
-        return
+        return []
     sizes = {entry.name: entry.size for entry in folder.store.entries(f"data/{stage}")}
     within = [one for one in all_compactions(folder, stage) if one not in large]
     for one in large:
@@ -187,9 +216,8 @@ def _collect_compacted(folder: RunFolder, stage: str, found: Garbage, dry_run: b
         replaced += [small.file for small in inner if small.file in sizes]
         found.compacted += replaced
         found.bytes += sum(sizes[name] for name in replaced)
-        if not dry_run:
-            folder.store.remove([small.name for small in inner])
-            folder.store.remove(replaced)
+        markers_within += [small.name for small in inner]
+    return markers_within
 
 
 def compare(folder: RunFolder, large: Compaction, markers: Sequence[Marker]) -> None:

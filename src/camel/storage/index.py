@@ -487,10 +487,11 @@ def write_indexed(
         if table.num_rows == written.rows:
             name = f"{FOLDER}/{stage}/{path.stem}.parquet"
             header = Header(stage, fingerprint, [Indexed(shard, path.stem, written.rows)], count(table))
-            write(folder.root / name, table, header)
+            place = folder.path(name)
+            write(place, table, header)
             if isinstance(folder.store, BucketStore):
-                folder.store.upload(folder.root / name, name)
-                (folder.root / name).unlink()
+                folder.store.upload(place, name)
+                place.unlink()
     return written
 
 
@@ -619,7 +620,7 @@ def merge(
             digest = digest_of(names)
             cube = f"{FOLDER}/{stage}/cube-{digest}.parquet"
             if not folder.store.exists(cube):
-                path = folder.root / cube
+                path = folder.path(cube)
                 make_folder(path.parent)
                 write_cubes(
                     path,
@@ -641,7 +642,7 @@ class Readable:
     def path(self, name: str) -> Path:
         """A file on this machine."""
         if not isinstance(self.folder.store, BucketStore):
-            return self.folder.root / name
+            return self.folder.path(name)
         path = self._scratch / name
         if not path.exists():
             make_folder(path.parent)
@@ -655,7 +656,7 @@ class Readable:
     def keep(self, name: str) -> None:
         """Have a file that was written at its place in `root` last."""
         if isinstance(self.folder.store, BucketStore):
-            path = self.folder.root / name
+            path = self.folder.path(name)
             self.folder.store.upload(path, name)
             make_folder((self._scratch / name).parent)
             shutil.move(path, self._scratch / name)
@@ -713,7 +714,7 @@ def _build_missing(
             start = sum(part.rows[: marker.shard - part.first])
             between = (start, start + marker.rows)
             build(
-                folder.root / name, data, marker.file, stage, marker.shard, marker.fingerprint, cost, between
+                folder.path(name), data, marker.file, stage, marker.shard, marker.fingerprint, cost, between
             )
             files.keep(name)
             note("shards indexed", number + 1, len(missing))
@@ -727,7 +728,7 @@ def _merge_range(
     shards = [shard for header, _ in headers for shard in header.shards]
     whole = Header(stage, fingerprint, shards, merge_counts(header for header, _ in headers))
     name = f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
-    path = files.folder.root / name
+    path = files.folder.path(name)
     make_folder(path.parent)
     pa, pq = arrow(), arrow("pyarrow.parquet")
     with taking_place(path) as writing, Writer(writing, whole) as writer:

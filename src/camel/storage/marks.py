@@ -86,7 +86,7 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
 
     first, last = header.shards[0].shard, header.shards[-1].shard
     name = f"{FOLDER}/{header.stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
-    path = files.folder.root / name
+    path = files.folder.path(name)
     make_folder(path.parent)
     counts: list[Header] = []
     found = rows()

@@ -78,7 +78,7 @@ def write_ordered(
     ]
     for done, (name, number) in enumerate(wanted):
         made = ordered_name(name, number)
-        write_copy(files.folder.root / made, files.path(name), number)
+        write_copy(files.folder.path(made), files.path(name), number)
         files.keep(made)
         note("copies sorted", done + 1, len(wanted))
     return len(wanted)

@@ -59,7 +59,7 @@ class Run:
         """Their Parquet files; those of an object store are fetched, and kept until the process ends."""
         names = [part.file for part in self.parts]
         if self.folder.on_disk:
-            return [self.folder.root / name for name in names]
+            return [self.folder.path(name) for name in names]
         return self._fetched
 
     @cached_property

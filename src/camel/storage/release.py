@@ -12,6 +12,10 @@ from camel.core.transcript import Transcript
 
 RESTRICTED = frozenset({"misalignment"})
 """Labels of what simulates malicious use."""
+WARNING = (
+    "These conversations simulate malicious use, for red-team research only. They contain harmful content by design: "
+    "do not train a deployed model on them, and do not act on what they say."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +44,23 @@ def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[T
             yield transcript
 
 
+def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[str]:
+    """The restricted labels of a conversation; raises an `InputError` unless the release acknowledges them.
+
+    The gate of everything that shows what was said outside of the run: exports, maps, studies.
+    """
+    restricted = RESTRICTED.intersection(labels)
+    if restricted and not (release.acknowledge and release.canary):
+        raise InputError(
+            f"conversation {shown(id)} is labelled {', '.join(sorted(restricted))}, and leaves its run only with "
+            f"--acknowledge {min(restricted)} (in Python: Release(acknowledge=True, canary=GUID))"
+        )
+    return restricted
+
+
 def marks(transcript: Transcript, release: Release) -> dict[str, Any]:
     """What a labelled row carries besides; refuses what the release does not acknowledge."""
     if not transcript.labels:
         return {}
-    restricted = RESTRICTED.intersection(transcript.labels)
-    if restricted and not (release.acknowledge and release.canary):
-        raise InputError(
-            f"conversation {shown(transcript.id)} is labelled {', '.join(sorted(restricted))}: "
-            "exporting it takes acknowledge and a canary GUID"
-        )
+    restricted = check_labels(transcript.id, transcript.labels, release)
     return {"labels": transcript.labels, **({"canary": release.canary} if restricted else {})}

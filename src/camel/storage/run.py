@@ -34,6 +34,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from camel.core.errors import Damaged, InputError, closest, mend_of
+from camel.storage import inside
+from camel.storage.inside import check_name
 from camel.storage.journal import Damage, Journal, JournalBroken, make_folder, read, scan, sync
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
@@ -122,6 +124,10 @@ class RunFolder:
         """Where the run is, as people write it."""
         return self.store.address
 
+    def path(self, name: str) -> Path:
+        """The path below `root` of a file or folder, for what takes a path; raises where it leads through a link."""
+        return inside.path(self.root, name)
+
     @property
     def exists(self) -> bool:
         """Whether a run has been made here."""
@@ -142,6 +148,7 @@ class RunFolder:
 
     def settings(self) -> Settings:
         """What the run was made with."""
+        self.check_links()
         try:
             settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
@@ -206,7 +213,8 @@ class RunFolder:
         """
         if isinstance(self.store, BucketStore):
             self._claim_journals()
-        with (self.root / ".lock").open("a") as file:
+        self.check_links()
+        with inside.open_file(self.root, ".lock", inside.APPEND) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -214,6 +222,11 @@ class RunFolder:
                     f"another process is working on {self.address}: wait for it or stop it"
                 ) from None
             yield
+
+    def check_links(self) -> None:
+        """Raise where something right in the run's folder is a link: a start writes to many files there."""
+        with contextlib.suppress(OSError):
+            inside.names(self.root)
 
     def _claim_journals(self) -> None:
         """Journals of another run, once at the same address, would answer what they were not asked."""
@@ -252,9 +265,10 @@ class RunFolder:
             holder = self._decoded(f"holders/{stage}.json", Holder)
         except FileNotFoundError:
             return None
-        here = self.root / HOLDER
-        ours = here.exists() and msgspec.json.decode(here.read_bytes(), type=Holder) == holder
-        return None if ours else holder
+        with contextlib.suppress(FileNotFoundError):
+            if msgspec.json.decode(inside.read(self.root, HOLDER), type=Holder) == holder:
+                return None
+        return holder
 
     def stages(self) -> list[str]:
         """The stages of which something is committed."""
@@ -262,8 +276,7 @@ class RunFolder:
 
     def journal_stages(self) -> list[str]:
         """The stages that have journals."""
-        journals = self.root / "journal"
-        return sorted(path.name for path in journals.iterdir() if path.is_dir()) if journals.is_dir() else []
+        return DiskStore(self.root).folders("journal")
 
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""
@@ -305,7 +318,7 @@ class RunFolder:
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Where an attempt at a shard writes its file."""
-        folder = self.root / "data" / stage
+        folder = self.path(f"data/{stage}")
         make_folder(folder)
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
@@ -340,7 +353,7 @@ class RunFolder:
         Each is there until the next is asked for.
         """
         if not isinstance(self.store, BucketStore):
-            yield (self.root / check_name(file) for file in files)
+            yield (self.path(file) for file in files)
             return
         store = self.store
         with tempfile.TemporaryDirectory(prefix="camel-") as scratch:
@@ -372,13 +385,13 @@ class RunFolder:
 
     def save_beside(self, name: str) -> None:
         """Copy a file that lies with the journals, such as the log, to the object store."""
-        if isinstance(self.store, BucketStore) and (self.root / name).exists():
-            self.store.put(name, (self.root / name).read_bytes())
+        if isinstance(self.store, BucketStore) and inside.exists(self.root, name):
+            self.store.put(name, inside.read(self.root, name))
 
     def read_beside(self, name: str) -> bytes:
         """A file that lies with the journals, or the copy of it in the object store; empty when there is neither."""
         with contextlib.suppress(FileNotFoundError):
-            return (self.root / name).read_bytes()
+            return inside.read(self.root, name)
         with contextlib.suppress(FileNotFoundError):
             return self.store.get(name)
         return b""
@@ -399,7 +412,7 @@ class RunFolder:
 
     def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
         """Start the journal of an attempt."""
-        return Journal(self.root / "journal" / stage / f"{shard:06d}-{attempt}")
+        return Journal(self.path(f"journal/{stage}/{shard:06d}-{attempt}"))
 
     def replay(
         self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
@@ -442,8 +455,8 @@ class RunFolder:
         if self.on_disk:
             # Whoever made the last names here may have been killed before they were durable.
             _settle(self.root)
-        for part in (self.root / name for name in ("journal", "data", "committed")):
-            for made in (part, part / stage):
+        for part in ("journal", "data", "committed"):
+            for made in (self.path(part), self.path(f"{part}/{stage}")):
                 if made.exists():
                     _settle(made)
         for shard, paths in self._by_shard("journal", stage).items():
@@ -465,13 +478,20 @@ class RunFolder:
     def _by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
         """The files of a stage in one part of the folder, by the shard in their names."""
         found: dict[int, list[Path]] = {}
-        for path in (self.root / part / stage).glob("*-*"):
+        for path in self.files(part, stage):
             if (number := path.name.partition("-")[0]).isdecimal():
                 found.setdefault(int(number), []).append(path)
         return found
 
+    def files(self, part: str, stage: str) -> list[Path]:
+        """The files of attempts at a stage in one part of the folder, `journal` or `data`, in no order."""
+        with contextlib.suppress(FileNotFoundError):
+            names = inside.names(self.root, f"{part}/{stage}")
+            return [self.root / part / stage / name for name in names if "-" in name and name[0] != "."]
+        return []
+
     def _journals(self, stage: str, shard: int) -> list[Path]:
-        return sorted((self.root / "journal" / stage).glob(f"{shard:06d}-*"))
+        return sorted(path for path in self.files("journal", stage) if path.name.startswith(f"{shard:06d}-"))
 
     def _decoded(self, name: str, kind: type[T]) -> T:
         where = f"{self.address}/{name}"
@@ -510,13 +530,6 @@ def journals() -> Path:
 def new_attempt() -> str:
     """A name that no other attempt has."""
     return secrets.token_hex(6)
-
-
-def check_name(file: str) -> str:
-    """A file's name in a marker, which must not lead out of the run."""
-    if not file or file.startswith("/") or "\\" in file or ".." in file.split("/"):
-        raise ValueError(f"{file[:60]!r} is not the name of a file in the run")
-    return file
 
 
 def marker_name(stage: str, shard: int) -> str:

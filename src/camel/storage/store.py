@@ -18,7 +18,6 @@ import io
 import os
 import random
 import re
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -27,10 +26,11 @@ from datetime import timedelta
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from camel.core.errors import CamelError, InputError, MissingExtra, shown
-from camel.storage.journal import make_folder, sync
+from camel.storage import inside
+from camel.storage.inside import Entry
 
 PATIENCE = 180.0
 """Seconds for which a store that fails is tried again; then a run stops, and can be resumed."""
@@ -50,16 +50,6 @@ class StoreFailed(CamelError):
 
     lost = False
     """Whether there was no answer at all, so that it may have been done."""
-
-
-class Entry(NamedTuple):
-    """A file, as a listing shows it."""
-
-    name: str
-    """Relative to the run."""
-    size: int
-    modified: float
-    """Seconds since 1970."""
 
 
 class Store(Protocol):
@@ -110,67 +100,47 @@ def open_store(where: str | Path) -> Store:
 
 
 class DiskStore:
-    """A folder on a disk. Durable means synced: the file, and the names that lead to it."""
+    """A folder on a disk. Durable means synced: the file, and the names that lead to it. No link in it is followed."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.address = root, str(root)
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return (self.root / name).exists()
+        return inside.exists(self.root, name)
 
     def get(self, name: str) -> bytes:
         """A small file."""
-        return (self.root / name).read_bytes()
+        return inside.read(self.root, name)
 
     def create(self, name: str, data: bytes) -> bool:
         """Make a file that did not exist; False when it does."""
-        path = self.root / name
-        make_folder(path.parent)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            # A link, unlike a rename, fails when the name is taken.
-            os.link(temporary, path)
-            made = True
-        except FileExistsError:
-            # Of a file system over a network the answer may have been lost, and the link asked for again.
-            made = path.exists() and temporary.samefile(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        sync(path.parent)  # also when it is somebody else's: ours is given up because of it
-        return made
+        return inside.create(self.root, name, data)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
         """The files in a folder; all of them, for a disk lists names faster than they can be chosen."""
         with contextlib.suppress(FileNotFoundError):
-            found = os.listdir(self.root / folder)  # noqa: PTH208 - tens of thousands of names
-            return [name for name in found if not name.startswith(".")]
+            return [name for name in inside.names(self.root, folder) if not name.startswith(".")]
         return []
 
     def folders(self, folder: str) -> list[str]:
-        """The folders in a folder."""
+        """The folders in a folder. At the top these may be links: it may be a folder of runs, and a run can be linked to."""
         with contextlib.suppress(FileNotFoundError):
-            found = (self.root / folder).iterdir()
-            return sorted(path.name for path in found if path.is_dir() and not path.name.startswith("."))
+            if folder:
+                found = inside.folders(self.root, folder)
+            else:
+                found = [path.name for path in self.root.iterdir() if path.is_dir()]
+            return sorted(name for name in found if not name.startswith("."))
         return []
 
     def entries(self, folder: str) -> Iterator[Entry]:
         """All files below a folder."""
-        for path in sorted((self.root / folder).rglob("*")):
-            with contextlib.suppress(FileNotFoundError):
-                if path.is_file():
-                    status = path.stat()
-                    name = path.relative_to(self.root).as_posix()
-                    yield Entry(name, status.st_size, status.st_mtime)
+        return inside.entries(self.root, folder)
 
     def remove(self, names: Sequence[str]) -> None:
         """Delete files."""
         for name in names:
-            (self.root / name).unlink(missing_ok=True)
+            inside.remove(self.root, name)
 
 
 class BucketStore:

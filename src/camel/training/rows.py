@@ -481,7 +481,7 @@ class Rows:
     def local(self, into: Path) -> list[Path]:
         """The Parquet files, for whoever needs them all at once; those of an object store are copied to a folder first."""
         if self.folder.on_disk:
-            return [self.folder.root / marker.file for marker in self.markers]
+            return [self.folder.path(marker.file) for marker in self.markers]
         # By content, so that whoever goes on fetches only what is not there yet.
         wanted = {marker.file: into / f"{marker.sha256}.parquet" for marker in self.markers}
         into.mkdir(parents=True, exist_ok=True)

@@ -25,6 +25,7 @@ from camel.evaluation.markdown import fenced, grid, md
 from camel.evaluation.page import document, figure, money, text, tiles
 from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.models.catalogue import Entry
+from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
@@ -220,9 +221,9 @@ def write_report(made: Report, folder: Path) -> None:
     """Write the figures, the Markdown, the plots and the page."""
     pictures = [(plot, svg(plot)) for plot in plots(made)]
     write_plots(folder, pictures)
-    (folder / MARKDOWN).write_text(markdown(made), "utf-8")
-    (folder / PAGE).write_text(page(made, pictures), "utf-8")
-    (folder / FIGURES).write_bytes(made.to_json())
+    inside.write(folder, MARKDOWN, markdown(made))
+    inside.write(folder, PAGE, page(made, pictures))
+    inside.write(folder, FIGURES, made.to_json())
 
 
 # --- the table, for all forms --------------------------------------------------------------------------------------

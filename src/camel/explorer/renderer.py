@@ -1,0 +1,176 @@
+"""Text of models as HTML, rendered in a helper process with limits of CPU time and memory.
+
+Markdown, highlighting and math are read by packages full of regular expressions. Some of those take quadratic or
+exponential time: 89 characters in a `tads3` block held Pygments for hours, 20,000 newlines in a `c` block for minutes.
+Python cannot interrupt a regular expression in a thread, and no list of safe patterns stays complete when a package is
+upgraded. So the work is done in a process that the kernel ends when its CPU time is used up, and the text is shown as it
+stands.
+
+    this process  --text-->  worker, forked by the helper; one SIGPROF ends it, whatever it is doing
+                  <--HTML--  or the helper's word that its worker has died; it forks the next one in milliseconds
+
+CPU time is counted, not time of day, so a busy machine shows the same pages as an idle one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from html import escape
+from typing import IO
+
+from markupsafe import Markup
+
+from camel.explorer.markup import LANGUAGES, MAX_MARKDOWN, marked, prepare, render
+
+BASE, PER_CHARACTER = 0.1, 20e-6
+"""Seconds of CPU for any text, and for each of its characters: several times what ordinary text takes."""
+MEMORY = 2**30
+"""Bytes of address space of a worker."""
+_HEAD = struct.Struct(">QI")
+_FAILED = 0
+"""In the place of a request's number: the worker has died."""
+_PROGRAM = "from camel.explorer.renderer import help_out; help_out()"
+
+
+def as_html(text: str, terms: Sequence[str] = ()) -> Markup:
+    """A text as a reader wants it, with the searched words marked; as it stands where that takes too long."""
+    return marked(_rendered(text), terms)
+
+
+@lru_cache(maxsize=512)
+def _rendered(text: str) -> str:
+    html = _RENDERER.render(text) if len(text) <= MAX_MARKDOWN else None
+    return f'<div class="plain">{escape(text)}</div>' if html is None else html
+
+
+class Renderer:
+    """A helper process, started when it is first needed. Can be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._number = _FAILED
+        """Of the last request. An answer has the same number, so that no text is ever shown in the place of another."""
+
+    def start(self) -> None:
+        """Start the helper if it is not running; returns before it is ready."""
+        with self._lock:
+            self._pipes()
+
+    def render(self, text: str) -> str | None:
+        """A text as HTML; None where it cannot be rendered within the limits."""
+        with self._lock:
+            try:
+                there, back = self._pipes()
+                self._number += 1
+                _send(there.fileno(), self._number, text.encode("utf-8", "surrogatepass"))
+                number, data = _receive(back.fileno())
+                while number not in (self._number, _FAILED):
+                    number, data = _receive(back.fileno())
+            except (OSError, EOFError):
+                self._end()
+                return None
+            return None if number == _FAILED else data.decode("utf-8", "surrogatepass")
+
+    def close(self) -> None:
+        """End the helper; it starts again when it is needed."""
+        with self._lock:
+            self._end()
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        if self._process is None or self._owner != os.getpid():  # a fork must not share its parent's pipes
+            path = os.pathsep.join(filter(None, sys.path))
+            self._process = subprocess.Popen(  # noqa: S603 - our own arguments
+                [sys.executable, "-P", "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                bufsize=0,
+            )
+            self._owner = os.getpid()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def _end(self) -> None:
+        if self._process is not None and self._owner == os.getpid():
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    assert pipe is not None
+                    pipe.close()
+            self._process.wait()
+        self._process = None
+
+
+_RENDERER = Renderer()
+start = _RENDERER.start
+atexit.register(_RENDERER.close)
+
+
+# --- the helper process --------------------------------------------------------------------------------------------
+
+
+def help_out() -> None:
+    """The helper: have a worker until there is nothing more to render, and another one whenever it dies."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the process that started this one, and ends it too
+    prepare("")
+    first = True
+    while worker := os.fork():
+        _, status = os.waitpid(worker, 0)
+        if status == 0:
+            return
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGPROF:
+            return  # killed from outside, perhaps in the middle of a request: the next helper begins anew
+        if first:  # Text that is to be ended is coming: the next workers begin with all languages.
+            first = False
+            for language in LANGUAGES:
+                prepare(f"```{language}")
+        with contextlib.suppress(OSError):
+            _send(1, _FAILED, b"")
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    while True:
+        try:
+            number, data = _receive(0)
+        except EOFError:
+            os._exit(0)
+        text = data.decode("utf-8", "surrogatepass")
+        prepare(text)
+        signal.setitimer(signal.ITIMER_PROF, BASE + PER_CHARACTER * len(text))
+        html = render(text)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _send(1, number, html.encode("utf-8", "surrogatepass"))
+
+
+def _send(descriptor: int, number: int, data: bytes) -> None:
+    left = memoryview(_HEAD.pack(number, len(data)) + data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _receive(descriptor: int) -> tuple[int, bytes]:
+    number, size = _HEAD.unpack(_exactly(descriptor, _HEAD.size))
+    return number, _exactly(descriptor, size)
+
+
+def _exactly(descriptor: int, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        if not (more := os.read(descriptor, size - len(data))):
+            raise EOFError
+        data += more
+    return bytes(data)

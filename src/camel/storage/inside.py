@@ -1,0 +1,231 @@
+"""Files below a folder: no name leads out of it, and no symbolic link in it is followed.
+
+A run may come from a stranger. A link in it would let `camel gc` remove, a log append to, or a page show a file that
+is not part of the run. The folder itself may be reached through a link, because you name it.
+
+Each component of a name is opened relative to the descriptor of the folder before it, so nothing can be exchanged
+between a check and the use. A library that takes a path, such as Arrow or DuckDB, gets one from `path`, which checks it
+right before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from camel.core.errors import Damaged, InputError, shown
+from camel.storage.journal import make_folder as make_durably
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""Without waiting: a named pipe has no bytes for us, and would hold a reader forever."""
+APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+
+
+class LinkInside(Damaged):
+    """A run contains a symbolic link at a place that is to be read, written or removed."""
+
+
+class Entry(NamedTuple):
+    """A file, as a listing shows it."""
+
+    name: str
+    """Relative to the run."""
+    size: int
+    modified: float
+    """Seconds since 1970."""
+
+
+def check_name(name: str) -> str:
+    """Raise an `InputError` unless a name stays in its folder."""
+    if "\\" in name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise InputError(f"{shown(name)} is not the name of a file in the run")
+    return name
+
+
+def path(root: Path, name: str) -> Path:
+    """The path of a file or folder, there or about to be made; raises a `LinkInside` where it leads through a link."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        status_of(root, name)
+    return root / name
+
+
+def status_of(root: Path, name: str) -> os.stat_result:
+    """The status of a file or folder that is not a link."""
+    with _parent(root, name) as (folder, last):
+        found = os.stat(last, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            raise _refused(root / name)
+        return found
+
+
+def exists(root: Path, name: str) -> bool:
+    """Whether there is such a file or folder."""
+    try:
+        status_of(root, name)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def open_file(root: Path, name: str, flags: int = os.O_RDONLY) -> IO[Any]:
+    """A file, open in binary mode; with the flags `APPEND` it is made where it is missing, and its folder is not."""
+    with _parent(root, name) as (folder, last):
+        try:
+            descriptor = os.open(last, flags | _FILE, 0o666, dir_fd=folder)
+        except OSError:
+            _check(folder, last, root / name)
+            raise
+    return os.fdopen(descriptor, "ab" if flags & os.O_APPEND else "rb")
+
+
+def read(root: Path, name: str) -> bytes:
+    """The content of a file."""
+    with open_file(root, name) as file:
+        return file.read()
+
+
+def create(root: Path, name: str, data: bytes) -> bool:
+    """Make a file whole and durably, and the folders that lead to it; False where one exists, which stays."""
+    made = False
+    with _parent(root, name, make=True) as (folder, last):
+        with _temporary(folder, last, data) as temporary:
+            try:
+                # A link, unlike a rename, fails when the name is taken.
+                os.link(temporary, last, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+                made = True
+            except FileExistsError:
+                # A network file system may have lost the answer to the first request and repeated it.
+                ours = os.stat(temporary, dir_fd=folder, follow_symlinks=False)
+                with contextlib.suppress(FileNotFoundError):
+                    theirs = os.stat(last, dir_fd=folder, follow_symlinks=False)
+                    made = os.path.samestat(ours, theirs)
+        os.fsync(folder)  # also for another process's file: ours is given up because of it
+    return made
+
+
+def write(root: Path, name: str, data: bytes | str) -> None:
+    """Make or replace a file whole and durably, and make the folders that lead to it."""
+    data = data.encode() if isinstance(data, str) else data
+    with _parent(root, name, make=True) as (folder, last):
+        _check(folder, last, root / name)
+        with _temporary(folder, last, data) as temporary:
+            os.replace(temporary, last, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+
+
+def names(root: Path, folder: str = "") -> list[str]:
+    """All names in a folder, in no order; raises a `LinkInside` where one of them is a link."""
+    with _opened(root, folder) as descriptor, os.scandir(descriptor) as found:
+        return [_plain(one, root / folder).name for one in found]
+
+
+def folders(root: Path, folder: str) -> list[str]:
+    """The names of the folders in a folder, in no order."""
+    with _opened(root, folder) as descriptor, os.scandir(descriptor) as found:
+        return [one.name for one in found if _plain(one, root / folder).is_dir(follow_symlinks=False)]
+
+
+def entries(root: Path, folder: str) -> Iterator[Entry]:
+    """All files below a folder, sorted; none where there is no such folder."""
+    found: list[tuple[str, os.stat_result]] = []
+    with (
+        contextlib.suppress(FileNotFoundError),
+        _opened(root, folder) as descriptor,
+        os.scandir(descriptor) as listed,
+    ):
+        for one in listed:
+            _plain(one, root / folder)
+            with contextlib.suppress(FileNotFoundError):
+                found.append((one.name, one.stat(follow_symlinks=False)))
+    for last, status in sorted(found, key=lambda one: one[0]):
+        name = f"{folder}/{last}"
+        if stat.S_ISDIR(status.st_mode):
+            yield from entries(root, name)
+        elif stat.S_ISREG(status.st_mode):
+            yield Entry(name, status.st_size, status.st_mtime)
+
+
+def remove(root: Path, name: str) -> None:
+    """Delete a file, or the link itself where it is one; nothing happens where it is missing."""
+    with (
+        contextlib.suppress(FileNotFoundError),
+        _parent(root, name) as (folder, last),
+    ):
+        os.unlink(last, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _temporary(folder: int, last: str, data: bytes) -> Generator[str]:
+    """A durable file with a name of its own in a folder, removed unless it was renamed."""
+    name = f".{last[:100]}.{secrets.token_hex(6)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+    try:
+        with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield name
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _parent(root: Path, name: str, make: bool = False) -> Generator[tuple[int, str]]:
+    """The folder of a file, open, and the file's name in it."""
+    folder, _, last = check_name(name).rpartition("/")
+    with _opened(root, folder, make) as descriptor:
+        yield descriptor, last
+
+
+@contextlib.contextmanager
+def _opened(root: Path, folder: str, make: bool = False) -> Generator[int]:
+    """A descriptor of a folder, which is made durably where it is missing and `make` is set."""
+    parts: Sequence[str] = check_name(folder).split("/") if folder else ()
+    if make:
+        make_durably(root)
+    changed: list[int] = []
+    with contextlib.ExitStack() as stack:
+        descriptor, reached = os.open(root, _FOLDER), root
+        stack.callback(os.close, descriptor)
+        for part in parts:
+            reached = reached / part
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+                    changed.append(descriptor)
+            try:
+                below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            except OSError:
+                _check(descriptor, part, reached)
+                raise
+            stack.callback(os.close, below)
+            descriptor = below
+        for one in changed:
+            os.fsync(one)
+        yield descriptor
+
+
+def _check(folder: int, name: str, where: Path) -> None:
+    """Raise a `LinkInside` where a name in a folder is a link."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise _refused(where)
+
+
+def _plain(entry: os.DirEntry[str], folder: Path) -> os.DirEntry[str]:
+    if entry.is_symlink():
+        raise _refused(folder / entry.name)
+    return entry
+
+
+def _refused(where: Path) -> LinkInside:
+    return LinkInside(
+        f"{where} is a symbolic link, and links in a run are not followed: remove it, or replace it with a copy of what it points to"
+    )
