@@ -609,7 +609,7 @@ async def test_the_password_of_a_proxy_is_in_no_error(monkeypatch: pytest.Monkey
     proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
     port = proxy.sockets[0].getsockname()[1]
     monkeypatch.setenv("https_proxy", f"http://alice:s3cret@127.0.0.1:{port}")
-    async with proxy, ChatModel("m", base_url="https://far.example/v1", deadline=1) as model:
+    async with proxy, ChatModel("m", base_url="https://far.example/v1", max_attempts=1) as model:
         with pytest.raises(ModelError) as failed:
             await model.reply(_request())
         assert "407" in str(failed.value)
