@@ -23,7 +23,7 @@ from tests.support.s3_faults import Faults, Server, spawn
 settings.register_profile(
     "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=500, derandomize=False)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=1_000, derandomize=False)
 settings.load_profile("default")
 
 

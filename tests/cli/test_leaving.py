@@ -31,13 +31,13 @@ async def test_a_signal_is_answered_after_what_it_interrupted():
 
 
 async def test_a_signal_that_is_not_spared_cancels():
-    async def talk() -> None:
+    async def converse() -> None:
         leaving.task = asyncio.current_task()
         signal.raise_signal(signal.SIGTERM)
         await asyncio.sleep(3600)
 
     with Leaving(lambda: True) as leaving, pytest.raises(asyncio.CancelledError):
-        await asyncio.create_task(talk())
+        await asyncio.create_task(converse())
     assert (leaving.heard, leaving.code) == (signal.SIGTERM, 128 + signal.SIGTERM)
 
 

@@ -12,6 +12,7 @@ SECRET_OF_THE_NODES = "canary/of/the/nodes/c4ca4238a0b923820dcc509a"
 LOUD = {
     "RAY_BACKEND_LOG_LEVEL": "debug",
     "PYTHONFAULTHANDLER": "1",
+    "PYTHONASYNCIODEBUG": "1",
 }
 LOUD_PYTHON = "import logging\nlogging.basicConfig(level=logging.DEBUG)\n"
 

@@ -31,13 +31,6 @@ from pathlib import Path
 WORKER = "ray::WorkerActor"
 """What Ray calls our worker processes in the list of processes."""
 OBJECT_STORE = 80 * 2**20
-PATIENCE = {
-    "RAY_raylet_start_wait_time_s": "300",
-    "RAY_agent_register_timeout_ms": "300000",
-    "RAY_gcs_server_port_wait_time_s": "300",
-    "RAY_worker_register_timeout_seconds": "300",
-}
-"""For nodes, which take long to start on a busy machine. A client that gets no answer gives up as it does elsewhere."""
 
 
 def _free_ports(count: int) -> list[int]:
@@ -212,9 +205,7 @@ class RayCluster:
             agent, metrics, environments = _free_ports(3)
             self._metrics[last] = metrics
             command = [
-                sys.executable,
-                "-m",
-                "tests.support.ray_node",
+                str(Path(sys.executable).with_name("ray")),
                 "start",
                 "--block",
                 "--disable-usage-stats",
@@ -228,7 +219,7 @@ class RayCluster:
                 *options,
             ]
             log.write_text("")
-            node = Node(command, {**self.environment, **PATIENCE}, log)
+            node = Node(command, self.environment, log)
 
             def settled(node: Node = node) -> bool:
                 return "runtime started" in log.read_text() or node.process.poll() is not None

@@ -58,7 +58,7 @@ class Leaving:
         first, ended = self.heard is None, self.task is not None and self.task.done()
         if first and not ended and self.task is not None and not self._answering:
             self._answering = True
-            # Not here: the signal may have come in the middle of a write to the terminal, which the answer writes to too.
+            # Not here: the signal may interrupt a write to the terminal, and the answer writes to it as well.
             self.task.get_loop().call_soon_threadsafe(self._answer, signal.Signals(number))
             return
         self.heard = self.heard or signal.Signals(number)
