@@ -109,7 +109,7 @@ async def _work(console: Console, ablation: Ablation, model: ChatModel) -> Compa
         campaign = ablation.campaign
         if campaign is None:
             return "beginning"
-        tally = campaign.tallies[campaign.stages[-1].name]
+        tally = campaign.tallies[campaign.last.name]
         cost = f" · {money(campaign.meter.money)}" if campaign.meter.money else ""
         return (
             f"variant {min(ablation.done + 1, len(ablation.variants)):,} of {len(ablation.variants):,} · {tally.finished:,} / {tally.planned:,} "

@@ -64,6 +64,9 @@ def generate(
             help="Continue a run although this has changed: model.name. Finished items keep their model.",
         ),
     ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Do items again that have failed.")
+    ] = False,
 ) -> None:
     """Generate a dataset. Ctrl-C stops it; the same command goes on where it stopped."""
     from rich.console import Console
@@ -91,7 +94,7 @@ def generate(
         settings = _forked(settings, fork, view)
     resume = _resume(config, local, concurrency, fork or out, address, workers, settings.where)
     with _model(settings, local, address, view) as model:
-        code = _run(settings, model, view, resume, address, workers, accept_change or [])
+        code = _run(settings, model, view, resume, address, workers, accept_change or [], retry_failed)
     if code:
         raise typer.Exit(code)
 
@@ -104,6 +107,7 @@ def _run(
     address: str,
     workers: int | None,
     accept: list[str],
+    retry_failed: bool,
 ) -> int:
     """Run the campaign in its view; returns the exit code."""
     from camel.cli.panel import counted, stopped
@@ -112,7 +116,7 @@ def _run(
     from camel.generation.campaign import Campaign, failed_items
     from camel.generation.status import LOG, RunLog, Watcher, is_locked, progress_of
 
-    campaign = Campaign(settings, model, accept=accept)
+    campaign = Campaign(settings, model, accept=accept, retry_failed=retry_failed)
     watcher = Watcher(campaign, resume=resume)
     log = RunLog(campaign.folder.path(LOG))
     if is_locked(campaign.folder.root):
@@ -136,12 +140,13 @@ def _run(
     campaign.folder.save_beside(LOG)
     view.event(entry)
     if outcome.complete:
-        made = counted(campaign.stages[-1].count, campaign.stages[-1].name.removesuffix("s"))
+        made = counted(campaign.last.count, campaign.last.name.removesuffix("s"))
         run = shlex.quote(last.run)
         view.note(f"complete: {made} in {last.run}")
-        if failed := failed_items(campaign.folder, campaign.stages[-1].name):
+        if failed := failed_items(campaign.folder, campaign.last.name):
             for line in failed_lines(failed):
                 view.note(line)
+            view.note(f"retry   {resume} --retry-failed")
         view.note(f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset")
         return FAILED_ITEMS if failed else 0
     view.note(stopped(outcome.halted))
@@ -170,7 +175,7 @@ def _announce(campaign: Campaign, plan: Plan, log: RunLog, view: View, resume: s
         price=None if price is None else to_builtins(price),
         concurrency=campaign.config.run.concurrency,
         budget=to_builtins(campaign.config.budget),
-        stages={stage.name: stage.count for stage in campaign.stages},
+        stages={stage.name: stage.count for stage in campaign.stages if stage.again is None},
         estimate=plan.to_dict(),
     )
     view.note(f"run     {campaign.folder.address}")

@@ -182,7 +182,7 @@ def line(now: Snapshot) -> str:
     """A run in one line."""
     stage = current(now)
     parts = [
-        f"{stage.name} {stage.finished:,}/{stage.planned:,}" if stage else "",
+        f"{stage.title} {stage.finished:,}/{stage.planned:,}" if stage else "",
         f"{stage.committed:,} committed" if stage and stage.committed else "",
         f"{now.failed:,} failed" if now.failed else "",
         waits_for(now),
@@ -318,7 +318,7 @@ def _stages(now: Snapshot, width: int) -> Table:
     at_work = current(now)
     for stage in now.stages:
         is_done = stage.committed >= stage.planned > 0
-        name = Text(stage.name, "green" if is_done else "bold" if stage is at_work else "dim")
+        name = Text(stage.title, "green" if is_done else "bold" if stage is at_work else "dim")
         bar = ProgressBar(
             total=max(1, stage.planned),
             completed=stage.finished,

@@ -46,7 +46,7 @@ def status(
                 f"{stage.failed:,} failed" if stage.failed else "",
                 f"{short(stage.tokens)} tokens" if stage.is_translation and stage.tokens else "",
             ]
-            say(console, f"stage {stage.name}: {', '.join(note for note in notes if note)}")
+            say(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
         say(console, line(now))
         if now.stops:
             say(console, "ended: " + ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items()))
@@ -101,7 +101,7 @@ def runs(
             typer.echo(msgspec.json.encode(now.to_dict()).decode())
             continue
         stage = current(now)
-        done = f"{stage.name} {stage.committed:,}/{stage.planned:,}" if stage else ""
+        done = f"{stage.title} {stage.committed:,}/{stage.planned:,}" if stage else ""
         rows.append((now.run, now.state, now.scenario, now.model, done, f"{now.failed:,}", spent(now)))
     if as_json:
         return

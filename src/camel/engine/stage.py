@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -82,12 +82,21 @@ class Stage:
     """Writes the records of a shard, in the order of their indices, durably. Called on a thread."""
     suffix: str = ".parquet"
     shard_size: int = 1024
+    again: Mapping[int, Sequence[int]] | None = None
+    """Of a retry: by shard, the items that are done again. `write` keeps the others."""
 
     @property
     def shards(self) -> int:
-        """How many shards the items make."""
-        return -(-self.count // self.shard_size)
+        """How many shards there are to be committed."""
+        return len(self.numbers)
 
-    def indices(self, shard: int) -> range:
-        """The items of a shard."""
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The shards to be committed, in order."""
+        return range(-(-self.count // self.shard_size)) if self.again is None else sorted(self.again)
+
+    def indices(self, shard: int) -> Sequence[int]:
+        """The items of a shard that are worked on."""
+        if self.again is not None:
+            return self.again[shard]
         return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))

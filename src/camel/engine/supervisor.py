@@ -49,7 +49,7 @@ async def run_stage(
         await asyncio.sleep(left)
     folder.sweep(stage.name)
     done = folder.committed(stage.name)
-    pending = iter(shard for shard in range(stage.shards) if shard not in done)
+    pending = iter(shard for shard in stage.numbers if shard not in done)
 
     async def lease() -> int | None:
         return next(pending, None)

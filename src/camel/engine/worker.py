@@ -20,6 +20,7 @@ from typing import Any
 from camel.core.errors import CamelError
 from camel.engine.collector import seldom_collected
 from camel.engine.stage import JournaledStep, Stage, read_step, write_step
+from camel.storage.again import named
 from camel.storage.journal import JournalBroken
 from camel.storage.run import Marker, RunFolder, new_attempt
 
@@ -192,7 +193,8 @@ class _Shard:
 
     def _commit(self, fingerprint: str) -> None:
         records = [self.records[index] for index in sorted(self.records)]
-        path = self.folder.data_path(self.stage.name, self.number, self.attempt, self.stage.suffix)
+        name = named(self.stage.name)
+        path = self.folder.data_path(name.stage, self.number, self.attempt, self.stage.suffix)
         try:
             written = self.stage.write(path, records)
         except OSError:
@@ -200,7 +202,7 @@ class _Shard:
             raise
         file, size = self.folder.keep(path)
         marker = Marker(
-            self.stage.name,
+            name.stage,
             self.number,
             file,
             written.rows,
@@ -208,6 +210,7 @@ class _Shard:
             fingerprint,
             written.totals,
             size,
+            name.retry,
         )
         if not self.folder.commit(marker):
             self.folder.discard(path)

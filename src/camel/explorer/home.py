@@ -94,6 +94,6 @@ def _figures(now: Snapshot, card: dict[str, Any]) -> dict[str, Any]:
         done |= {
             "planned": stage.planned,
             "done": stage.finished,
-            "progress": f"{stage.name}: {stage.finished:,} of {counted(stage.planned, 'item')}",
+            "progress": f"{stage.title}: {stage.finished:,} of {counted(stage.planned, 'item')}",
         }
     return done

@@ -39,8 +39,10 @@ from camel.storage.index import (
     FOLDER,
     VERSION,
     Header,
+    are_newest,
     build,
     count,
+    files_anew,
     files_of,
     is_for,
     is_of,
@@ -357,14 +359,20 @@ class _Watched:
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
-        seen = (stage, committed, files.merged, files.cubes, texts)
+        anew = files_anew(self.folder, stage)
+        seen = (stage, committed, files.merged, files.cubes, texts, anew)
         if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint
+        self._parts = {
+            shard: part for shard, part in self._parts.items() if are_newest(part.header.shards, anew)
+        }
         merged: dict[str, Part] = {}
         reached = -1
         for first, last, name in files.merged:
             part = self._read_merged(name, fingerprint, stage, first, last) if first > reached else None
+            if part is not None and not are_newest(part.header.shards, anew):
+                continue
             if part is not None and committed.issuperset(range(first, last + 1)):
                 merged[name] = part
                 reached = last
@@ -463,7 +471,7 @@ class _Watched:
             with contextlib.suppress(CamelError, OSError):
                 path = self._local(name)
                 header, metadata = read_footer(path)
-                if is_of(header, stage, fingerprint, first, last):
+                if is_of(header, stage, fingerprint, first, last, {}):
                     self._merged[name] = Part(path, header, metadata, partial(self._copy, name))
         return self._merged[name]
 

@@ -24,7 +24,7 @@ from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.transcript import Transcript
 from camel.storage import inside
 from camel.storage.compact import Part, open_parts, parts_of, ranges
-from camel.storage.index import Indexed, Told, told_of
+from camel.storage.index import Indexed, Told, are_newest, files_anew, told_of
 from camel.storage.journal import make_folder, sync_folder
 from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.store import DiskStore
@@ -83,7 +83,7 @@ def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[
         if first.isdecimal() and last.isdecimal():
             found.append((int(first), -int(last), name))
     chosen: list[tuple[Path, TextHeader]] = []
-    reached = -1
+    reached, anew = -1, files_anew(folder, stage)
     for first, last, name in sorted(found):
         if first <= reached:
             continue
@@ -98,7 +98,7 @@ def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[
                 stage,
                 fingerprint,
                 VERSION,
-            ) and shards == list(range(first, -last + 1)):
+            ) and (shards == list(range(first, -last + 1)) and are_newest(header.shards, anew)):
                 chosen.append((folder.path(where), header))
                 reached = -last
     return chosen

@@ -34,6 +34,7 @@ from camel.generation.status import Snapshot, read_status
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.scenarios import RolePlay, Scenario, load
 from camel.scenarios.lists import read_lists
+from camel.storage.again import named
 from camel.storage.control import read_wish
 from camel.storage.journal import Tail
 from camel.storage.release import RESTRICTED
@@ -215,11 +216,13 @@ class RunWatch:
         key = f"{stage}-{number}-{entry.item}"
         lane = self.lanes.pop(key, None)
         if lane is None:
-            title, roles = self._facts(stage, entry.item)
-            lane = Lane(key, self._id(stage, entry.item), stage, title, hue_of(title), "", "", 0, 0)
+            title, roles = self._facts(named(stage).stage, entry.item)
+            lane = Lane(
+                key, self._id(named(stage).stage, entry.item), stage, title, hue_of(title), "", "", 0, 0
+            )
         text = reply.choices[0].content
         move = parse(text[:20_000])
-        _, roles = self._facts(stage, entry.item)
+        _, roles = self._facts(named(stage).stage, entry.item)
         lane.who = (
             roles[0] if move.solution is not None else roles[1] if move.instruction or move.done else ""
         )
@@ -295,7 +298,7 @@ class RunWatch:
         price = now.money / max(1, now.usage.total) if now and now.money else 0
         stages = [
             {
-                "name": stage.name,
+                "name": stage.title,
                 "planned": stage.planned,
                 "finished": stage.finished,
                 "committed": stage.committed,

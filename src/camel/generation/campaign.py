@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import RunStage, run_stage
 from camel.engine.worker import Halt
 from camel.generation.config import GenerateConfig, fingerprint
+from camel.generation.retry import again, begin_retry, open_retry
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import Failures, failure_of
 from camel.jobs.replies import CheckedModel
@@ -42,7 +43,17 @@ from camel.models.catalogue import Entry
 from camel.models.pool import Pool, ReplicaState
 from camel.models.recorded import CountedModel, RecordedModel
 from camel.models.traced import traced
-from camel.scenarios import Meeting, Question, RolePlay, Scenario, ask_list, read_lists, render_lists
+from camel.scenarios import (
+    Meeting,
+    NamedList,
+    Question,
+    RolePlay,
+    Scenario,
+    ask_list,
+    read_lists,
+    render_lists,
+)
+from camel.storage.again import Retry, named
 from camel.storage.compact import damaged
 from camel.storage.control import read_wish, wish
 from camel.storage.index import write_indexed
@@ -191,8 +202,12 @@ class Campaign:
         halt: Halt | None = None,
         shared: bool = False,
         accept: Collection[str] = (),
+        retry_failed: bool = False,
     ) -> None:
-        """`shared` is a worker of a cluster, where others decide whether the run stops; for `accept` see `open_run`."""
+        """`shared` is a worker of a cluster, where others decide whether the run stops; for `accept` see `open_run`.
+
+        With `retry_failed`, items that have failed before are done again. What was begun of that is continued without it.
+        """
         arrow()  # what cannot be kept is not to be paid for first
         self.config = config
         self.scenario = config.loaded_scenario()
@@ -216,12 +231,16 @@ class Campaign:
         self._endpoint = model
         self.elsewhere: list[ReplicaState] = []
         """The endpoints of a model that is spoken to by others, as they tell it."""
-        self.stages = self._stages()
-        self.tallies = {stage.name: Tally(stage.count) for stage in self.stages}
+        self._retry_failed = retry_failed
+        self._own = self._stages()
+        self.stages: list[Stage] = []
+        """In order. A retry that is not finished has stages of its own, each after the one whose items it does again."""
+        self.tallies = dict[str, Tally]()
+        self._counted = dict[str, Counted]()
         self._model = MeteredModel(traced(model, config.model.name), self.meter)
         self._last_pass = False
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
-        self._counted = {stage.name: Counted() for stage in self.stages}
+        self._take_up(open_retry(self.folder))
         self._counting: asyncio.Future[None] | None = None
         """What reads the markers while the work goes on already."""
         self._stopped = False
@@ -231,6 +250,23 @@ class Campaign:
         """Answers that earlier starts have journaled for shards that are still open."""
         self._damaged = 0
         """Answers that were journaled and cannot be read."""
+
+    @property
+    def last(self) -> Stage:
+        """The stage whose records are the run's: its conversations, or its answers."""
+        return self._own[-1]
+
+    def _take_up(self, retry: Retry | None) -> None:
+        """Have the stages of a retry, or none."""
+        stages: list[Stage] = []
+        for stage in self._own:
+            stages.append(self._tallied(stage))
+            if retry and stage.name in retry.stages:
+                write = self._write_transcripts if stage is self.last else self._write_lists
+                stages.append(self._tallied(again(stage, retry, self.folder, self._read_records, write)))
+        self.stages = stages
+        self.tallies = {stage.name: Tally(stage.count) for stage in stages}
+        self._counted = {stage.name: Counted() for stage in stages}
 
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
@@ -254,19 +290,33 @@ class Campaign:
         with self.folder.locked():
             # Before anything is counted: until then workers of a killed start may still be paid for calls.
             await self._wait_for_others()
+            self._begin_retry()
             with self._counting_begun():
                 if read_wish(self.folder) == "stop":  # of somebody who wished it of an earlier start
                     wish(self.folder, "go")
                 if any(tally.committed < tally.planned for tally in self.tallies.values()):
-                    self.folder.hold_journals(self.stages[-1].name)
+                    self.folder.hold_journals(self.last.name)
                 self._miss_no_file()
                 self._say_what_was()
                 return await self._work(committed, run_stage)
+
+    def _begin_retry(self) -> None:
+        """Find what failed before, and have it done again; what was begun of that goes first."""
+        if not self._retry_failed or open_retry(self.folder):
+            return
+        retry = begin_retry(self.folder, self._own, self._read_records)
+        if retry is None:
+            self.tell("retry", "nothing has failed, so nothing is retried", items=0)
+            return
+        items = sum(len(shard) for shards in retry.stages.values() for shard in shards.values())
+        self.tell("retry", f"{items:,} items that failed are done again", items=items)
+        self._take_up(retry)
 
     async def _work(self, committed: Callable[[str, int], None], run_stage: RunStage) -> Outcome:
         """Work through the stages, one after the other."""
         for stage in self.stages:
             self.stage = stage.name
+            self._list_shard.cache_clear()
 
             def note(shard: int, stage: Stage = stage) -> None:
                 self.tallies[stage.name].committed += len(stage.indices(shard))
@@ -294,12 +344,15 @@ class Campaign:
                     break
             if not complete:
                 return Outcome(False, self.halt.reason or "some items could not be finished")
+            if stage.again is not None:  # what its stage had counted is no longer so
+                self._counted[named(stage.name).stage] = Counted()
+                self._recount()
         await self._counting_done()
         return Outcome(True, "")
 
     def _miss_no_file(self) -> None:
         """Raise, before anything is paid, where what was called complete has lost files since."""
-        lost = [file for stage in self.stages for file in gone(self.folder, stage.name)]
+        lost = [file for stage in self._own for file in gone(self.folder, stage.name)]
         if lost:
             more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
             raise damaged(self.folder, lost[0], f"is gone{more}")
@@ -341,10 +394,8 @@ class Campaign:
             Stage(
                 name=level.name,
                 count=self.scenario.lists(level.name),
-                work=self._tallied(
-                    level.name, lambda index, steps, name=level.name: self._ask(name, index, steps)
-                ),
-                write=lambda path, records, name=level.name: self._write_lists(name, path, records),
+                work=partial(self._ask, level.name),
+                write=self._write_lists,
                 suffix=".txt",
                 shard_size=LISTS_PER_SHARD,
             )
@@ -355,28 +406,27 @@ class Campaign:
         last = Stage(
             name=name,
             count=self.scenario.count,
-            work=self._tallied(name, self._converse if talk else self._answer),
+            work=self._converse if talk else self._answer,
             write=self._write_transcripts,
             shard_size=int(self.folder.settings().config["shard_size"]),
         )
         return [*lists, last]
 
-    def _tallied(
-        self, stage: str, work: Callable[[int, Steps], Awaitable[Any]]
-    ) -> Callable[[int, Steps], Awaitable[Any]]:
-        """The same work, counted."""
-        last = stage in (CONVERSATIONS, ANSWERS)
+    def _tallied(self, stage: Stage) -> Stage:
+        """The same stage, whose work is counted."""
+        own = named(stage.name).stage
+        last = own == self.last.name
         release: Callable[[str], None] = getattr(self._endpoint, "release", lambda session: None)
 
         async def counted(index: int, steps: Steps) -> Any:
-            tally = self.tallies[stage]
+            tally = self.tallies[stage.name]
             tally.open += 1
             try:
-                record = await work(index, steps)
+                record = await stage.work(index, steps)
             finally:
                 tally.open -= 1
                 # Its replica has room for another conversation.
-                release(self.scenario.id(index) if last else f"{stage}-{index}")
+                release(self.scenario.id(index) if last else f"{own}-{index}")
             tally.finished += 1
             tally.usage += record.usage
             if isinstance(record, Transcript) and record.stop:
@@ -384,7 +434,7 @@ class Campaign:
                 tally.failed += record.stop.reason == "error"
             return record
 
-        return counted
+        return replace(stage, work=counted)
 
     async def _ask(self, level: str, index: int, steps: Steps) -> AskedList:
         """One list of a level."""
@@ -506,28 +556,63 @@ class Campaign:
         return self._list_shard(level, index // LISTS_PER_SHARD)[index % LISTS_PER_SHARD]
 
     def _read_list_shard(self, level: str, shard: int) -> list[Sequence[str]]:
+        return [one.items for one in self._read_lists(self.folder.marker(level, shard))]
+
+    def _read_records(self, marker: Marker) -> list[Any]:
+        """The records of a shard."""
+        if marker.stage != self.last.name:
+            return [AskedList(one.parents, one.items, Usage()) for one in self._read_lists(marker)]
+        with self.folder.opened([marker.file]) as files:
+            return list(stream_shard(next(files)))
+
+    def _read_lists(self, marker: Marker) -> list[NamedList]:
         """Read what a person may have edited since: only the counts must still be right."""
-        file = self.folder.marker(level, shard).file
-        count, text = self.scenario.level(level).count, self.folder.read(file).decode("utf-8")
-        source = f"{self.folder.address}/{file}"
-        return [named.items for named in read_lists(text, source=source, count=count)]
+        count, text = self.scenario.level(marker.stage).count, self.folder.read(marker.file).decode("utf-8")
+        return read_lists(text, source=f"{self.folder.address}/{marker.file}", count=count)
 
-    def _write_lists(self, level: str, path: Path, records: Sequence[AskedList]) -> Written:
+    def _write_lists(
+        self,
+        path: Path,
+        records: Sequence[AskedList],
+        before: Marker | None = None,
+        new: Sequence[AskedList] | None = None,
+    ) -> Written:
+        """Write lists; `before` and `new` are of a shard that is written anew (`camel.generation.retry`)."""
         data = render_lists((record.parents, record.items) for record in records).encode()
-        usage = sum((record.usage for record in records), Usage())
-        return write_whole(path, data, len(records), totals_of(usage, self.meter.price))
+        usage = sum((one.usage for one in (records if new is None else new)), Usage())
+        totals = self._totals(usage, before)
+        if failed := sum(record.failed for record in records):
+            totals["failed"] = float(failed)
+        return write_whole(path, data, len(records), totals)
 
-    def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
+    def _write_transcripts(
+        self,
+        path: Path,
+        records: Sequence[Transcript],
+        before: Marker | None = None,
+        new: Sequence[Transcript] | None = None,
+    ) -> Written:
+        """Write conversations; `before` and `new` are of a shard that is written anew: what failed was paid for, too."""
         shard = write_indexed(self.folder, path.parent.name, path, records, self.fingerprint, self._cost)
-        usage = sum((record.usage + self._unused.pop(record.id, Usage()) for record in records), Usage())
+        made = records if new is None else new
+        usage = sum((one.usage + self._unused.pop(one.id, Usage()) for one in made), Usage())
         stops = Counter(record.stop.reason for record in records if record.stop)
         counted = {f"{STOPPED}{reason}": float(count) for reason, count in sorted(stops.items())}
         counted |= failures_in(records)
         return Written(
             shard.rows,
             shard.sha256,
-            {**totals_of(usage, self.meter.price), "failed": float(stops["error"]), **counted},
+            {**self._totals(usage, before), "failed": float(stops["error"]), **counted},
         )
+
+    def _totals(self, usage: Usage, before: Marker | None) -> dict[str, float]:
+        """What a shard has used, with what was paid for it before it is written anew."""
+        if before is None:
+            return totals_of(usage, self.meter.price)
+        totals = totals_of(usage + usage_of(before.totals), self.meter.price)
+        if MONEY in totals:
+            totals[MONEY] += dearer(before.totals, self.meter.price)
+        return totals
 
     def _cost(self, model: str, usage: Usage) -> float | None:
         """What a conversation has cost, where the model's price is known."""
@@ -574,6 +659,9 @@ class Campaign:
         """Read them, until the run stops; on a thread, so that it touches nothing that is shown."""
         for name, shards in committed.items():
             counted = self._counted[name]
+            if named(name).retry:  # what its markers say, the newest markers of its stage say
+                counted.shards |= shards
+                continue
             for marker in self.folder.markers(name, shards - counted.shards):
                 counted.add(marker, self.meter.price)
                 if self._counting is not None and (self._stopped or self.halt.reason):
@@ -657,9 +745,14 @@ def _failed_list(facts: Mapping[str, str]) -> str:
 class AskedList(NamedTuple):
     """A list as a model gave it: its parents in words, its items, and what they took."""
 
-    parents: list[str]
-    items: list[str]
+    parents: Sequence[str]
+    items: Sequence[str]
     usage: Usage
+
+    @property
+    def failed(self) -> bool:
+        """Whether it could not be had."""
+        return any(item.startswith(FAILED) for item in self.items)
 
 
 def failures_in(records: Sequence[Transcript]) -> dict[str, float]:

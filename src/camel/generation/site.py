@@ -38,6 +38,7 @@ from camel.jobs.budget import Budget
 from camel.models.pool import ReplicaState
 from camel.models.sharing import nested
 from camel.models.traced import flush
+from camel.storage.again import named
 from camel.storage.run import DRIVER, JOURNALS, journals
 from camel.storage.store import is_remote
 
@@ -134,6 +135,8 @@ class CampaignSite:
         """What a marker counts is not counted here any more."""
         totals = self.folder.marker(stage, shard).totals
         tally = self._campaign.tallies[stage]
+        if named(stage).retry:  # its markers count whole shards; the driver counts anew at the end
+            return
         tally.finished -= len(self._stage_named(stage).indices(shard))
         tally.failed -= int(totals.get("failed", 0))
         self._campaign.stops.subtract(stops_of(totals))
@@ -205,6 +208,8 @@ class Gathering:
 
     def committed(self, stage: str, shard: int) -> None:
         """Take note of a finished shard."""
+        if named(stage).retry:
+            return
         totals = self._campaign.folder.marker(stage, shard).totals
         base = self._base[stage]
         base.usage += usage_of(totals)

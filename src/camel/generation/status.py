@@ -30,10 +30,12 @@ from camel.generation.campaign import (
 )
 from camel.generation.config import Figure
 from camel.generation.plan import ONE_START, Plan, Rate, committed_in, make_plan, read_committed
+from camel.generation.retry import open_retry
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
 from camel.scenarios import load
+from camel.storage.again import StageName, named
 from camel.storage.control import read_wish
 from camel.storage.reader import LAST_STAGES
 from camel.storage.run import RunFolder, open_folder
@@ -67,6 +69,11 @@ class StageState(msgspec.Struct, frozen=True):
     failed: int = 0
     tokens: int = 0
     """Of its items; those of a translation are not part of the run's, for another model may have made it."""
+
+    @property
+    def title(self) -> str:
+        """Its name, for people."""
+        return named(self.name).words
 
     @property
     def is_translation(self) -> bool:
@@ -320,6 +327,15 @@ def read_status(where: str | Path) -> Snapshot:
                 max(tokens, known.tokens),
             )
         )
+    if retry := open_retry(folder):
+        for name, shards in retry.stages.items():
+            own_name = str(StageName(name, retry.number))
+            done = sum(len(shards[shard]) for shard in folder.committed(own_name) & shards.keys())
+            known = told.get(own_name, StageState(own_name, 0, 0, 0))
+            items = sum(map(len, shards.values()))
+            stages.append(
+                StageState(own_name, items, done, max(done, known.finished), known.open if working else 0)
+            )
     own = [stage for stage in stages if not stage.is_translation]
     complete = bool(own) and all(stage.committed == stage.planned for stage in own)
     begun = bool(start) or any(stage.committed for stage in own)

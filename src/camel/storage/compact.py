@@ -10,6 +10,9 @@ only after it has compared them with the large one.
 The one decision to know: a compaction holds 2, 4, 8, … shards and begins at a multiple of that number. Two such ranges
 are apart or one is within the other, never half and half, so the larger can always be read in place of the smaller,
 whoever made them and in whatever order, and no reader ever needs what a larger one has replaced.
+
+A compaction of which a retry has written a shard anew is not read any more: its shards are read from files of their own
+until they are compacted again.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.core.errors import Damaged, InputError
+from camel.storage.again import StageName, named
 from camel.storage.inside import check_name
 from camel.storage.run import Marker, RunFolder, new_attempt
 from camel.storage.table import (
@@ -53,6 +57,8 @@ class Compaction(msgspec.Struct, frozen=True):
     sha256: str
     fingerprint: str
     size: int
+    retry: int = 0
+    """The last retry that has written one of its shards; 0: none."""
 
     def __post_init__(self) -> None:
         check_name(self.file)
@@ -62,12 +68,20 @@ class Compaction(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Its marker's."""
-        return f"compacted/{self.stage}/{self.first:06d}-{self.last:06d}.json"
+        return _name(self.stage, self.first, self.last, self.retry)
 
     @property
     def shards(self) -> range:
         """Those that it holds."""
         return range(self.first, self.last + 1)
+
+    def holds_newest(self, written_anew: Mapping[int, int]) -> bool:
+        """Whether no retry has written one of its shards since."""
+        return self.retry == max((written_anew.get(shard, 0) for shard in self.shards), default=0)
+
+
+def _name(stage: str, first: int, last: int, retry: int) -> str:
+    return f"compacted/{stage}/{StageName(f'{first:06d}-{last:06d}', retry)}.json"
 
 
 class Part(NamedTuple):
@@ -104,26 +118,28 @@ def is_range(first: int, last: int) -> bool:
 def compactions(folder: RunFolder, stage: str) -> list[Compaction]:
     """Those of a stage that are to be read: none within another, in order."""
     chosen: list[Compaction] = []
+    written_anew = folder.written_anew(stage)
     for one in all_compactions(folder, stage):
-        if not chosen or one.first > chosen[-1].last:
+        if (not chosen or one.first > chosen[-1].last) and one.holds_newest(written_anew):
             chosen.append(one)
     return chosen
 
 
 def all_compactions(folder: RunFolder, stage: str) -> list[Compaction]:
     """Those of a stage, each before the ones within it."""
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
     for name in folder.store.names(f"compacted/{stage}"):
-        first, _, last = name.removesuffix(".json").partition("-")
+        both, retry = named(name.removesuffix(".json"))
+        first, _, last = both.partition("-")
         if first.isdecimal() and last.isdecimal() and is_range(int(first), int(last)):
-            found.append((int(first), int(last)))
-    found.sort(key=lambda pair: (pair[0], -pair[1]))
-    return [read_compaction(folder, stage, first, last) for first, last in found]
+            found.append((int(first), int(last), retry))
+    found.sort(key=lambda one: (one[0], -one[1], -one[2]))
+    return [read_compaction(folder, stage, *one) for one in found]
 
 
-def read_compaction(folder: RunFolder, stage: str, first: int, last: int) -> Compaction:
+def read_compaction(folder: RunFolder, stage: str, first: int, last: int, retry: int = 0) -> Compaction:
     """Read a compaction's marker."""
-    name = f"compacted/{stage}/{first:06d}-{last:06d}.json"
+    name = _name(stage, first, last, retry)
     try:
         found = msgspec.json.decode(folder.read(name), type=Compaction)
     except FileNotFoundError:
@@ -271,10 +287,12 @@ def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Seq
             f"shards {first} to {last} of {stage} have not the rows that their markers say: verify the run"
         )
     kept = folder.keep(path)
-    made = Compaction(stage, first, last, kept.file, rows, written.sha256, fingerprint, kept.size)
+    written_anew = folder.written_anew(stage)
+    retry = max(written_anew.get(shard, 0) for shard in range(first, last + 1))
+    made = Compaction(stage, first, last, kept.file, rows, written.sha256, fingerprint, kept.size, retry)
     if not folder.store.create(made.name, msgspec.json.encode(made)):
         folder.discard(path)
-        return read_compaction(folder, stage, first, last)
+        return read_compaction(folder, stage, first, last, retry)
     return made
 
 

@@ -10,18 +10,22 @@ large file.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError
 from camel.storage import inside
+from camel.storage.again import FOLDER as AGAIN
+from camel.storage.again import named
 from camel.storage.compact import Compaction, all_compactions, compactions
 from camel.storage.cube import digest_of
-from camel.storage.index import FOLDER, NUMBERS, files_of, name_of
+from camel.storage.index import FOLDER, NUMBERS, Readable, believed, files_of, name_of
 from camel.storage.ordered import ordered_name
 from camel.storage.run import DRIVER, Marker, RunFolder
 from camel.storage.store import DiskStore, Entry
@@ -109,6 +113,9 @@ def _find(folder: RunFolder, alone: bool, compacted: bool, older: float) -> tupl
                     f"another process is working on {folder.address}: remove compacted files when it has finished"
                 )
             replaced += _collect_compacted(folder, stage, found)
+    for stage in folder.journal_stages():
+        if named(stage).retry:
+            _collect_journals(folder, stage, found)
     for stage in folder.store.folders(FOLDER):
         _collect_indexes(folder, stage, found, compacted)
     return found, replaced
@@ -137,21 +144,26 @@ def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
     several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
     named = {marker.file for marker in folder.markers(stage, several)}
     named |= {one.file for one in all_compactions(folder, stage)}
-    now = time.time()
+    now, retried = time.time(), bool(folder.store.names(AGAIN))
     for shard, files in by_shard.items():
         if shard in committed and len(files) == 1:
             continue
         for entry in files:
             if entry.name in named:
                 continue
-            if shard not in committed and now - entry.modified < found.age:
+            if (retried or shard not in committed) and now - entry.modified < found.age:
                 found.kept += 1
                 continue
             found.losers.append(entry.name)
             found.bytes += entry.size
-    beside = DiskStore(folder.root)
+    _collect_journals(folder, stage, found)
+
+
+def _collect_journals(folder: RunFolder, stage: str, found: Garbage) -> None:
+    """What lies on this disk of committed shards: journals, and files on their way to a store."""
+    committed = folder.committed(stage)
     for part in ("journal",) if folder.on_disk else ("journal", "data"):
-        for entry in beside.entries(f"{part}/{stage}"):
+        for entry in DiskStore(folder.root).entries(f"{part}/{stage}"):
             if _shard(entry.name) in committed:
                 found.journals.append(entry.name)
                 found.bytes += entry.size
@@ -167,9 +179,16 @@ def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, replaced: bo
     names = files_of(folder, stage)
     committed = folder.committed(stage)
     kept: list[tuple[int, int, str]] = []
+    merged = names.merged
+    if folder.written_anew(stage):
+        with tempfile.TemporaryDirectory(prefix="camel-gc-") as scratch:
+            fingerprint = folder.settings().fingerprint
+            good = {name for name, _ in believed(Readable(folder, Path(scratch)), stage, fingerprint)}
+        merged = [one for one in merged if one[2] in good]
     # What a writer that was killed has left.
     useless = [entry.name for entry in entries if "/." in entry.name and time.time() - entry.modified > OLD]
-    for first, last, name in names.merged:
+    useless += [one[2] for one in names.merged if one not in merged]
+    for first, last, name in merged:
         if kept and first <= kept[-1][1]:
             useless.append(name)
         else:
@@ -184,12 +203,12 @@ def _collect_indexes(folder: RunFolder, stage: str, found: Garbage, replaced: bo
         by_shard.setdefault(_shard(name), []).append(name)
     # Which of several is believed the marker says; a lone one that is not is small, and does no harm.
     several = [shard for shard in committed if len(by_shard.get(shard, ())) > 1]
-    believed = {marker.shard: name_of(marker) for marker in folder.markers(stage, several)}
+    named_by = {marker.shard: name_of(marker) for marker in folder.markers(stage, several)}
     for shard, files in by_shard.items():
         if replaced and shard in covered:
             useless += files
-        elif isinstance(shard, int) and shard in believed:
-            useless += [name for name in files if name != believed[shard]]
+        elif isinstance(shard, int) and shard in named_by:
+            useless += [name for name in files if name != named_by[shard]]
     found.indexes += useless
     found.bytes += sum(sizes.get(name, 0) for name in useless)
 
@@ -203,8 +222,6 @@ def _shard(name: str) -> int | str:
 def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[str]:
     """Find the files that a compaction has replaced; returns the markers of the smaller compactions within it."""
     large, markers_within = compactions(folder, stage), list[str]()
-    if not large:
-        return []
     sizes = {entry.name: entry.size for entry in folder.store.entries(f"data/{stage}")}
     within = [one for one in all_compactions(folder, stage) if one not in large]
     for one in large:
@@ -217,6 +234,12 @@ def _collect_compacted(folder: RunFolder, stage: str, found: Garbage) -> list[st
         found.compacted += replaced
         found.bytes += sum(sizes[name] for name in replaced)
         markers_within += [small.name for small in inner]
+    for one in within:
+        # A retry has written some of its shards anew; the others have files of their own.
+        if not one.holds_newest(folder.written_anew(stage)) and one.name not in markers_within:
+            found.compacted.append(one.file)
+            found.bytes += sizes.get(one.file, 0)
+            markers_within.append(one.name)
     return markers_within
 
 

@@ -21,7 +21,7 @@ import shutil
 import tempfile
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -595,7 +595,7 @@ def merge(
     markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
     with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
         files = Readable(folder, Path(scratch))
-        merged = _believed(files, stage, fingerprint)
+        merged = believed(files, stage, fingerprint)
         covered = {one.shard for _, header in merged for one in header.shards}
         built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
         sizes = {shard: marker.rows for shard, marker in markers.items()}
@@ -606,14 +606,14 @@ def merge(
             sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
             _merge_range(files, stage, fingerprint, first, last, sources)
             note("files put together", number + 1, len(wanted))
-        found = _believed(files, stage, fingerprint)
+        found = believed(files, stage, fingerprint)
         if looking is not None:
             held = {one.shard for _, header in found for one in header.shards}
             alone = [
                 (name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held
             ]
             if put_in(files, [*found, *alone], looking, note):
-                found = _believed(files, stage, fingerprint)
+                found = believed(files, stage, fingerprint)
         write_ordered(files, found, note)
         names = [name for name, _ in found]
         if names:
@@ -662,25 +662,42 @@ class Readable:
             shutil.move(path, self._scratch / name)
 
 
-def _believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
+def believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, Header]]:
     """The merged files that are to be read: whole, of this run, none within another."""
     chosen: list[tuple[str, Header]] = []
-    reached = -1
+    reached, anew = -1, files_anew(files.folder, stage)
     for first, last, name in files_of(files.folder, stage).merged:
         if first <= reached:
             continue
         with contextlib.suppress(CamelError, OSError):
             header = files.header(name)
-            if is_of(header, stage, fingerprint, first, last):
+            if is_of(header, stage, fingerprint, first, last, anew):
                 chosen.append((name, header))
                 reached = last
     return chosen
 
 
-def is_of(header: Header, stage: str, fingerprint: str, first: int, last: int) -> bool:
-    """Whether a merged file is what its name says, and of this run."""
+def files_anew(folder: RunFolder, stage: str) -> dict[int, str]:
+    """By shard that a retry has written anew, the name of its file now, without its ending."""
+    anew = folder.markers(stage, sorted(folder.written_anew(stage)))
+    return {marker.shard: PurePosixPath(marker.file).stem for marker in anew}
+
+
+def is_of(
+    header: Header, stage: str, fingerprint: str, first: int, last: int, anew: Mapping[int, str]
+) -> bool:
+    """Whether a merged file is what its name says, of this run, and of its shards as they are now (`files_anew`)."""
     shards = [one.shard for one in header.shards]
-    return (header.stage, header.fingerprint, shards) == (stage, fingerprint, list(range(first, last + 1)))
+    return (header.stage, header.fingerprint, shards) == (
+        stage,
+        fingerprint,
+        list(range(first, last + 1)),
+    ) and are_newest(header.shards, anew)
+
+
+def are_newest(shards: Iterable[Indexed], anew: Mapping[int, str]) -> bool:
+    """Whether what was indexed is what the shards are now (`files_anew`)."""
+    return all(anew.get(one.shard, one.file) == one.file for one in shards)
 
 
 def is_for(header: Header, marker: Marker) -> bool:

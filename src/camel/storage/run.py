@@ -6,6 +6,7 @@
     committed/<stage>/<shard>.json      the marker, written last and only once
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.storage.compact`)
     index/<stage>/*, text/<stage>/*     derived from the data (`camel.storage.index`); may be missing
+    again/<number>.json                 items that are done again (`camel.storage.again`)
     stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
     holders/<stage>.json                in an object store: which folder has the journals of a stage
 
@@ -34,7 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from camel.core.errors import Damaged, InputError, closest, mend_of
-from camel.storage import inside
+from camel.storage import again, inside
 from camel.storage.inside import check_name
 from camel.storage.journal import Damage, Journal, JournalBroken, make_folder, read, scan, sync
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
@@ -71,6 +72,8 @@ class Marker(msgspec.Struct, frozen=True):
     """Sums over its records: conversations, calls, tokens, money."""
     size: int = 0
     """Bytes of the file; 0 where it was not noted."""
+    retry: int = 0
+    """Which retry has written the shard anew; 0: none."""
 
     def __post_init__(self) -> None:
         check_name(self.file)
@@ -118,6 +121,8 @@ class RunFolder:
         """Shards seen committed; a marker never goes away."""
         self._recent: dict[tuple[str, int], Marker] = {}
         """Markers that are kept at hand."""
+        self._newest: dict[str, dict[int, int]] = {}
+        """By stage and shard the last retry that has written it anew, when last listed."""
 
     @property
     def address(self) -> str:
@@ -271,8 +276,8 @@ class RunFolder:
         return holder
 
     def stages(self) -> list[str]:
-        """The stages of which something is committed."""
-        return self.store.folders("committed")
+        """The stages of which something is committed; what a retry has committed is its stage's."""
+        return [name for name in self.store.folders("committed") if not again.named(name).retry]
 
     def journal_stages(self) -> list[str]:
         """The stages that have journals."""
@@ -280,6 +285,7 @@ class RunFolder:
 
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""
+        self._look_for_retries(stage)
         known = self._known.setdefault(stage, set())
         # Markers only come: where all shards up to one are known, a store is asked for those after it. Not beyond
         # five digits: "1000000" sorts before "999999", and after "099999".
@@ -297,15 +303,29 @@ class RunFolder:
         return self.store.exists(marker_name(stage, shard))
 
     def marker(self, stage: str, shard: int) -> Marker:
-        """Read a marker."""
-        return self._recent.get((stage, shard)) or self._decoded(marker_name(stage, shard), Marker)
+        """Read a marker, the newest where a retry has written the shard anew."""
+        if recent := self._recent.get((stage, shard)):
+            return recent
+        return self._decoded(marker_name(stage, shard, self.written_anew(stage).get(shard, 0)), Marker)
+
+    def written_anew(self, stage: str) -> dict[int, int]:
+        """By shard, the last retry that has written it anew, as far as is known since the stage was last listed."""
+        if stage not in self._newest:
+            self._look_for_retries(stage)
+        return self._newest[stage]
+
+    def _look_for_retries(self, stage: str) -> None:
+        found = {} if again.named(stage).retry else again.newest(self.store, stage)
+        if found != self._newest.get(stage, {}):
+            self._recent = {}
+        self._newest[stage] = found
 
     def have_at_hand(self, marker: Marker) -> None:
         """Keep a marker in memory for a while: who commits on a thread is asked about it on an event loop, which must not
         wait for a store."""
         if len(self._recent) >= _AT_HAND:
             self._recent = {}
-        self._recent[marker.stage, marker.shard] = marker
+        self._recent[str(again.StageName(marker.stage, marker.retry)), marker.shard] = marker
 
     def markers(self, stage: str, shards: Iterable[int]) -> Iterator[Marker]:
         """Read many markers, of an object store several at once."""
@@ -314,7 +334,9 @@ class RunFolder:
 
     def commit(self, marker: Marker) -> bool:
         """Declare a shard finished; False when somebody else has."""
-        return self.store.create(marker_name(marker.stage, marker.shard), msgspec.json.encode(marker))
+        return self.store.create(
+            marker_name(marker.stage, marker.shard, marker.retry), msgspec.json.encode(marker)
+        )
 
     def data_path(self, stage: str, shard: int, attempt: str, suffix: str) -> Path:
         """Where an attempt at a shard writes its file."""
@@ -532,9 +554,9 @@ def new_attempt() -> str:
     return secrets.token_hex(6)
 
 
-def marker_name(stage: str, shard: int) -> str:
+def marker_name(stage: str, shard: int, retry: int = 0) -> str:
     """Of a shard's marker, in the run's folder."""
-    return f"committed/{stage}/{shard:06d}.json"
+    return f"committed/{again.StageName(stage, retry)}/{shard:06d}.json"
 
 
 def _settle(path: Path) -> None:

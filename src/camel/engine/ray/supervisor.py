@@ -175,7 +175,9 @@ class RaySupervisor:
             self._turn += 1
             turn = Turn(self._turn, stage.name, attempt, fingerprint)
             with self._lock:
-                self._begin = turn, stage.shards, sorted(done)
+                # Shards that are none of the stage's count as done: leases are given by number.
+                count, left = max(stage.numbers) + 1, set(stage.numbers) - done
+                self._begin = turn, count, [shard for shard in range(count) if shard not in left]
             try:
                 async with controlled(folder, halt):
                     while not self._step(halt, committed):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
