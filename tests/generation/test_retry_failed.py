@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from camel.explorer.catalogue import Catalogue
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.storage.reader import Run
 from tests.generation.test_failure_table import (
@@ -25,7 +27,7 @@ from tests.generation.test_failure_table import (
 from tests.support.in_process import camel
 from tests.support.moody import Answer, Moody, moody
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("duckdb")
 STAGES = ("assistant_role", "user_role", "task", "conversations")
 
 
@@ -58,7 +60,9 @@ def paid(folder: Path) -> int:
     """Calls, by the markers that count."""
     found = Run(folder / "run").folder
     return sum(
-        int(marker.totals["calls"]) for stage in STAGES for marker in found.markers(stage, found.committed(stage))
+        int(marker.totals["calls"])
+        for stage in STAGES
+        for marker in found.markers(stage, found.committed(stage))
     )
 
 
@@ -143,27 +147,24 @@ def test_a_failed_list_is_asked_for_again_and_then_what_needs_it(endpoint: Moody
     assert camel("verify", "run", folder=tmp_path).status == 0
 
 
-def listed(folder: Path) -> Counter[str]:
-    """Why conversations ended, by the explorer's index."""
-    pytest.importorskip("duckdb")
-    from camel.explorer.catalogue import Catalogue
-    from camel.explorer.query import Query
-
-    with Catalogue([folder / "run"]) as catalogue:
-        catalogue.look()
-        return Counter({str(value): count for value, count in catalogue.counts.facet("stop", Query())})
-
-
-def test_indexes_and_compactions_of_before_are_not_believed(endpoint: Moody, failed: Path):
-    for words in (("index", "run"), ("compact", "run")):
+def test_indexes_and_compactions_of_before_are_not_believed(
+    endpoint: Moody, failed: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("camel.explorer.database.FRESH", -math.inf)
+    for words in (("index", "run", "--findings"), ("compact", "run")):
         assert camel(*words, folder=failed).status == 0
     merged = {path.name for path in (failed / "run" / "index" / "conversations").glob("m*")}
     assert merged
+    catalogue = Catalogue([failed / "run"])
+    assert dict(catalogue.facets()["stop"])["error"] == failures(failed).total()
     assert generate(failed, "--retry-failed").status == 0
+    assert "error" not in dict(catalogue.facets()["stop"]), "a page that is open shows the new records"
+    assert sum(dict(catalogue.facets()["stop"]).values()) == CONVERSATIONS
+    catalogue.close()
     assert not failures(failed)
     assert len(exported(failed)) == CONVERSATIONS
     assert camel("verify", "run", folder=failed).status == 0
-    for words in (("index", "run"), ("compact", "run"), ("gc", "run", "--compacted", "--yes")):
+    for words in (("index", "run", "--findings"), ("compact", "run"), ("gc", "run", "--compacted", "--yes")):
         done = camel(*words, folder=failed)
         assert done.status == 0, done.stderr
     assert camel("verify", "run", folder=failed).status == 0

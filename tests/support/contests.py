@@ -78,7 +78,8 @@ _TASK = re.compile(r"Build shed (\d+) of (\w+)")
 def answer(asked: str) -> str:
     """What the endpoint says."""
     found = _TASK.search(asked)
-    assert found
+    if found is None:
+        return "OK."  # to the failure policy, which asks whether anybody is served
     number, scenario = int(found[1]), found[2]
     if asked.startswith("Two agents"):
         return f"The agents' plan for {number}: {'cut the boards. ' * (5 + number % 7)}{EVIL}"

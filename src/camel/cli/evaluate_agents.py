@@ -108,8 +108,10 @@ def agents(
     from rich.console import Console
 
     from camel.cli.asking import acknowledged
+    from camel.cli.panel import say
     from camel.cli.progress import leave
     from camel.cli.spending import Purse
+    from camel.cli.stopping import FAILED_ITEMS, failed_lines
     from camel.engine.worker import Halt
     from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
     from camel.evaluation.report import write_report
@@ -141,6 +143,7 @@ def agents(
             writers=models.writers,
             judges=models.judges,
             halt=halt,
+            rejected=purse.rejected,
         )
         purse.earlier(contest.spent())
         _announce(console, contest, purse)
@@ -156,6 +159,10 @@ def agents(
         typer.echo(made.to_json().decode())
     else:
         _show(console, made, folder)
+    if failed := contest.failed():
+        for line in failed_lines(failed):
+            say(console, line)
+        raise typer.Exit(FAILED_ITEMS)
 
 
 def _brief() -> dict[str, Any]:
@@ -165,6 +172,7 @@ def _brief() -> dict[str, Any]:
     return {
         "summary_sampling": Sampling(temperature=0.2, max_tokens=256),
         "single_shot_sampling": Sampling(temperature=0.2, max_tokens=256),
+        "cut_replies": "keep",
     }
 
 

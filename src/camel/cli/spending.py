@@ -44,6 +44,11 @@ class Purse(Meter):
         said += [money(self.money)] if self.money else []
         return said + ([f"{sum(self.errors.values()):,} errors"] if self.errors else [])
 
+    def rejected(self) -> str:
+        """Why nothing can be had of one of the models; empty where each was served, or has not been asked."""
+        reasons = (share.failures.all_rejected() for share in self.shares.values())
+        return next(filter(None, reasons), "")
+
     def earlier(self, used: dict[str, Usage]) -> None:
         """Take over what earlier starts have used, by model."""
         for model, usage in used.items():

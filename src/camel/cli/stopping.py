@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from camel.engine.worker import Halt
 
 if TYPE_CHECKING:
-    from camel.generation.campaign import FailedItems
+    from camel.jobs.failures import FailedItems
 
 HALTED, FAILED_ITEMS, INTERRUPTED = 3, 4, 130
 """Exit codes of a run that was stopped by a limit or a failure, is complete with failed items, was stopped by a person."""

@@ -34,7 +34,8 @@ from camel.engine.supervisor import run_stages
 from camel.engine.worker import Halt
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, Sample, draw_tasks
-from camel.jobs.failures import failure_of
+from camel.jobs.failures import FailedItems, failure_of, grouped
+from camel.jobs.replies import CheckedModel, Cut
 from camel.models.recorded import RecordedModel
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
@@ -79,6 +80,8 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
     acknowledge: tuple[str, ...] = ()
     """Labels, such as `misalignment`, whose conversations may be drawn."""
+    cut_replies: Cut = "fail"
+    """Whether a solution that ends at the limit of tokens fails its task, or is kept and marked."""
 
     def __post_init__(self) -> None:
         whole("tasks", self.tasks, 1, 100_000)
@@ -132,6 +135,8 @@ class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
     asks: int = 0
     cut: int = 0
     """Characters of the solutions that did not fit the judge's window."""
+    failed: str = ""
+    """Why the judge could not be asked."""
 
 
 class Need(NamedTuple):
@@ -174,9 +179,11 @@ class Contest:
         judges: Sequence[Named],
         halt: Halt | None = None,
         matches: Sequence[tuple[str, str]] | None = None,
+        rejected: Callable[[], str] = lambda: "",
     ) -> None:
         """`writers` are the models of the single-shot systems, by the names of the systems; `matches` are the pairs of systems
-        that are compared, all of them unless given."""
+        that are compared, all of them unless given. `rejected` says why nothing can be had of one of the models."""
+        self._rejected, self._last_pass = rejected, False
         self.folder, self.config, self.halt = RunFolder(kept), config, halt or Halt()
         self.groups, self.summariser, self.writers, self.judges = groups, summariser, writers, list(judges)
         if not judges or len({one.name for one in judges}) != len(judges):
@@ -343,14 +350,25 @@ class Contest:
             jobs = [job for (_, name), job in self._solutions.items() if name == system]
             return await self._finish(_once(jobs), concurrency)
 
+    def failed(self) -> list[FailedItems]:
+        """The tasks without a solution or a verdict because a model failed, by class, each with an example."""
+        answers = (one for _, found in self.solutions() for one in found.values())
+        verdicts = (
+            one for kind in ("verdict", "repeat") for _, found in self.judged(kind) for one in found.values()
+        )
+        return grouped((one.id, one.failed) for one in (*answers, *verdicts) if one.failed)
+
     async def _finish(self, jobs: Sequence[Job], concurrency: int) -> bool:
-        for _ in range(PASSES):
+        for attempt in range(PASSES):
+            self._last_pass = attempt == PASSES - 1
             self._recount()
             stages = [(job.stage, job.fingerprint) for job in jobs]
             await run_stages(stages, self.folder, concurrency=concurrency, halt=self.halt)
             # Not what the stages say: after a larger sample there is more than is asked for.
             if not any(self._open(job) for job in jobs):
                 return True
+            if reason := self._rejected():
+                self.halt.set(reason)
             if self.halt.reason:
                 return False
         raise ServerFailed("some questions could not be answered: run the same command again")
@@ -497,12 +515,13 @@ class Contest:
         history.add("user", prompt)
         try:
             request = Request(history, sampling, f"{id}-{kind}", kind)
-            reply = await RecordedModel(who.model, steps.once).reply(request)
+            model = CheckedModel(RecordedModel(who.model, steps.once), self.config.cut_replies)
+            reply = await model.reply(request)
         except ModelError as error:
-            return Solution(id, "", failed=failure_of(error, self.halt)[:500])
+            failed = failure_of(error, self.halt, last=self._last_pass)[:500]
+            return Solution(id, "", usage=getattr(error, "usage", None) or Usage(), failed=failed)
         text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
-        failed = "" if text else "the answer is empty"
-        return Solution(id, text, reply.model, reply.usage, finish, cut, failed)
+        return Solution(id, text, reply.model, reply.usage, finish, cut)
 
     async def _compare(
         self,
@@ -542,8 +561,10 @@ class Contest:
                 history.add("assistant", answer[:MOST_QUOTED] or "…")
                 history.add("user", self.prompts["again"])
         except ModelError as error:
-            why = failure_of(error, self.halt)
-            return Judged(task.id, None, reason=f"the judge could not be asked: {why}"[:500], usage=usage)
+            why = failure_of(error, self.halt, last=self._last_pass)[:500]
+            return Judged(
+                task.id, None, reason=f"the judge could not be asked: {why}", usage=usage, failed=why
+            )
         return Judged(
             task.id,
             None,

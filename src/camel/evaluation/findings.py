@@ -27,6 +27,7 @@ from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Finding, detect
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.worker import Halt, run_worker
+from camel.storage.derived import naming_source, source_of, still_true
 from camel.storage.index import Mark
 from camel.storage.reader import Run
 from camel.storage.run import RunFolder
@@ -42,7 +43,6 @@ EXCERPT_CHARS = 2_000
 CONTEXT_CHARS = 500
 FEW = 400
 """Conversations up to which starting further processes takes longer than the work."""
-SOURCE = b"source"
 
 
 @cache
@@ -114,7 +114,7 @@ class Looker:
             self.folder.begun(self.name, {"detectors": self.versions})
             self._older = self._before()
             self.folder.sweep(self.name)
-            there = self.folder.committed(self.name)
+            there = still_true(self.folder, self.name, self.run)
             self.total = len(self.run)
             self.done = sum(self._markers[shard].rows for shard in there & self._markers.keys())
             pending = iter(sorted(self._markers.keys() - there))
@@ -138,7 +138,7 @@ class Looker:
         """What was seen, shard after shard."""
         for shard, marker in sorted(self._markers.items()):
             table = self._kept(shard)
-            if _source_of(table) != marker.sha256:
+            if source_of(table) != marker.sha256:
                 raise InputError(
                     f"{self.folder.root} has what was found in another run: remove that folder, or give another --out"
                 )
@@ -155,7 +155,7 @@ class Looker:
             "findings.list.element.index",
         ]
         table = self._kept(shard, columns)
-        if _source_of(table) != marker.sha256:
+        if source_of(table) != marker.sha256:
             return None
         marks: list[list[Mark]] = []
         for messages, findings in zip(table["messages"], table["findings"], strict=True):
@@ -201,7 +201,7 @@ class Looker:
 
         def write(path: Path, records: Sequence[Any]) -> Written:
             ((source, batch),) = records
-            layout = schema().with_metadata({SOURCE: source.encode()})
+            layout = naming_source(schema(), source)
             written = write_batches(path, [batch.replace_schema_metadata(layout.metadata)], layout)
             return Written(written.rows, written.sha256, {})
 
@@ -228,7 +228,7 @@ class Looker:
             if use and self.folder.is_committed(stage, shard):
                 try:
                     path = self.folder.path(self.folder.marker(stage, shard).file)
-                    source = _source_of(read_shard(path, ["id"]))
+                    source = source_of(read_shard(path, ["id"]))
                 except InputError:  # damaged: it is looked through again
                     continue
                 if source == self._markers[shard].sha256:
@@ -261,12 +261,6 @@ def _look(
         if marker.shard == shard and marker.sha256 == sha256:
             return look_at(run.shard(place), older)
     raise InputError(f"shard {shard} of {address} is another than when the study began: start it again")
-
-
-def _source_of(table: Any) -> str:
-    """The hash of the shard that a table was made from."""
-    metadata: dict[bytes, bytes] = table.schema.metadata or {}
-    return metadata.get(SOURCE, b"").decode()
 
 
 def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]] = ()) -> Any:

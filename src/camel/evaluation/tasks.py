@@ -38,7 +38,7 @@ class Sample(NamedTuple):
     excluded: int
     """Conversations left out for a label that was not acknowledged."""
     empty: int
-    """Conversations left out because nothing was said in them."""
+    """Conversations left out because nothing was said in them, or they failed."""
     specified: bool = True
     """Whether the tasks are as specified; where runs differ in that, all of them are the original ones."""
 
@@ -60,13 +60,14 @@ def draw_tasks(
     closed = RESTRICTED.difference(acknowledge)
     places: list[_Place] = []
     of = excluded = empty = 0
-    for part, columns in _scanned(first, ["id", "labels", "messages.list.element.index"]):
+    for part, columns in _scanned(first, ["id", "labels", "messages.list.element.index", "stop.reason"]):
         sizes = columns["messages"].combine_chunks().value_lengths().to_pylist()
-        rows = zip(columns["id"].to_pylist(), columns["labels"].to_pylist(), sizes, strict=True)
-        for row, (id, labels, size) in enumerate(rows):
+        reasons = columns["stop"].combine_chunks().field("reason").to_pylist()
+        rows = zip(columns["id"].to_pylist(), columns["labels"].to_pylist(), sizes, reasons, strict=True)
+        for row, (id, labels, size, reason) in enumerate(rows):
             if closed.intersection(labels or ()):
                 excluded += 1
-            elif not size:
+            elif not size or reason == "error":
                 empty += 1
             else:
                 of += 1
@@ -74,6 +75,12 @@ def draw_tasks(
         places = heapq.nsmallest(count, places)
     found = _read(first, places)
     also = {system: _by_id(run, {one.id for one in found}) for system, run in others}
+    # What failed in one of the runs says nothing about its agents.
+    found = [
+        one
+        for one in found
+        if not any(one.id in theirs and theirs[one.id].failed for theirs in also.values())
+    ]
     matched: list[dict[str, Transcript]] = []
     for one in found:
         matched.append({name: one})

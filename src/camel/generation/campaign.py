@@ -37,7 +37,7 @@ from camel.engine.worker import Halt
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.retry import again, begin_retry, open_retry
 from camel.jobs.budget import Meter, MeteredModel
-from camel.jobs.failures import Failures, failure_of
+from camel.jobs.failures import FailedItems, Failures, failure_of
 from camel.jobs.replies import CheckedModel
 from camel.models.catalogue import Entry
 from camel.models.pool import Pool, ReplicaState
@@ -761,17 +761,6 @@ def failures_in(records: Sequence[Transcript]) -> dict[str, float]:
         record.stop.detail.partition(":")[0] for record in records if record.failed and record.stop
     )
     return {f"{FAILED_AS}{name}": float(count) for name, count in sorted(classes.items())}
-
-
-class FailedItems(msgspec.Struct, frozen=True):
-    """Items that failed for the same class of reason."""
-
-    name: str
-    count: int
-    example: str
-    """An item's id."""
-    words: str
-    """Why that one failed."""
 
 
 def failed_items(folder: RunFolder, stage: str) -> list[FailedItems]:

@@ -16,9 +16,11 @@ cluster the workers report what they saw and wait, and `ClusterFailures` decides
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace
 
 from camel.core.errors import (
@@ -70,6 +72,29 @@ def failure_of(error: ModelError, halt: Halt, *, last: bool = False) -> str:
     if halt.reason or not (last or class_of(error) == "item"):
         raise Unfinished(str(error)) from None
     return f"{type(error).__name__}: {error}"
+
+
+class FailedItems(msgspec.Struct, frozen=True):
+    """Items that failed for the same class of reason."""
+
+    name: str
+    """Of the class."""
+    count: int
+    example: str
+    """An item's id."""
+    words: str
+    """Why that one failed."""
+
+
+def grouped(failed: Iterable[tuple[str, str]]) -> list[FailedItems]:
+    """Failures, given as an item's id and `Class: words`, by class: the most frequent first, each with an example."""
+    first: dict[str, tuple[str, str]] = {}
+    counts: Counter[str] = Counter()
+    for item, failure in failed:
+        name, _, words = failure.partition(": ")
+        counts[name] += 1
+        first.setdefault(name, (item, words))
+    return [FailedItems(name, count, *first[name]) for name, count in counts.most_common()]
 
 
 class Failures:

@@ -23,6 +23,7 @@ from camel.engine.worker import Halt, run_worker
 from camel.maps.embedders import Embedder
 from camel.maps.texts import Of, checked, texts_of
 from camel.models.catalogue import cost
+from camel.storage.derived import naming_source, source_of, still_true
 from camel.storage.index import schema as index_schema
 from camel.storage.index import table_of
 from camel.storage.reader import Run
@@ -35,7 +36,6 @@ LAYOUT = 1
 """Of the files; raised when they hold something else."""
 BATCH = 256
 """Texts of one step: what is computed again, at most, after a kill."""
-SOURCE = b"source"
 KEPT = (
     *("id", "scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"),
     *("messages", "tokens", "completion", "calls", "cost", "shard", "row"),
@@ -78,7 +78,7 @@ class Embedding:
         with self.folder.locked():
             self.folder.begun(self.name, {"model": self.embedder.name, "of": self.of})
             self.folder.sweep(self.name)
-            there = self.folder.committed(self.name)
+            there = still_true(self.folder, self.name, self.run)
             self.total = len(self.run)
             self.done = sum(self._markers[shard].rows for shard in there & self._markers.keys())
             pending = iter(sorted(self._markers.keys() - there))
@@ -103,8 +103,7 @@ class Embedding:
         """What was made, shard after shard."""
         for shard, marker in sorted(self._markers.items()):
             table = read_shard(self.folder.path(self.folder.marker(self.name, shard).file))
-            metadata: dict[bytes, bytes] = table.schema.metadata or {}
-            if metadata.get(SOURCE, b"").decode() != marker.sha256:
+            if source_of(table) != marker.sha256:
                 raise InputError(f"{self.folder.root} has the vectors of another run: remove that folder")
             yield table
 
@@ -160,7 +159,7 @@ def _write(path: Path, records: Sequence[Any]) -> Written:
     offsets = pa.array(range(0, count * width + 1, width) if count else [0], pa.int32())
     flat = pa.Array.from_buffers(pa.float32(), count * width, [None, pa.py_buffer(values)])
     table = rows.append_column("vector", pa.ListArray.from_arrays(offsets, flat))
-    layout = schema().with_metadata({SOURCE: source.encode()})
+    layout = naming_source(schema(), source)
     batches = table.cast(schema()).replace_schema_metadata(layout.metadata).to_batches()
     written = write_batches(path, batches, layout)
     return Written(written.rows, written.sha256, {})

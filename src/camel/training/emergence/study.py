@@ -227,6 +227,7 @@ class Emergence:
                 single_shot_prompt=config.question_prompt,
                 single_shot_sampling=config.answers,
                 judge_sampling=config.verdicts,
+                cut_replies="keep",  # a model that is being trained may not know when to stop
             ),
             summariser=self._named(self._judges[0]),
             writers=writers,
