@@ -1,0 +1,192 @@
+"""The failure policy on a real Ray cluster, against real HTTP servers, by the servers' account."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.models.simulator import Constant, SimulatorSettings
+from camel.storage.reader import Run
+from tests.generation.test_failure_table import (
+    CONVERSATIONS,
+    MODERATED,
+    NO_MODEL,
+    REVOKED,
+    exported,
+    failures,
+    is_agent,
+    spoil,
+    written,
+)
+from tests.support.cluster import RayCluster
+from tests.support.moody import Answer, Mood, Moody, moody
+
+pytest.importorskip("pyarrow")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'cluster'"),
+]
+BAD: dict[str, Any] = {
+    "garbage": Answer(200, "<html>hello</html>"),
+    "404": NO_MODEL,
+    "401": REVOKED,
+    "refused": "hang up",
+    "500": Answer(500, "oops"),
+}
+
+
+@pytest.fixture
+def endpoints() -> Iterator[list[Moody]]:
+    settings = SimulatorSettings(length=Constant(5), words=12)
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(moody(settings)) for _ in range(3)]
+
+
+def generate(cluster: RayCluster, folder: Path, *options: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "camel", "generate", "config.toml", "--address", cluster.address]
+        + ["--workers", "2", *options],
+        cwd=folder,
+        env={**cluster.environment, "OPENAI_API_KEY": "sk-x"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def served(endpoints: list[Moody]) -> Counter[str]:
+    """The calls of conversations that were answered with a reply."""
+    return Counter(body for one in endpoints for body in one.served if is_agent(json.loads(body)))
+
+
+def moderating(count: int) -> Mood:
+    refused: set[str] = set()
+
+    def mood(body: dict[str, Any], number: int) -> Answer | None:
+        if not is_agent(body):
+            return None
+        key = body["messages"][0]["content"].partition("\n")[0]
+        if len(refused) < count:
+            refused.add(key)
+        return MODERATED if key in refused else None
+
+    return mood
+
+
+def all_of(*moods: Mood) -> Mood:
+    return lambda body, count: next((said for mood in moods if (said := mood(body, count)) is not None), None)
+
+
+def out_for(seconds: float, after: int) -> Mood:
+    begun: list[float] = []
+
+    def mood(body: dict[str, Any], count: int) -> Answer | None:
+        if count < after:
+            return None
+        begun.append(time.monotonic())
+        return Answer(503, "busy") if time.monotonic() - begun[0] < seconds else None
+
+    return mood
+
+
+def spoiling(kind: str) -> Mood:
+    return lambda body, count: spoil(kind) if is_agent(body) and count % 20 == 0 else None
+
+
+def no_spoiled(folder: Path) -> bool:
+    texts = [message["content"] for row in exported(folder) for message in row["messages"]]
+    return all(text and "SPOILED" not in text for text in texts)
+
+
+def test_every_failure_on_a_cluster(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
+    """Rejected, then with all other failures at once, then the failed items again."""
+    written(tmp_path, [one.base_url for one in endpoints])
+    for one in endpoints:
+        one.mood = lambda body, count: REVOKED
+    status, said = generate(ray_cluster, tmp_path)
+    assert status == 3, said
+    assert "Incorrect API key" in said
+    assert not list((tmp_path / "run" / "committed").rglob("*.json"))
+    good, also, bad = endpoints
+    for one in (good, also):
+        one.mood = all_of(out_for(4, 40), moderating(2), spoiling("cut"))
+    bad.mood = lambda body, count: NO_MODEL
+    status, said = generate(ray_cluster, tmp_path)
+    assert status == 4, said
+    assert set(failures(tmp_path)) == {"ContentRejected"}
+    assert len(exported(tmp_path)) == CONVERSATIONS - failures(tmp_path).total()
+    assert no_spoiled(tmp_path)
+    assert len(bad.requests) < (len(good.requests) + len(also.requests)) / 4, "it is left alone"
+    for one in endpoints:
+        one.mood = lambda body, count: None
+    status, said = generate(ray_cluster, tmp_path, "--retry-failed")
+    assert status == 0, said
+    assert len(exported(tmp_path)) == len(Run(tmp_path / "run")) == CONVERSATIONS
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("bad", list(BAD))
+def test_one_of_three_replicas_is_bad(
+    ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path, bad: str
+):
+    written(tmp_path, [one.base_url for one in endpoints])
+    endpoints[1].mood = lambda body, count: BAD[bad]
+    status, said = generate(ray_cluster, tmp_path)
+    assert status == 0, said
+    assert len(exported(tmp_path)) == CONVERSATIONS
+    assert set(served(endpoints).values()) == {1}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["empty", "cut", "filtered"])
+def test_replies_that_cannot_be_used(
+    ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path, kind: str
+):
+    written(tmp_path, endpoints[0].base_url)
+    endpoints[0].mood = spoiling(kind)
+    status, said = generate(ray_cluster, tmp_path)
+    assert status == 0, said
+    assert len(exported(tmp_path)) == CONVERSATIONS
+    assert no_spoiled(tmp_path)
+
+
+@pytest.mark.thorough
+def test_a_model_that_is_retired(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
+    one = endpoints[0]
+    written(tmp_path, one.base_url)
+    one.mood = lambda body, count: NO_MODEL if body["model"] == "simulated" and count > 150 else None
+    status, said = generate(ray_cluster, tmp_path)
+    assert status == 3, said
+    written(tmp_path, one.base_url, model="successor")
+    assert generate(ray_cluster, tmp_path)[0] == 2
+    status, said = generate(ray_cluster, tmp_path, "--accept-change", "model.name")
+    assert status == 0, said
+    asked = Counter(json.dumps(json.loads(body)["messages"]) for body in one.served)
+    assert set(asked.values()) == {1}
+    models = {message.model for talk in Run(tmp_path / "run") for message in talk.messages}
+    assert models == {"simulated", "successor"}
+
+
+@pytest.mark.thorough
+def test_an_outage_of_twenty_seconds(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
+    one = endpoints[0]
+    written(tmp_path, one.base_url)
+    one.mood = out_for(20, 60)
+    status, said = generate(ray_cluster, tmp_path)
+    assert status == 0, said
+    assert len(exported(tmp_path)) == CONVERSATIONS
+    assert set(served([one]).values()) == {1}
