@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from camel.generation.campaign import Campaign
+from camel.generation.config import read_config
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.storage.reader import Run
 from tests.support.in_process import Done, camel
-from tests.support.moody import Answer, Moody, moody
+from tests.support.moody import Answer, Moody, moody, moody_here
+from tests.support.virtual_time import now, virtual_time
 
 pytest.importorskip("pyarrow")
 COUNTS = {"assistant_role": 5, "user_role": 4, "task": 2}
@@ -259,6 +262,39 @@ def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
     assert set(asked.values()) == {1}
     written(tmp_path, endpoint.base_url, model="simulated")
     assert generate(tmp_path).status == 2
+
+
+def test_an_outage_of_three_minutes_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+
+    @virtual_time
+    async def waited() -> None:
+        async with moody_here(SimulatorSettings(length=Constant(5), words=12)) as endpoint:
+            written(tmp_path, endpoint.base_url)
+            begun: list[float] = []
+
+            def mood(body: dict[str, Any], count: int) -> Answer | None:
+                if count < 80:
+                    return None
+                begun.append(now())
+                return Answer(503, "busy") if now() - begun[0] < 180 else None
+
+            endpoint.mood = mood
+            monkeypatch.chdir(tmp_path)
+            config = read_config(Path("config.toml"))
+            async with config.chat_model() as model:
+                campaign = Campaign(config, model)
+                told: list[str] = []
+                campaign.tell = lambda event, text, **fields: told.append(text)
+                outcome = await campaign.run()
+            assert outcome.complete, outcome.halted
+            assert any("answered again" in line for line in told)
+            assert not failures(tmp_path)
+            assert begun[-1] - begun[0] >= 180
+            calls = Counter(body for body in endpoint.served if is_agent(json.loads(body)))
+            assert set(calls.values()) == {1}
+
+    waited()
 
 
 # ---------------------------------------------------------------- translation

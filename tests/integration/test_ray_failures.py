@@ -55,9 +55,9 @@ def endpoints() -> Iterator[list[Moody]]:
 
 
 def generate(cluster: RayCluster, folder: Path, *options: str) -> tuple[int, str]:
+    command = ("-m", "camel", "generate", "config.toml", "--address", cluster.address, "--workers", "2")
     done = subprocess.run(
-        [sys.executable, "-m", "camel", "generate", "config.toml", "--address", cluster.address]
-        + ["--workers", "2", *options],
+        [sys.executable, *command, *options],
         cwd=folder,
         env={**cluster.environment, "OPENAI_API_KEY": "sk-x"},
         capture_output=True,

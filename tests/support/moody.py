@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import os
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import aiohttp
 from aiohttp import web
 
-from camel.models.simulator import SimulatorProcess, SimulatorSettings
+from camel.models.simulator import Simulator, SimulatorProcess, SimulatorSettings
+from camel.models.simulator.process import Ready
 from tests.support.endpoints import _THREAD, serve
 
 
@@ -39,6 +41,20 @@ class Moody:
         self.served: list[str] = []
         """The bodies that were answered with a reply, as text."""
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncGenerator[None]:
+        """Serve on this event loop."""
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self.answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
         body = json.loads(raw)
@@ -62,24 +78,23 @@ class Moody:
         return web.json_response(reply)
 
 
+@asynccontextmanager
+async def moody_here(settings: SimulatorSettings | None = None) -> AsyncGenerator[Moody]:
+    """An endpoint on this event loop, for tests on a virtual clock."""
+    async with Simulator(settings) as simulator:
+        endpoint = Moody("", SimulatorProcess(Ready(simulator.url, simulator.base_url, os.getpid())))
+        async with endpoint.listening():
+            yield endpoint
+
+
 @contextmanager
 def moody(settings: SimulatorSettings | None = None) -> Generator[Moody]:
     """An endpoint for the length of a `with` block."""
     with serve(settings) as simulator, _THREAD.used() as loop:
         endpoint = Moody("", simulator)
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", endpoint.answer)
-        runner = web.AppRunner(app)
-
-        async def begin() -> None:
-            await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            assert runner.addresses
-            endpoint.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-
-        asyncio.run_coroutine_threadsafe(begin(), loop).result()
+        listening = endpoint.listening()
+        asyncio.run_coroutine_threadsafe(listening.__aenter__(), loop).result()
         try:
             yield endpoint
         finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+            asyncio.run_coroutine_threadsafe(listening.__aexit__(None, None, None), loop).result()
