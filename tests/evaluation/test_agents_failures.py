@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from camel.models.simulator import SimulatorSettings
-from tests.generation.test_failure_table import MODERATED, NO_MODEL, NO_TEMPERATURE, REVOKED, spoil
 from tests.support.contests import a_run
+from tests.support.failing import MODERATED, NO_MODEL, NO_TEMPERATURE, REVOKED, spoil
 from tests.support.in_process import Done, camel
 from tests.support.moody import Answer, Moody, moody
 

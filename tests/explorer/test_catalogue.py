@@ -756,6 +756,7 @@ def test_compacted_shards_are_found_where_they_are(tmp_path: Path):
 )
 def test_the_originals_files_are_read_where_they_lie(tmp_path: Path, format: str, name: str):
     made = [one for one in (transcript(n) for n in range(40)) if len(one.messages) > 3]
+    made = [one for one in made if not one.failed]  # those are in no export
     FORMATS[format].write(iter(made), tmp_path / name)
     with Catalogue([tmp_path / name]) as catalogue:
         [run] = catalogue.runs

@@ -13,8 +13,16 @@ import pytest
 
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.storage.reader import Run
-from tests.generation import test_failure_table as table
-from tests.generation.test_failure_table import MODERATED, NO_MODEL, exported, failures, generate, is_agent
+from tests.support.failing import (
+    CONVERSATIONS,
+    MODERATED,
+    NO_MODEL,
+    exported,
+    failures,
+    generate,
+    is_agent,
+    written,
+)
 from tests.support.moody import Answer, Moody, moody
 
 pytest.importorskip("pyarrow")
@@ -27,17 +35,13 @@ def endpoint() -> Iterator[Moody]:
         yield made
 
 
-def sized(monkeypatch: pytest.MonkeyPatch, roles: int, others: int, tasks: int) -> int:
-    counts = {"assistant_role": roles, "user_role": others, "task": tasks}
-    monkeypatch.setattr(table, "COUNTS", counts)
-    return roles * others * tasks
+def sizes(roles: int, others: int, tasks: int) -> dict[str, int]:
+    return {"assistant_role": roles, "user_role": others, "task": tasks}
 
 
-def test_a_model_is_retired_after_100_of_1000(
-    endpoint: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    total = sized(monkeypatch, 10, 10, 10)
-    table.written(tmp_path, endpoint.base_url)
+def test_a_model_is_retired_after_100_of_1000(endpoint: Moody, tmp_path: Path):
+    total = 1000
+    written(tmp_path, endpoint.base_url, sizes=sizes(10, 10, 10))
     run = tmp_path / "run"
 
     def mood(body: dict[str, Any], count: int) -> Answer | None:
@@ -51,7 +55,7 @@ def test_a_model_is_retired_after_100_of_1000(
     assert done.status == 3, done.stdout + done.stderr
     before = len(Run(run))
     assert 100 <= before < total / 2
-    table.written(tmp_path, endpoint.base_url, model="successor")
+    written(tmp_path, endpoint.base_url, model="successor", sizes=sizes(10, 10, 10))
     done = generate(tmp_path, "--accept-change", "model.name")
     assert done.status == 0, done.stdout + done.stderr
     assert len(exported(tmp_path)) == total
@@ -61,9 +65,9 @@ def test_a_model_is_retired_after_100_of_1000(
     assert set(models) == {"simulated", "successor"}
 
 
-def test_moderation_of_5_in_200(endpoint: Moody, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    total = sized(monkeypatch, 10, 10, 2)
-    table.written(tmp_path, endpoint.base_url)
+def test_moderation_of_5_in_200(endpoint: Moody, tmp_path: Path):
+    total = 200
+    written(tmp_path, endpoint.base_url, sizes=sizes(10, 10, 2))
     refused: set[str] = set()
 
     def mood(body: dict[str, Any], count: int) -> Answer | None:
@@ -85,7 +89,7 @@ def test_moderation_of_5_in_200(endpoint: Moody, tmp_path: Path, monkeypatch: py
 
 
 def test_an_outage_of_twenty_seconds(endpoint: Moody, tmp_path: Path):
-    table.written(tmp_path, endpoint.base_url)
+    written(tmp_path, endpoint.base_url)
     begun: list[float] = []
 
     def mood(body: dict[str, Any], count: int) -> Any:
@@ -98,6 +102,6 @@ def test_an_outage_of_twenty_seconds(endpoint: Moody, tmp_path: Path):
     done = generate(tmp_path)
     assert done.status == 0, done.stdout + done.stderr
     assert "answered again" in done.stdout
-    assert len(exported(tmp_path)) == table.CONVERSATIONS
+    assert len(exported(tmp_path)) == CONVERSATIONS
     calls = Counter(body for body in endpoint.served if is_agent(json.loads(body)))
     assert set(calls.values()) == {1}

@@ -17,7 +17,8 @@ import pytest
 
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.storage.reader import Run
-from tests.generation.test_failure_table import (
+from tests.support.cluster import RayCluster
+from tests.support.failing import (
     CONVERSATIONS,
     MODERATED,
     NO_MODEL,
@@ -28,7 +29,6 @@ from tests.generation.test_failure_table import (
     spoil,
     written,
 )
-from tests.support.cluster import RayCluster
 from tests.support.moody import Answer, Mood, Moody, moody
 
 pytest.importorskip("pyarrow")

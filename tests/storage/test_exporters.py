@@ -190,17 +190,11 @@ def test_two_seats_only(tmp_path: Path):
     assert row["message_1"]["role_type"] == "ASSISTANT"
 
 
-def test_a_conversation_that_failed_before_it_began_is_kept(tmp_path: Path):
-    failed = Transcript(
-        "x", Task("T"), stop=Stop("error", "boom"), facts={"assistant_role": "A", "user_role": "U"}
-    )
-    assert chat([failed], tmp_path / "x.jsonl").rows == 1
+def test_a_conversation_that_failed_is_left_out(tmp_path: Path):
+    failed = talk("f", stop=Stop("error", "ContentRejected: boom"))
+    assert chat([failed, talk("a")], tmp_path / "x.jsonl").rows == 1
     (row,) = lines(tmp_path / "x.jsonl")
-    assert (row["role_1"], row["num_messages"], row["termination_reason"]) == (
-        "A_RoleType.ASSISTANT",
-        0,
-        "error: boom",
-    )
+    assert row["id"] == "a"
 
 
 # ---------------------------------------------------------------- rows for training
@@ -456,7 +450,7 @@ def test_a_dataset_and_its_card(tmp_path: Path):
     written = dataset(
         {"train": [talk("a"), failed], "test": [cut]}, tmp_path / "set", title='Ti: "tle"\n---\n'
     )
-    assert written[1:] == (3, 3)
+    assert written[1:] == (2, 2), "what failed is left out"
     files = sorted(str(file.relative_to(tmp_path / "set")) for file in (tmp_path / "set").rglob("*.*"))
     assert files == [
         "README.md",
@@ -472,10 +466,9 @@ def test_a_dataset_and_its_card(tmp_path: Path):
     ]
     assert "extra_gated_prompt" not in front
     card = (tmp_path / "set" / "README.md").read_text(encoding="utf-8")
-    for words in ("`ai_society` (3)", "`m-1` (5)", "`abc` (3)", "camel-society 0.", "`evil # model` (1)"):
+    for words in ("`ai_society` (2)", "`m-1` (5)", "`abc` (2)", "camel-society 0.", "`evil # model` (1)"):
         assert words in card
-    assert "| ended: done | 1 (50.0%) | 0 (0.0%) | 1 (33.3%) |" in card
-    assert "error of the model or its endpoint | 1 (33.3%) |" in card
+    assert "| ended: done | 1 (100.0%) | 0 (0.0%) | 1 (50.0%) |" in card
     assert "length limit | 1 (16.7%) |" in card
     with pytest.raises(InputError, match="exists"):
         dataset([talk()], tmp_path / "set")

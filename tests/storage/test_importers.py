@@ -297,7 +297,7 @@ def test_a_transcript_that_was_saved_is_read_as_it_was(tmp_path: Path, given: Tr
 @given(st.lists(talks(moves), max_size=4))
 def test_instruction_survives_the_round_trip(tmp_path: Path, given: list[Transcript]):
     one, two = tmp_path / "one.json", tmp_path / "two.json"
-    assume(not given or any(True for talk in given for _ in exporters.pairs(talk)))
+    assume(not given or any(True for talk in given if not talk.failed for _ in exporters.pairs(talk)))
     exporters.instruction(given, one, release=RELEASE)
     exporters.instruction(importers.instruction(one), two, release=RELEASE)
     assert one.read_bytes() == two.read_bytes()

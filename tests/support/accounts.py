@@ -9,11 +9,8 @@ before it was answered with a fault, or came from a process that was struck befo
 from __future__ import annotations
 
 import contextlib
-import os
-import struct
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,10 +20,10 @@ from typing import Any
 import msgspec
 
 from camel.models.simulator import LedgerRow
+from camel.storage.journal import Tail as JournalTail
 from tests.support.crashes import Call
 
 LOOK_EVERY = 0.1
-MAGIC, FRAME = b"camel journal 1\n", struct.Struct("<II")
 """How a journal looks, said again here: a witness does not borrow the eyes of whom it watches."""
 ANSWERED = ("served", "client_gone")
 """Outcomes that are no fault of the endpoint's: whoever asks again after one of these must have lost the answer."""
@@ -41,8 +38,7 @@ class Tail:
         """When each call was first seen in a journal: a moment after it was there."""
         self.twice: Counter[Call] = Counter()
         """Calls that are in more than one journal, and in how many more."""
-        self._open: dict[Path, tuple[int, int]] = {}
-        """Handles, which outlive the names, and how far each was read."""
+        self._open: dict[Path, JournalTail] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -54,8 +50,8 @@ class Tail:
     def __exit__(self, *exc: object) -> None:
         self._over.set()
         self._thread.join()
-        for handle, _ in self._open.values():
-            os.close(handle)
+        for journal in self._open.values():
+            journal.close()
 
     def scan(self) -> float:
         """Read what is new; returns when that was done."""
@@ -66,31 +62,22 @@ class Tail:
                     there.update(stage.glob("[0-9]*-*"))
             for path in there - self._open.keys():
                 with contextlib.suppress(FileNotFoundError):
-                    self._open[path] = os.open(path, os.O_RDONLY), 0
-            for path, (handle, at) in list(self._open.items()):
-                self._open[path] = handle, self._read(path.parent.name, handle, at)
+                    self._open[path] = JournalTail(path)
+            for path, journal in list(self._open.items()):
+                self._read(path.parent.name, journal)
                 if path not in there:
-                    os.close(handle)
+                    journal.close()
                     del self._open[path]
             return time.time()
 
-    def _read(self, stage: str, handle: int, at: int) -> int:
-        """Take in the whole frames from `at` on; returns where they end."""
-        at = at or len(MAGIC)
-        data = os.pread(handle, max(0, os.fstat(handle).st_size - at), at)
-        now, start = time.time(), 0
-        while len(data) >= start + FRAME.size:
-            length, checksum = FRAME.unpack_from(data, start)
-            payload = data[start + FRAME.size : start + FRAME.size + length]
-            if not length or len(payload) < length or zlib.crc32(payload) != checksum:
-                break
-            start += FRAME.size + length
+    def _read(self, stage: str, journal: JournalTail) -> None:
+        """Take in what is new in a journal."""
+        for payload in journal.new():
             entry: Any = msgspec.msgpack.decode(payload)
             call = self._session(stage, entry[0]), entry[1]
             if call in self.durable:
                 self.twice[call] += 1
-            self.durable.setdefault(call, now)
-        return at + start
+            self.durable.setdefault(call, time.time())
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_EVERY):

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from camel.core.answers import read_comparison
-from camel.core.errors import Damaged, InputError, ModelError, ServerFailed, shown, whole
+from camel.core.errors import Damaged, InputError, ModelError, shown, whole
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.judge import quoted
@@ -370,8 +370,8 @@ class Contest:
             if reason := self._rejected():
                 self.halt.set(reason)
             if self.halt.reason:
-                return False
-        raise ServerFailed("some questions could not be answered: run the same command again")
+                break
+        return False
 
     def _recount(self) -> None:
         self._texts.clear()

@@ -16,7 +16,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -255,11 +255,12 @@ def _look(
     address: str, stage: str, shards: int, shard: int, sha256: str, older: list[tuple[str, list[str]]]
 ) -> Any:
     """Look through one shard; in a process of its own where there are several."""
-    run = _opened(address, stage, shards)
-    # Not by its place among the shards known before: others may have been committed since.
-    for place, marker in enumerate(run.markers):
-        if marker.shard == shard and marker.sha256 == sha256:
-            return look_at(run.shard(place), older)
+    for opened in (partial(_opened, address, stage, shards), partial(Run, address, stage)):
+        run = opened()  # anew where a retry has written the shard anew since it was first opened
+        # Not by its place among the shards known before: others may have been committed since.
+        for place, marker in enumerate(run.markers):
+            if marker.shard == shard and marker.sha256 == sha256:
+                return look_at(run.shard(place), older)
     raise InputError(f"shard {shard} of {address} is another than when the study began: start it again")
 
 

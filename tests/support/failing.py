@@ -1,0 +1,77 @@
+"""Small runs against an endpoint that misbehaves (`tests.support.moody`), and what became of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from camel.storage.reader import Run
+from tests.support.in_process import Done, camel
+from tests.support.moody import Answer
+
+COUNTS = {"assistant_role": 5, "user_role": 4, "task": 2}
+CONVERSATIONS = 40
+
+
+def written(
+    folder: Path,
+    urls: str | list[str],
+    run: str = "",
+    model: str = "simulated",
+    sizes: dict[str, int] = COUNTS,
+) -> None:
+    """Write the configuration of a run."""
+    counts = ", ".join(f"{name} = {count}" for name, count in sizes.items())
+    (folder / "config.toml").write_text(
+        f'scenario = "ai_society"\nout = "run"\nshard_size = 8\ncounts = {{ {counts} }}\n'
+        f'[model]\nname = "{model}"\nbase_url = {json.dumps(urls)}\n[run]\nconcurrency = 8\n{run}\n'
+    )
+
+
+def generate(folder: Path, *options: str) -> Done:
+    return camel("generate", "config.toml", *options, folder=folder, environment={"OPENAI_API_KEY": "sk-x"})
+
+
+def is_agent(body: dict[str, Any]) -> bool:
+    """Whether a request is of a conversation, not of a list or of the policy itself."""
+    return len(body["messages"]) > 1
+
+
+def exported(folder: Path) -> list[dict[str, Any]]:
+    done = camel("export", "run", "messages", "out.jsonl", "--force", folder=folder)
+    assert done.status == 0, done.stderr
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def failures(folder: Path) -> Counter[str]:
+    return Counter(
+        one.stop.detail.partition(":")[0] for one in Run(folder / "run") if one.failed and one.stop
+    )
+
+
+NO_MODEL = Answer(
+    404, {"error": {"message": "The model `simulated` does not exist", "code": "model_not_found"}}
+)
+NO_TEMPERATURE = Answer(400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.2"}})
+REVOKED = Answer(401, {"error": {"message": "Incorrect API key provided"}})
+NO_CREDIT = Answer(402, {"error": {"message": "insufficient balance"}})
+MODERATED = Answer(
+    403, {"error": {"code": 403, "message": "Your input was flagged", "metadata": {"reasons": ["violence"]}}}
+)
+TOO_LONG = Answer(400, {"error": {"message": "prompt is too long", "code": "context_length_exceeded"}})
+ODD = Answer(400, {"error": {"message": "cannot process this"}})
+
+
+def spoil(kind: str) -> Any:
+    def change(reply: Any) -> Any:
+        choice = reply["choices"][0]
+        if kind == "empty":
+            choice["message"]["content"] = ""
+        else:
+            choice["message"]["content"] = f"SPOILED {choice['message']['content'][:20]}"
+            choice["finish_reason"] = {"cut": "length", "filtered": "content_filter"}[kind]
+        return reply
+
+    return change
