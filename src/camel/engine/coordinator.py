@@ -37,6 +37,8 @@ class Totals(msgspec.Struct, frozen=True):
     halt: str = ""
     silent: dict[str, list[int]] = {}
     """Workers that were out of time since the last look, with the shards that they held."""
+    words: str = ""
+    """What the endpoint said to one of them when it failed."""
 
 
 class Coordinator:
@@ -130,6 +132,7 @@ class Coordinator:
             shards={"done": done, "held": held, "waiting": leases.shards - done - held},
             halt=self._halt,
             silent=silent,
+            words=next((report.words for report in self._reports.values() if report.words), ""),
         )
 
     # --- for the workers ---------------------------------------------------------------------------------------------

@@ -227,6 +227,7 @@ class Gathering:
         meter.rate_limited = int(totals.counters.get("rate_limited", 0))
         meter.failures.served = int(totals.counters.get("served", 0))
         meter.failures.rejected = int(totals.counters.get("rejected", 0))
+        meter.failures.words = totals.words
         campaign.workers = len(totals.live)
         meter.in_flight = int(gauges.get("in_flight", 0))
         for name, tally in campaign.tallies.items():

@@ -141,7 +141,7 @@ class Failures:
 
     def all_rejected(self) -> str:
         """Why a run that has gone through all its items has nothing to show; empty where something was served."""
-        return self._rejection() if self._row and not self.served else ""
+        return rejection(self.rejected, self.words) if self.rejected and not self.served else ""
 
     def down(self) -> float:
         """Seconds for which nobody has been answered."""
