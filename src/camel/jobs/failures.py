@@ -111,7 +111,9 @@ class Failures:
         """Whether the endpoint was ever reached."""
         self.words = ""
         """Of the last rejection, or of the last failure of an outage."""
-        self._row, self._kind = 0, ""
+        self._row = 0
+        self._kind: tuple[str, int | None] = "", None
+        """What the last rejection was."""
         self._first = -1.0
         """When the first call was begun."""
         self._down = -1.0
@@ -173,7 +175,7 @@ class Failures:
         await self._outage(error, send, request)
 
     async def _reject(self, error: ModelError) -> None:
-        kind = f"{type(error).__name__} {error.status}"
+        kind = type(error).__name__, error.status
         self._row = self._row + 1 if kind == self._kind else 1
         self._kind, self.words = kind, f"{type(error).__name__}: {error}"
         self.rejected += 1

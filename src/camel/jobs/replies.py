@@ -38,7 +38,8 @@ class CheckedModel:
     """A model whose replies can be used. Critics and judges are left alone: they ask again themselves."""
 
     def __init__(self, model: Model, cut: Cut = "fail") -> None:
-        self._model, self._cut = model, cut
+        self._model = model
+        self._cut: Cut = cut
         self.context_tokens: int | None = getattr(model, "context_tokens", None)
 
     async def reply(self, request: Request) -> Reply:
