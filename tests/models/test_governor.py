@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from camel import InputError
 from camel.models.governor import LONGEST_PAUSE, Governor, Rates, Share
-from camel.models.sharing import RENEWED, SILENT, Grants, flat, nested, share_out
+from camel.models.sharing import RENEWED, SILENT, flat, nested, share_out
 
 
 class Endpoint:
@@ -273,68 +273,3 @@ def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, cal
 def test_reports_travel_as_names_and_numbers():
     report = {"http://a:1/v1": {"limit": 3.0, "in_flight": 1.0}, "http://b/v1": {"limit": 4.0}}
     assert nested(flat(report) | {"calls": 7.0}) == report
-
-
-# --- budgets ---------------------------------------------------------------------------------------------------------
-
-
-@given(st.data())
-def test_grants_never_pass_the_budget_by_more_than_what_is_in_flight(data: st.DataObject):
-    """Workers come, work, report late or never, end in order, or die without a word."""
-    total = data.draw(st.integers(10, 5_000))
-    most_cost = data.draw(st.integers(1, 50))
-    rng = random.Random(data.draw(st.integers(0, 2**32)))
-    grants = Grants(total, piece=most_cost)
-    alive: dict[str, dict[str, float]] = {}
-    used, dead_in_flight, born = 0.0, 0.0, 0
-    for _ in range(400):
-        event = rng.random()
-        if (event < 0.1 and len(alive) < 8) or not alive:
-            alive[f"w{born}"] = {"used": 0.0, "granted": 0.0, "in_flight": 0}
-            born += 1
-        name = rng.choice(sorted(alive))
-        worker = alive[name]
-        if event < 0.35:
-            worker["granted"] = grants.grant(name, worker["used"], len(alive))
-        elif event < 0.9:
-            for _ in range(rng.randrange(1, 4)):
-                if worker["used"] < worker["granted"]:  # what a worker checks before a call
-                    cost = rng.randint(1, most_cost)
-                    worker["used"] += cost
-                    used += cost
-        elif event < 0.95:
-            grants.back(name, worker["used"])
-            del alive[name]
-        elif event < 0.98:
-            grants.dead(name)
-            del alive[name]
-        else:
-            grants.dead(name, worker["used"])  # its journal told
-            del alive[name]
-        # One call at a time in this test: each worker that ever lived may have passed its grant by one.
-        assert used <= total + born * most_cost + dead_in_flight
-        assert grants.left >= 0
-        assert sum(one["granted"] for one in alive.values()) <= total
-
-
-def test_a_budget_of_calls_is_used_up_and_never_passed():
-    grants = Grants(1_000, piece=1)
-    used = dict.fromkeys("abc", 0)
-    for _ in range(5_000):
-        for worker in used:
-            if used[worker] + 1 <= grants.grant(worker, used[worker], 3):
-                used[worker] += 1
-    assert sum(used.values()) == 1_000
-    assert grants.left == 0
-
-
-def test_what_a_silent_worker_was_granted_is_not_given_twice():
-    grants = Grants(100)
-    first = grants.grant("a", 0, 1)
-    assert first == 50
-    assert grants.grant("b", 0, 2) + first + grants.left == 100
-    grants.dead("a")
-    assert grants.spent == 50
-    grants.dead("b", 3)
-    assert grants.used == 53
-    assert grants.left == 47

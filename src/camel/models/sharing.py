@@ -1,16 +1,13 @@
-"""What a coordinator of many workers computes: shares of an endpoint's limits, and grants of a budget.
+"""What a coordinator of many workers computes: shares of an endpoint's limits.
 
-The one decision to know: both are safe against silence. A share expires by itself at the worker, so it is given to nobody
-else until it has; a grant is counted as used from the moment it is given, so the budget cannot be passed by workers that
-nobody hears from. Pure: no clock, no I/O, so that they run in whatever process coordinates.
+The one decision to know: they are safe against silence. A share expires by itself at the worker, so it is given to nobody
+else until it has. Pure: no clock, no I/O, so that it runs in whatever process coordinates.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-
-import msgspec
 
 from camel.models.governor import Rates, Share
 
@@ -112,67 +109,6 @@ def _parts(total: float | None, demand: Mapping[str, float], kept: list[float | 
     left = max(0.0, total - sum(rate or 0.0 for rate in kept))
     asked = sum(demand.values())
     return {w: left * (0.5 / len(demand) + 0.5 * wants / asked) for w, wants in demand.items()}
-
-
-class Grant(msgspec.Struct):
-    """One worker's account in a budget; sums since the worker began."""
-
-    granted: float = 0.0
-    used: float = 0.0
-    """As far as it has reported."""
-
-
-class Grants:
-    """A budget in pieces. One quantity (calls, tokens or dollars); whoever has several keeps several.
-
-    A worker may begin a call while what it has used is below what it was granted, so that the sum can pass the budget by
-    what is in flight, and by nothing else. Of a worker that died the whole grant counts as used, unless somebody who
-    knows (its journal) says how much it was: pieces are small, so that little is lost.
-    """
-
-    def __init__(self, total: float, *, used: float = 0.0, piece: float = 0.0) -> None:
-        """`used` is what was used before; `piece` the least that is worth granting, e.g. what a call costs."""
-        self.total, self.spent, self.piece = total, used, piece
-        """`spent`: used before, or by workers that are gone."""
-        self.open: dict[str, Grant] = {}
-
-    @property
-    def used(self) -> float:
-        """What is known to be used."""
-        return self.spent + sum(grant.used for grant in self.open.values())
-
-    @property
-    def left(self) -> float:
-        """What is neither used nor granted."""
-        held = sum(max(grant.granted, grant.used) for grant in self.open.values())
-        return max(0.0, self.total - self.spent - held)
-
-    def grant(self, worker: str, used: float, workers: int = 1) -> float:
-        """Note what a worker has used and say what it may use in all; a new worker begins with `used` at 0.
-
-        It is topped up to an equal part of half of what is left, so that pieces shrink as the budget does.
-        """
-        account = self.open.setdefault(worker, Grant())
-        account.used = max(account.used, used)
-        spare = account.granted - account.used
-        wanted = max(self.piece, self.left / (2 * max(1, workers, len(self.open))))
-        if spare < wanted / 2:
-            more = max(0.0, wanted - max(0.0, spare))
-            if self.piece:  # no crumbs, which nobody could use
-                more = math.ceil(more / self.piece) * self.piece
-            account.granted += min(self.left, more)
-        return account.granted
-
-    def back(self, worker: str, used: float) -> None:
-        """A worker ended in order: it used that much, and the rest of its grant is free."""
-        self.open.pop(worker, None)
-        self.spent += used
-
-    def dead(self, worker: str, used: float | None = None) -> None:
-        """A worker is gone for certain. Without a figure from its journal all it was granted counts as used."""
-        account = self.open.pop(worker, None)
-        if account is not None:
-            self.spent += max(account.used, account.granted if used is None else used)
 
 
 def flat(nested: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
