@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from camel import Run
+from camel import RolePlaying, Run
 from camel.core.errors import InputError, NotAuthorised
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
@@ -204,6 +204,24 @@ def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
         for seen, headers in ((2, {}), (0, {"last-event-id": "2"})):
             again = [data for kind, data in visitor.events(where, seen, **headers) if kind == "message"]
             assert len(again) == 1
+
+
+async def test_what_is_said_last_reaches_who_reads_slowly():
+    """The conversation ends while the reader takes what came before."""
+    table = Table("id", "owner", Wanted("A", "B", "a task"), Limits(), lambda bubble: "")
+    table.play = RolePlaying(assistant="A", user="B", task="a task", model=ScriptedModel(line))
+    table.html.append("first")
+    stream = table.stream(0)
+    got = b""
+    while b"event: state" not in got:
+        got += await anext(stream)
+    table.html.append("last")
+    table.ended = True
+    table._tell()
+    async for part in stream:
+        got += part
+    assert got.count(b"event: message") == 2
+    assert got.rstrip().endswith(b"{}")
 
 
 def test_a_person_in_a_seat(tmp_path: Path):

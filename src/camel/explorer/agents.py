@@ -244,7 +244,8 @@ class Table:
         yield b"retry: 1000\n\n"
         sent, told = (0, 0), dict[str, Any]()
         while True:
-            changed = self._changed  # before anything is read: what comes meanwhile is not missed
+            # Before anything is read: what comes meanwhile, also the last message, is not missed.
+            changed, ended = self._changed, self.ended
             for number in range(seen, len(self.html)):
                 yield _event("message", {"html": self.html[number]}, number + 1)
             seen = max(seen, len(self.html))
@@ -263,7 +264,7 @@ class Table:
             if state != told:
                 told = state
                 yield _event("state", state, seen)
-            if self.ended:
+            if ended:
                 yield _event("ended", {}, seen)
                 return
             try:
