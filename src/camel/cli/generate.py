@@ -142,8 +142,13 @@ def _run(
     if outcome.complete:
         made = counted(campaign.last.count, campaign.last.name.removesuffix("s"))
         run = shlex.quote(last.run)
-        view.note(f"complete: {made} in {last.run}")
-        if failed := failed_items(campaign.folder, campaign.last.name):
+        failed = failed_items(campaign.folder, campaign.last.name)
+        lost = sum(one.count for one in failed)
+        view.note(
+            f"complete: {made} in {last.run}"
+            + (f", {lost:,} of them failed and in no export" if lost else "")
+        )
+        if failed:
             for line in failed_lines(failed):
                 view.note(line)
             view.note(f"retry   {resume} --retry-failed")

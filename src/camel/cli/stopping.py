@@ -31,7 +31,9 @@ def finishing(in_flight: int, seconds: float) -> str:
 
 def failed_lines(failed: Sequence[FailedItems]) -> list[str]:
     """What to say of the items that failed: a line for each class, with an example."""
-    return [f"failed  {one.count:,} {one.name}, for example {one.example}: {one.words}" for one in failed]
+    return [
+        f"failed  {one.count:,} with {one.name}, for example {one.example}: {one.words}" for one in failed
+    ]
 
 
 def abandoned(calls: int) -> str:

@@ -143,7 +143,7 @@ class Failures:
 
     def all_rejected(self) -> str:
         """Why a run that has gone through all its items has nothing to show; empty where something was served."""
-        return rejection(self.rejected, self.words) if self.rejected and not self.served else ""
+        return rejection(0, self.words) if self.rejected and not self.served else ""
 
     def down(self) -> float:
         """Seconds for which nobody has been answered."""
@@ -271,19 +271,20 @@ def plain(request: Request) -> Request:
 
 
 def rejection(times: int, words: str) -> str:
-    """Why a run halts that nobody serves, in words."""
-    return (
-        f"the endpoint rejected {times} call{'s'[: times != 1]} in a row, and served none between them: {words}; "
-        "change what it names, and the same command continues"
-    )
+    """Why a run halts that nobody serves, in words; 0 `times`: it was never served."""
+    what = f"{times} calls in a row, and served none between them" if times else "all calls"
+    # Of a model that was retired: the one change under which a run continues.
+    how = "; with another model, add --accept-change model.name" if "HTTP 404" in words else ""
+    return f"the endpoint rejected {what}: {words}; change what it names, and the same command continues{how}"
 
 
 def outage(seconds: float, words: str, answered: bool) -> str:
     """Why a run halts that nobody answers, in words."""
     if not answered:
         return f"the endpoint could not be reached within {seconds:.0f} s: {words}; check model.base_url or OPENAI_BASE_URL"
+    lasted = f"{seconds / 60:,.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
     return (
-        f"the endpoint answered nobody for {seconds / 60:,.0f} minutes: {words}; the same command continues when it is back "
+        f"the endpoint answered nobody for {lasted}: {words}; the same command continues when it is back "
         "(run.outage_patience is how long a run waits)"
     )
 

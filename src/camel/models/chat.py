@@ -172,6 +172,7 @@ class ChatModel:
         started = loop.time()
         deadline = started + self._deadline
         pool, limited, moved, slot = self.pool, 0, 0, None
+        before = ""
         if pool.look_at < math.inf:
             await pool.refresh()
         for attempt in count(1):
@@ -200,7 +201,8 @@ class ChatModel:
                 hung = limit < deadline
                 error: ModelError = Unreachable(f"no complete reply within {self._attempt_timeout:g} s")
                 if not hung:
-                    error = DeadlineExceeded(f"no complete reply within the deadline of {self._deadline:g} s")
+                    within = f"no complete reply within the deadline of {self._deadline:g} s"
+                    error = DeadlineExceeded(f"{within}; the try before: {before}" if before else within)
             except ModelError as failed:
                 error = self._scrubbed(failed)
             except BaseException:
@@ -221,8 +223,9 @@ class ChatModel:
                 # Errors are kept as data: without the frames behind them, which hold whole bodies, and the key.
                 error.__context__ = None
                 raise error.with_traceback(None)
+            before = str(error)
             if request.watch:
-                request.watch(Retrying(request.speaker, str(error), wait))
+                request.watch(Retrying(request.speaker, before, wait))
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the loop returns or raises")
 
