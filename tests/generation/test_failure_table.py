@@ -200,6 +200,19 @@ def test_an_endpoint_that_nobody_is_at(tmp_path: Path):
     assert "OPENAI_BASE_URL" in done.stdout + done.stderr
 
 
+def test_a_setting_may_change_until_something_was_paid_for(endpoint: Moody, tmp_path: Path):
+    """What the endpoint rejects from the start can be put right in the same run."""
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: NO_TEMPERATURE if body.get("temperature") == 0.2 else None
+    assert generate(tmp_path).status == 3
+    config = (tmp_path / "config.toml").read_text()
+    (tmp_path / "config.toml").write_text(f"sampling = {{ temperature = 1.0 }}\n{config}")
+    done = generate(tmp_path)
+    assert done.status == 0, done.stdout + done.stderr
+    (tmp_path / "config.toml").write_text(config)
+    assert generate(tmp_path).status == 2, "not any more"
+
+
 def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
     """Finished items keep their model, open ones continue with the new one, and nothing is paid for twice."""
     written(tmp_path, endpoint.base_url)

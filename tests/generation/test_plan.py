@@ -344,6 +344,7 @@ def test_small_runs_commit_early_and_old_ones_keep_their_shards(tmp_path: Path):
     old = msgspec.structs.replace(settings, shard_size=512)
     Campaign(old, ScriptedModel([]))
     assert Campaign(settings, ScriptedModel([])).stages[-1].shard_size == 512
+    (tmp_path / "run" / "committed" / "task").mkdir(parents=True)  # something was done
     with pytest.raises(InputError, match="shard_size"):
         Campaign(msgspec.structs.replace(settings, shard_size=3), ScriptedModel([]))
 

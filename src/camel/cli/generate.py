@@ -155,7 +155,11 @@ def _run(
         view.note(f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset")
         return FAILED_ITEMS if failed else 0
     view.note(stopped(outcome.halted))
+    if last.usage.calls:
+        view.note("kept    all replies so far, also of unfinished conversations; none is paid for again")
     view.note(f"resume  {resume}")
+    if "HTTP 404" in outcome.halted:  # perhaps a model that was retired
+        view.note(f"        with another model.name: {resume} --accept-change model.name")
     if outcome.halted.startswith("the budget of"):
         view.note("raise the [budget] in the configuration first, or it stops again at once")
     return INTERRUPTED if interrupted else HALTED

@@ -103,15 +103,16 @@ def open_run(
         raise InputError(f"--accept-change takes {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
     folder = config.open_folder()
     decisive = config.decisive(scenario)
+    lists = scenario.list_fingerprints()
+    settings = Settings(fingerprint(decisive), decisive, __version__, forked_from, lists=lists)
     if not folder.exists:
-        lists = scenario.list_fingerprints()
-        folder.create(Settings(fingerprint(decisive), decisive, __version__, forked_from, lists=lists))
+        folder.create(settings)
         return folder
     if accept:
         wanted, saved = config.decisive(scenario), {**folder.settings().config, **folder.accepted()}
         if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
             folder.accept(new)
-    if changed := changes(folder, config, scenario):
+    if (changed := changes(folder, config, scenario)) and not folder.make_anew(settings):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(
             f"{folder.address} was made from another configuration:{lines}\n"
@@ -377,7 +378,7 @@ class Campaign:
                 f"goes on: {done:,} of {sum(stage.count for stage in self.stages):,} items are committed, "
                 f"{self._in_journals:,} answers for others are in the journal; "
                 + (
-                    f"{self._damaged:,} are damaged and are paid for again"
+                    f"{self._damaged:,} more cannot be read and are paid for again"
                     if self._damaged
                     else "none of them is asked again"
                 ),
@@ -477,7 +478,8 @@ class Campaign:
 
     def _without_list(self, index: int, facts: dict[str, str], cause: str) -> Transcript:
         """The record of a conversation that needs a list which failed."""
-        stop = Stop("error", f"ListFailed: {cause.removeprefix(FAILED)}")
+        level, _, why = cause.removeprefix(FAILED).partition(": ")
+        stop = Stop("error", f"ListFailed: its list of {level} could not be made: {why}")
         return self._labelled(Transcript(self.scenario.id(index), Task(cause), stop=stop), facts)
 
     def _without_room(self, index: int, facts: dict[str, str], error: NoRoom) -> Transcript:

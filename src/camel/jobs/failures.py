@@ -273,9 +273,7 @@ def plain(request: Request) -> Request:
 def rejection(times: int, words: str) -> str:
     """Why a run halts that nobody serves, in words; 0 `times`: it was never served."""
     what = f"{times} calls in a row, and served none between them" if times else "all calls"
-    # Of a model that was retired: the one change under which a run continues.
-    how = "; with another model, add --accept-change model.name" if "HTTP 404" in words else ""
-    return f"the endpoint rejected {what}: {words}; change what it names, and the same command continues{how}"
+    return f"the endpoint rejected {what}: {words}; once that is put right, the same command continues"
 
 
 def outage(seconds: float, words: str, answered: bool) -> str:

@@ -29,7 +29,7 @@ def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
 
 _WORDS: dict[type[BadReply], str] = {
     EmptyReply: "the model answered without text",
-    CutReply: "the reply ended at the limit of tokens: raise max_tokens, or keep such replies with run.cut_replies",
+    CutReply: "the reply ended at the limit of tokens: keep such replies with run.cut_replies, or fork the run with a larger max_tokens",
     FilteredReply: "the endpoint's content filter ended the reply",
 }
 
@@ -51,7 +51,7 @@ class CheckedModel:
         while not (good := tuple(one for one in reply.choices if fault_of(one, self._cut) is None)):
             if tries == TRIES:
                 kind = fault_of(reply.choices[0], self._cut) or EmptyReply
-                raise kind(f"{_WORDS[kind]} ({tries} times)", attempts=tries, usage=used)
+                raise kind(f"{_WORDS[kind]} (tried {tries} times)", attempts=tries, usage=used)
             reply = await self._model.reply(request)
             used, tries = used + reply.usage, tries + 1
         if tries == 1 and len(good) == len(reply.choices):

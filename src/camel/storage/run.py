@@ -151,6 +151,18 @@ class RunFolder:
         if not made:
             raise InputError(f"{self.address} holds a run already")
 
+    def make_anew(self, settings: Settings) -> bool:
+        """Give a run in which nothing was paid for yet other settings; False where something was."""
+        with self.locked():
+            if self.stages() or self.store.folders("holders"):
+                return False
+            for stage in self.journal_stages():
+                if any(True for shard in self._by_shard("journal", stage) for _ in self.replay(stage, shard)):
+                    return False
+            self.store.remove(["run.json"])
+            self.create(settings)
+        return True
+
     def settings(self) -> Settings:
         """What the run was made with."""
         self.check_links()
