@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,22 @@ def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20,
         idle=idle,
     )
     return cluster.run()
+
+
+@pytest.fixture(autouse=True)
+def _accounts_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Workers that died here are still in this process."""
+    made: list[Account] = []
+    begin = Account.__init__
+
+    def noted(account: Account, root: Path, worker: str) -> None:
+        begin(account, root, worker)
+        made.append(account)
+
+    monkeypatch.setattr(Account, "__init__", noted)
+    yield
+    for account in made:
+        account.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

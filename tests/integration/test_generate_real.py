@@ -56,7 +56,7 @@ def test_a_tiny_run_of_each_scenario(
         sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=TOKENS),
         seed=11,
         acknowledge=("misalignment",),
-        run=RunSection(concurrency=4),
+        run=RunSection(concurrency=4, cut_replies="keep"),
     )
 
     async def generate() -> Campaign:
@@ -104,6 +104,7 @@ def test_a_translation_ends_whatever_the_model_says(small_model: ChatModel, tmp_
         counts={"topic": 1, "subtopic": 1, "problem": 1},
         sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=TOKENS),
         seed=3,
+        run=RunSection(cut_replies="keep"),
     )
 
     async def both() -> int:

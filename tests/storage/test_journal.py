@@ -88,7 +88,7 @@ def test_cut_in_the_first_bytes(tmp_path: Path, end: int):
     "groups",
     [
         pytest.param([1, 7, 12, 2, 8], id="30"),
-        pytest.param([1, 7, 30, 2, 60, 50, 40, 10], id="200", marks=pytest.mark.slow),
+        pytest.param([1, 7, 30, 2, 60, 50, 40, 10], id="200", marks=[pytest.mark.slow, pytest.mark.thorough]),
     ],
 )
 def test_every_byte_damaged_one_at_a_time(tmp_path: Path, groups: list[int]):

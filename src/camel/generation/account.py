@@ -47,7 +47,9 @@ class Account:
 
     def close(self) -> None:
         """Close the file, which stays."""
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 class Spent(NamedTuple):
