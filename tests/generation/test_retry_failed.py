@@ -22,13 +22,13 @@ from tests.support.failing import (
     failures,
     generate,
     is_agent,
+    paid,
     written,
 )
 from tests.support.in_process import camel
 from tests.support.moody import Answer, Moody, moody
 
 pytest.importorskip("duckdb")
-STAGES = ("assistant_role", "user_role", "task", "conversations")
 
 
 @pytest.fixture
@@ -54,16 +54,6 @@ def refuse_some(endpoint: Moody) -> None:
 
 def serve_all(endpoint: Moody) -> None:
     endpoint.mood = lambda body, count: None
-
-
-def paid(folder: Path) -> int:
-    """Calls, by the markers that count."""
-    found = Run(folder / "run").folder
-    return sum(
-        int(marker.totals["calls"])
-        for stage in STAGES
-        for marker in found.markers(stage, found.committed(stage))
-    )
 
 
 @pytest.fixture

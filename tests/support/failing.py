@@ -75,3 +75,14 @@ def spoil(kind: str) -> Any:
         return reply
 
     return change
+
+
+def paid(folder: Path) -> int:
+    """Calls, by the markers that count."""
+    found = Run(folder / "run").folder
+    stages = (*COUNTS, "conversations")
+    return sum(
+        int(marker.totals["calls"])
+        for stage in stages
+        for marker in found.markers(stage, found.committed(stage))
+    )
