@@ -53,6 +53,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 AGAIN = 2
 """Times that a call is sent again where the endpoint serves others."""
 PLAIN = "Say OK."
+SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
+"""Of a configuration's sampling, which some models refuse."""
 
 Class = Literal["item", "unclear", "rejection", "outage"]
 Send = Callable[[Request], Awaitable[Reply]]
@@ -273,7 +275,9 @@ def plain(request: Request) -> Request:
 def rejection(times: int, words: str) -> str:
     """Why a run halts that nobody serves, in words; 0 `times`: it was never served."""
     what = f"{times} calls in a row, and served none between them" if times else "all calls"
-    return f"the endpoint rejected {what}: {words}; once that is put right, the same command continues"
+    named = next((name for name in SETTINGS if name in words), "")
+    where = f" (in the configuration: sampling.{named})" if named else ""
+    return f"the endpoint rejected {what}: {words}{where}; once that is put right, the same command continues"
 
 
 def outage(seconds: float, words: str, answered: bool) -> str:

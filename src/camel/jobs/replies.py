@@ -29,7 +29,7 @@ def fault_of(choice: Choice, cut: Cut = "fail") -> type[BadReply] | None:
 
 _WORDS: dict[type[BadReply], str] = {
     EmptyReply: "the model answered without text",
-    CutReply: "the reply ended at the limit of tokens: keep such replies with run.cut_replies, or fork the run with a larger max_tokens",
+    CutReply: 'the reply ended at the limit of tokens: set run.cut_replies = "keep" and retry, or fork the run with a larger sampling.max_tokens',
     FilteredReply: "the endpoint's content filter ended the reply",
 }
 
