@@ -213,6 +213,18 @@ def test_a_setting_may_change_until_something_was_paid_for(endpoint: Moody, tmp_
     assert generate(tmp_path).status == 2, "not any more"
 
 
+def test_a_run_that_is_made_anew_forgets_what_was_accepted_before(endpoint: Moody, tmp_path: Path):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: NO_MODEL
+    assert generate(tmp_path).status == 3
+    written(tmp_path, endpoint.base_url, model="second")
+    assert generate(tmp_path, "--accept-change", "model.name").status == 3
+    endpoint.mood = lambda body, count: None
+    written(tmp_path, endpoint.base_url, model="third")
+    assert generate(tmp_path).status == 0
+    assert generate(tmp_path).status == 0, "the same command finds the run as it was made"
+
+
 def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
     """Finished items keep their model, open ones continue with the new one, and nothing is paid for twice."""
     written(tmp_path, endpoint.base_url)

@@ -65,7 +65,7 @@ def generate(
         ),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Do items again that have failed.")
+        bool, typer.Option("--retry-failed", help="Retry items that have failed.")
     ] = False,
 ) -> None:
     """Generate a dataset. Ctrl-C stops it; the same command goes on where it stopped."""
@@ -156,7 +156,9 @@ def _run(
         return FAILED_ITEMS if failed else 0
     view.note(stopped(outcome.halted))
     if last.usage.calls:
-        view.note("kept    all replies so far, also of unfinished conversations; none is paid for again")
+        view.note(
+            "kept    all replies so far, including those of unfinished conversations; none is paid for again"
+        )
     view.note(f"resume  {resume}")
     if "HTTP 404" in outcome.halted:  # perhaps a model that was retired
         view.note(f"        with another model.name: {resume} --accept-change model.name")

@@ -378,7 +378,7 @@ class Campaign:
                 f"goes on: {done:,} of {sum(stage.count for stage in self.stages):,} items are committed, "
                 f"{self._in_journals:,} answers for others are in the journal; "
                 + (
-                    f"{self._damaged:,} more cannot be read and are paid for again"
+                    f"another {self._damaged:,} cannot be read and will be paid for again"
                     if self._damaged
                     else "none of them is asked again"
                 ),
@@ -479,7 +479,7 @@ class Campaign:
     def _without_list(self, index: int, facts: dict[str, str], cause: str) -> Transcript:
         """The record of a conversation that needs a list which failed."""
         level, _, why = cause.removeprefix(FAILED).partition(": ")
-        stop = Stop("error", f"ListFailed: its list of {level} could not be made: {why}")
+        stop = Stop("error", f"ListFailed: its {level} list could not be made: {why}")
         return self._labelled(Transcript(self.scenario.id(index), Task(cause), stop=stop), facts)
 
     def _without_room(self, index: int, facts: dict[str, str], error: NoRoom) -> Transcript:

@@ -9,7 +9,7 @@ from typing import Any
 
 from camel.core.errors import InputError
 from camel.engine.stage import Stage, Written
-from camel.storage.again import Retry, StageName, add_retry, retries
+from camel.storage.again import Retry, StageName, add_retry, last_retry
 from camel.storage.compact import compactions
 from camel.storage.run import Marker, RunFolder
 
@@ -21,10 +21,10 @@ Write = Callable[[Path, Sequence[Any], Marker, Sequence[Any]], Written]
 
 def open_retry(folder: RunFolder) -> Retry | None:
     """The retry that was begun and is not finished."""
-    for retry in retries(folder.store)[-1:]:
-        for stage, shards in retry.stages.items():
-            if not shards.keys() <= folder.committed(str(StageName(stage, retry.number))):
-                return retry
+    retry = last_retry(folder.store)
+    for stage, shards in retry.stages.items() if retry else ():
+        if not shards.keys() <= folder.committed(str(StageName(stage, retry.number))):
+            return retry
     return None
 
 
@@ -32,23 +32,25 @@ def begin_retry(folder: RunFolder, stages: Sequence[Stage], read: Read) -> Retry
     """Begin a retry of all failed items of committed shards; None where nothing failed. For whoever has locked the run."""
     found: dict[str, dict[int, list[int]]] = {}
     for stage in stages:
+        markers = folder.markers(stage.name, sorted(folder.committed(stage.name)))
+        failed = [marker for marker in markers if marker.totals.get("failed")]
+        _need_own_files(folder, stage.name, {marker.shard for marker in failed})
         shards: dict[int, list[int]] = {}
-        for marker in folder.markers(stage.name, sorted(folder.committed(stage.name))):
-            if marker.totals.get("failed"):
-                _need_own_files(folder, marker)
-                both = zip(stage.indices(marker.shard), read(marker), strict=True)
-                shards[marker.shard] = [item for item, record in both if record.failed]
-        if any(shards.values()):
-            found[stage.name] = {shard: items for shard, items in shards.items() if items}
+        for marker in failed:
+            both = zip(stage.indices(marker.shard), read(marker), strict=True)
+            if items := [item for item, record in both if record.failed]:
+                shards[marker.shard] = items
+        if shards:
+            found[stage.name] = shards
     return add_retry(folder.store, found) if found else None
 
 
-def _need_own_files(folder: RunFolder, marker: Marker) -> None:
+def _need_own_files(folder: RunFolder, stage: str, shards: set[int]) -> None:
     """Raise where a shard that will be written anew is within a compaction whose small files were removed."""
-    for one in compactions(folder, marker.stage):
-        if marker.shard not in one.shards:
+    for one in compactions(folder, stage) if shards else ():
+        if shards.isdisjoint(one.shards):
             continue
-        for other in folder.markers(marker.stage, one.shards):
+        for other in folder.markers(stage, one.shards):
             if not folder.store.exists(other.file):
                 raise InputError(
                     f"failed items of {folder.address} cannot be retried any more: camel gc --compacted has removed the "

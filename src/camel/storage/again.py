@@ -50,15 +50,16 @@ def named(stage: str) -> StageName:
     return StageName(base, int(number)) if number.isdecimal() else StageName(stage)
 
 
-def retries(store: Store) -> list[Retry]:
-    """All retries of a run, in order."""
+def last_retry(store: Store) -> Retry | None:
+    """The last retry of a run; None where there was none."""
     names = sorted(name for name in store.names(FOLDER) if name.endswith(".json"))
-    return [msgspec.json.decode(store.get(f"{FOLDER}/{name}"), type=Retry) for name in names]
+    return msgspec.json.decode(store.get(f"{FOLDER}/{names[-1]}"), type=Retry) if names else None
 
 
 def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
     """Begin another retry. For whoever has locked the run."""
-    retry = Retry(len(retries(store)) + 1, stages)
+    last = last_retry(store)
+    retry = Retry(last.number + 1 if last else 1, stages)
     if not store.create(f"{FOLDER}/{retry.number:06d}.json", msgspec.json.encode(retry)):
         raise AssertionError(f"retry {retry.number} was begun by another process")
     return retry

@@ -154,13 +154,15 @@ class RunFolder:
     def make_anew(self, settings: Settings) -> bool:
         """Give a run in which nothing was paid for yet other settings; False where something was."""
         with self.locked():
-            if self.stages() or self.store.folders("holders"):
+            if (
+                self.stages()
+                or self.store.folders("holders")
+                or any(map(self._has_replies, self.journal_stages()))
+            ):
                 return False
-            for stage in self.journal_stages():
-                if any(True for shard in self._by_shard("journal", stage) for _ in self.replay(stage, shard)):
-                    return False
-            self.store.remove(["run.json"])
-            self.create(settings)
+            was = self.settings()
+            self.store.remove(["run.json", *(f"accepted/{name}" for name in self.store.names("accepted"))])
+            self.create(msgspec.structs.replace(settings, forked_from=was.forked_from))
         return True
 
     def settings(self) -> Settings:
@@ -210,12 +212,15 @@ class RunFolder:
         """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet. For
         whoever has `locked` the run."""
         name = f"stages/{stage}.json"
-        journals = self._by_shard("journal", stage)
-        done = self.committed(stage) or any(True for shard in journals for _ in self.replay(stage, shard))
+        done = self.committed(stage) or self._has_replies(stage)
         if not done and not self.held_elsewhere(stage):
             self.store.remove([name])
         self.store.create(name, msgspec.json.encode(settings))
         return self._decoded(name, dict[str, Any])
+
+    def _has_replies(self, stage: str) -> bool:
+        """Whether something that was paid for is in the journals of a stage."""
+        return any(True for shard in self._by_shard("journal", stage) for _ in self.replay(stage, shard))
 
     def has_own_settings(self, stage: str) -> bool:
         """Whether a stage was begun with something that is not of the run's configuration."""
