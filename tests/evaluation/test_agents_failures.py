@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from camel.models.simulator import SimulatorSettings
 from tests.support.contests import a_run
-from tests.support.failing import MODERATED, NO_MODEL, NO_TEMPERATURE, REVOKED, spoil
+from tests.support.failing import MODERATED, NO_MODEL, NO_TEMPERATURE, REVOKED, out_for, spoil
 from tests.support.in_process import Done, camel
 from tests.support.moody import Answer, Moody, moody
 
@@ -126,15 +125,7 @@ def test_replies_that_cannot_be_used_are_no_solutions(endpoint: Moody, folder: P
 
 
 def test_a_short_outage_is_waited_for(endpoint: Moody, folder: Path):
-    begun: list[float] = []
-
-    def mood(body: dict[str, Any], count: int) -> Answer | None:
-        if count < 10:
-            return None
-        begun.append(time.monotonic())
-        return Answer(503, "busy") if time.monotonic() - begun[0] < 3 else None
-
-    endpoint.mood = mood
+    endpoint.mood = out_for(3, after=10)
     done = evaluate(folder, endpoint)
     assert done.status == 0, done.stdout + done.stderr
     assert asked_once(endpoint)

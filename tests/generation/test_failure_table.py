@@ -27,6 +27,8 @@ from tests.support.failing import (
     failures,
     generate,
     is_agent,
+    refusing_conversations,
+    refusing_one_list,
     spoil,
     written,
 )
@@ -91,17 +93,7 @@ def test_rejected_after_a_third_of_the_calls(endpoint: Moody, tmp_path: Path, an
 def test_some_items_are_refused(endpoint: Moody, tmp_path: Path, answer: Answer, name: str):
     """The conversations of one role of five fail, and the others are complete."""
     written(tmp_path, endpoint.base_url)
-    refused: set[str] = set()
-
-    def mood(body: dict[str, Any], count: int) -> Answer | None:
-        if not is_agent(body):
-            return None
-        key = body["messages"][0]["content"].partition("\n")[0]
-        if len(refused) < 3:
-            refused.add(key)
-        return answer if key in refused else None
-
-    endpoint.mood = mood
+    endpoint.mood = refusing_conversations(3, answer)
     done = generate(tmp_path)
     assert done.status == 4, done.stdout + done.stderr
     found = failures(tmp_path)
@@ -177,16 +169,7 @@ def test_what_bad_replies_took_is_counted(endpoint: Moody, tmp_path: Path):
 
 def test_a_list_that_cannot_be_had_fails_what_needs_it(endpoint: Moody, tmp_path: Path):
     written(tmp_path, endpoint.base_url)
-    refused: list[str] = []
-
-    def mood(body: dict[str, Any], count: int) -> Answer | None:
-        asked = body["messages"][0]["content"]
-        if "tasks" in asked and not is_agent(body) and (not refused or asked in refused):
-            refused.append(asked)
-            return MODERATED
-        return None
-
-    endpoint.mood = mood
+    endpoint.mood = refusing_one_list()
     done = generate(tmp_path)
     assert done.status == 4, done.stdout + done.stderr
     assert failures(tmp_path) == {"ListFailed": COUNTS["task"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.support.failing import (
     failures,
     generate,
     is_agent,
+    out_for,
     paid,
     written,
 )
@@ -90,15 +90,7 @@ def test_moderation_of_5_in_200(endpoint: Moody, tmp_path: Path):
 
 def test_an_outage_of_twenty_seconds(endpoint: Moody, tmp_path: Path):
     written(tmp_path, endpoint.base_url)
-    begun: list[float] = []
-
-    def mood(body: dict[str, Any], count: int) -> Any:
-        if count < 80:
-            return None
-        begun.append(time.monotonic())
-        return "hang up" if time.monotonic() - begun[0] < 20 else None
-
-    endpoint.mood = mood
+    endpoint.mood = out_for(20, after=80, says="hang up")
     done = generate(tmp_path)
     assert done.status == 0, done.stdout + done.stderr
     assert "answered again" in done.stdout

@@ -16,17 +16,18 @@ from camel.storage.reader import Run
 from tests.support.failing import (
     CONVERSATIONS,
     COUNTS,
-    MODERATED,
     REVOKED,
     exported,
     failures,
     generate,
     is_agent,
     paid,
+    refusing_conversations,
+    refusing_one_list,
     written,
 )
 from tests.support.in_process import camel
-from tests.support.moody import Answer, Moody, moody
+from tests.support.moody import Moody, moody
 
 pytest.importorskip("duckdb")
 
@@ -37,21 +38,6 @@ def endpoint() -> Any:
         yield made
 
 
-def refuse_some(endpoint: Moody) -> None:
-    """Refuse all conversations about three of the tasks, in whatever order they come."""
-    refused: set[str] = set()
-
-    def mood(body: dict[str, Any], count: int) -> Answer | None:
-        if not is_agent(body):
-            return None
-        key = body["messages"][0]["content"].partition("\n")[0]
-        if len(refused) < 3:
-            refused.add(key)
-        return MODERATED if key in refused else None
-
-    endpoint.mood = mood
-
-
 def serve_all(endpoint: Moody) -> None:
     endpoint.mood = lambda body, count: None
 
@@ -60,7 +46,7 @@ def serve_all(endpoint: Moody) -> None:
 def failed(endpoint: Moody, tmp_path: Path) -> Path:
     """A complete run with failed items, whose endpoint serves all from now on."""
     written(tmp_path, endpoint.base_url)
-    refuse_some(endpoint)
+    endpoint.mood = refusing_conversations(3)
     assert generate(tmp_path).status == 4
     serve_all(endpoint)
     return tmp_path
@@ -90,7 +76,7 @@ def test_failed_items_are_done_again_and_no_others(endpoint: Moody, failed: Path
 
 def test_a_retry_may_fail_again(endpoint: Moody, failed: Path):
     before = failures(failed)
-    refuse_some(endpoint)
+    endpoint.mood = refusing_conversations(3)
     assert generate(failed, "--retry-failed").status == 4
     assert failures(failed).total() <= before.total()
     serve_all(endpoint)
@@ -116,16 +102,7 @@ def test_a_retry_that_was_stopped_is_continued_by_the_same_command_without_it(en
 
 def test_a_failed_list_is_asked_for_again_and_then_what_needs_it(endpoint: Moody, tmp_path: Path):
     written(tmp_path, endpoint.base_url)
-    refused: list[str] = []
-
-    def mood(body: dict[str, Any], count: int) -> Answer | None:
-        asked = body["messages"][0]["content"]
-        if "tasks" in asked and not is_agent(body) and (not refused or asked in refused):
-            refused.append(asked)
-            return MODERATED
-        return None
-
-    endpoint.mood = mood
+    endpoint.mood = refusing_one_list()
     assert generate(tmp_path).status == 4
     assert failures(tmp_path) == {"ListFailed": COUNTS["task"]}
     serve_all(endpoint)

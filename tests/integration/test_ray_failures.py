@@ -7,7 +7,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +19,13 @@ from camel.storage.reader import Run
 from tests.support.cluster import RayCluster
 from tests.support.failing import (
     CONVERSATIONS,
-    MODERATED,
     NO_MODEL,
     REVOKED,
     exported,
     failures,
     is_agent,
+    out_for,
+    refusing_conversations,
     spoil,
     written,
 )
@@ -73,34 +73,8 @@ def served(endpoints: list[Moody]) -> Counter[str]:
     return Counter(body for one in endpoints for body in one.served if is_agent(json.loads(body)))
 
 
-def moderating(count: int) -> Mood:
-    refused: set[str] = set()
-
-    def mood(body: dict[str, Any], number: int) -> Answer | None:
-        if not is_agent(body):
-            return None
-        key = body["messages"][0]["content"].partition("\n")[0]
-        if len(refused) < count:
-            refused.add(key)
-        return MODERATED if key in refused else None
-
-    return mood
-
-
 def all_of(*moods: Mood) -> Mood:
     return lambda body, count: next((said for mood in moods if (said := mood(body, count)) is not None), None)
-
-
-def out_for(seconds: float, after: int) -> Mood:
-    begun: list[float] = []
-
-    def mood(body: dict[str, Any], count: int) -> Answer | None:
-        if count < after:
-            return None
-        begun.append(time.monotonic())
-        return Answer(503, "busy") if time.monotonic() - begun[0] < seconds else None
-
-    return mood
 
 
 def spoiling(kind: str) -> Mood:
@@ -123,7 +97,7 @@ def test_every_failure_on_a_cluster(ray_cluster: RayCluster, endpoints: list[Moo
     assert not list((tmp_path / "run" / "committed").rglob("*.json"))
     good, also, bad = endpoints
     for one in (good, also):
-        one.mood = all_of(out_for(4, 40), moderating(2), spoiling("cut"))
+        one.mood = all_of(out_for(4, after=40), refusing_conversations(2), spoiling("cut"))
     bad.mood = lambda body, count: NO_MODEL
     status, said = generate(ray_cluster, tmp_path)
     assert status == 4, said
@@ -185,7 +159,7 @@ def test_a_model_that_is_retired(ray_cluster: RayCluster, endpoints: list[Moody]
 def test_an_outage_of_twenty_seconds(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
     one = endpoints[0]
     written(tmp_path, one.base_url)
-    one.mood = out_for(20, 60)
+    one.mood = out_for(20, after=60)
     status, said = generate(ray_cluster, tmp_path)
     assert status == 0, said
     assert len(exported(tmp_path)) == CONVERSATIONS

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from camel.storage.reader import Run
 from tests.support.in_process import Done, camel
-from tests.support.moody import Answer
+from tests.support.moody import Answer, Mood
 
 COUNTS = {"assistant_role": 5, "user_role": 4, "task": 2}
 CONVERSATIONS = 40
@@ -62,6 +64,55 @@ MODERATED = Answer(
 )
 TOO_LONG = Answer(400, {"error": {"message": "prompt is too long", "code": "context_length_exceeded"}})
 ODD = Answer(400, {"error": {"message": "cannot process this"}})
+UNAVAILABLE = Answer(503, "busy")
+
+
+def refusing_conversations(count: int, answer: Answer = MODERATED) -> Mood:
+    """Refuse the conversations of the first `count` prompts that come, in whatever order."""
+    refused: set[str] = set()
+
+    def mood(body: dict[str, Any], number: int) -> Answer | None:
+        if not is_agent(body):
+            return None
+        key = body["messages"][0]["content"].partition("\n")[0]
+        if len(refused) < count:
+            refused.add(key)
+        return answer if key in refused else None
+
+    return mood
+
+
+def refusing_one_list() -> Mood:
+    """Refuse the first list of tasks that is asked for, whenever it is asked for."""
+    refused: list[str] = []
+
+    def mood(body: dict[str, Any], number: int) -> Answer | None:
+        asked = body["messages"][0]["content"]
+        if "tasks" in asked and not is_agent(body) and (not refused or asked in refused):
+            refused.append(asked)
+            return MODERATED
+        return None
+
+    return mood
+
+
+def out_for(
+    seconds: float,
+    *,
+    after: int,
+    says: Answer | Literal["hang up"] = UNAVAILABLE,
+    clock: Callable[[], float] = time.monotonic,
+) -> Mood:
+    """Answer nobody for so long, from the request number `after` on."""
+    begun: list[float] = []
+
+    def mood(body: dict[str, Any], number: int) -> Answer | Literal["hang up"] | None:
+        if number < after:
+            return None
+        begun.append(clock())
+        return says if clock() - begun[0] < seconds else None
+
+    return mood
 
 
 def spoil(kind: str) -> Any:

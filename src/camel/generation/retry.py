@@ -22,7 +22,9 @@ Write = Callable[[Path, Sequence[Any], Marker, Sequence[Any]], Written]
 def open_retry(folder: RunFolder) -> Retry | None:
     """The retry that was begun and is not finished."""
     retry = last_retry(folder.store)
-    for stage, shards in retry.stages.items() if retry else ():
+    if retry is None:
+        return None
+    for stage, shards in retry.stages.items():
         if not shards.keys() <= folder.committed(str(StageName(stage, retry.number))):
             return retry
     return None
