@@ -90,7 +90,7 @@ class Result:
     seconds: float
 
 
-class _RoundRobin:
+class _RoundRobin(Model):
     """Each call to the next server, whatever it belongs to."""
 
     def __init__(self, models: list[ChatModel]) -> None:
@@ -100,7 +100,7 @@ class _RoundRobin:
         return await next(self._models).reply(request)
 
 
-class _Counted:
+class _Counted(Model):
     """Adds up what was sent, and what would have been enough."""
 
     def __init__(self, model: Model) -> None:

@@ -29,7 +29,7 @@ import camel
 import camel.scenarios
 from camel import LocalServer, MaxMessages, RolePlaying, Sampling, Transcript, local_model, parse
 from camel.core.role_playing import ASSISTANT, USER
-from camel.evaluation.intervals import Clusters, Rate
+from camel.reports.intervals import Clusters, Rate
 from camel.training.chats import IGNORED, chat_tokens
 from camel.training.rows import Rows
 from camel.training.weights import need, opened

@@ -44,7 +44,7 @@ import msgspec
 
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.models.simulator import Burst, LogNormal, SimulatorSettings, spawn
-from camel.storage.run import JOURNALS, open_folder
+from camel.runs.run import JOURNALS, open_folder
 from tests.support import cluster, s3_faults
 from tests.support.accounts import Account, Strike, Tail, account, is_alive, ports_of
 from tests.support.crashes import ROOT, Call, Witness, as_toml, config_of, exported, session_of

@@ -24,7 +24,7 @@ from camel.core.message import FinishReason, Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.detectors import DETECTORS, detect
-from camel.evaluation.intervals import wilson
+from camel.reports.intervals import wilson
 
 CORPUS = Path(__file__).parent.parent / "tests" / "fixtures" / "behaviour" / "corpus.jsonl"
 GOAL_PRECISION, GOAL_RECALL = 0.95, 0.85

@@ -28,29 +28,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.explorer.catalogue import Catalogue
-from camel.explorer.query import Query
-from camel.explorer.text_index import make_text_index
-from camel.storage.cube import digest_of, write_cubes
-from camel.storage.index import (
-    FOLDER,
-    NUMBERS,
-    Header,
-    Indexed,
-    Writer,
-    count,
-    joined,
-    merge,
-    merge_counts,
-    schema,
-    write_indexed,
-)
-from camel.storage.ordered import ordered_name, write_copy
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.index.build import Writer, count, merge_counts, write_indexed
+from camel.index.cube import digest_of, write_cubes
+from camel.index.facets import FOLDER, NUMBERS, joined
+from camel.index.files import Header, Indexed, schema
+from camel.index.merge import merge
+from camel.index.sorted import ordered_name, write_copy
+from camel.index.text import make_text_index
+from camel.query.catalogue import Catalogue
+from camel.query.where import Query
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 
 STAGE = "conversations"
 SHARD = 4_096

@@ -20,9 +20,9 @@ from camel.core.message import Sampling
 from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
 from camel.evaluation.humaneval.judging import Judge
 from camel.evaluation.humaneval.report import Report, report_of, write_report
-from camel.evaluation.sandbox.process import Sandbox
 from camel.models.connect import connect
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
+from camel.sandbox.process import Sandbox
 from tests.support import planted
 
 

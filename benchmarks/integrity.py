@@ -18,13 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.storage.exporters import chat
-from camel.storage.reader import Run
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt
-from camel.storage.table import write_shard
+from camel.formats.original import chat
+from camel.library.run import Run
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 STAGE, SHARD, MESSAGES, WORDS = "conversations", 256, 40, 130
 GOAL = 0.1

@@ -28,14 +28,17 @@ import pyarrow as pa
 
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.explorer.catalogue import Catalogue
-from camel.explorer.query import Query
+from camel.explorer.maps import map_of
+from camel.index.build import no_cost, write_indexed
 from camel.maps.clusters import clustered
 from camel.maps.diversity import Diversity, diversity, duplicates, unit
 from camel.maps.layout import place, scaled
 from camel.maps.table import Group, MapHeader, path_of, schema, write
-from camel.storage.index import no_cost, write_indexed
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
+from camel.query.catalogue import Catalogue
+from camel.query.where import Query
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
 
 T = TypeVar("T")
 STAGE = "conversations"
@@ -117,7 +120,7 @@ def serving(where: Path) -> dict[str, float]:
     took: dict[str, float] = {}
     with Catalogue([where]) as catalogue:
         started = time.perf_counter()
-        view = catalogue.map(catalogue.runs[0].name, "tasks", Query())
+        view = map_of(catalogue, catalogue.runs[0].name, "tasks", Query())
         view.points("stop")
         took["points"] = time.perf_counter() - started
         started = time.perf_counter()

@@ -28,13 +28,14 @@ from typing import Any
 import msgspec
 
 from benchmarks import recorded
-from camel.core.model import Reply, Request
-from camel.engine.worker import Halt
+from camel.core.model import Model, Reply, Request
+from camel.engine.halt import Halt
 from camel.generation.campaign import CONVERSATIONS, Campaign, open_run
 from camel.generation.config import GenerateConfig, ModelSection
 from camel.generation.plan import committed_in, make_plan
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import render_lists
-from camel.storage.run import Marker, RunFolder, open_folder
 from tests.support.s3_faults import BUCKET, spawn
 
 LIMITS = {"disk": 15.0, "s3": 60.0}
@@ -53,7 +54,7 @@ class _First(Exception):
     """The first call has been made."""
 
 
-class _Model:
+class _Model(Model):
     """A model that only notes when it is first asked."""
 
     context_tokens = None

@@ -138,7 +138,7 @@ def _checked(what: str, folder: Path, items: int) -> list[str]:
             rows += 1
             seen.add((stage, record.id))
             bad += not (
-                record.messages and record.stop and record.scenario and record.facts and record.fingerprint
+                record.messages and record.stop and record.scenario and record.inputs and record.fingerprint
             )
     problems = [f"{rows:,} rows instead of {items:,}"] if rows != items else []
     if len(seen) != rows:

@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.message import Message
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
-from camel.storage.table import ROW_GROUP, arrow, schema, stream_groups, to_table, write_batches
+from camel.record.arrow import ROW_GROUP, schema, stream_groups, to_table
+from camel.record.parquet import arrow, write_batches
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 
 MESSAGES = 20
 PER_FILE = 20_000
@@ -186,7 +189,7 @@ def make(root: Path, count: int) -> None:
         folder.commit(Marker("conversations", shard, file, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "simulated"}, "0"))
     # A conversation that is there twice has all its rows twice; a chain of such neighbours would be counted once more.
-    from camel.storage.reader import Run
+    from camel.library.run import Run
     from camel.training.shaping import Shape, shape
 
     for file in Run(root / "run").files[:1]:

@@ -20,7 +20,7 @@ from statistics import median
 
 from camel.evaluation.humaneval.judging import Judge
 from camel.evaluation.humaneval.problems import problems
-from camel.evaluation.sandbox.process import Sandbox
+from camel.sandbox.process import Sandbox
 
 PROGRAM = "def add(a, b):\n    return a + b\n"
 MOST = 4.0

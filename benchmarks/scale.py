@@ -29,11 +29,12 @@ import msgspec
 import psutil
 
 from benchmarks import recorded
-from camel.engine.member import Left, Member
+from camel.engine.cluster_worker import Left, Member
+from camel.engine.halt import Halt
 from camel.engine.site import WAIT, Report
 from camel.engine.stage import Stage, Steps, Written
-from camel.engine.worker import Halt
-from camel.storage.run import RunFolder, Settings
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 PER_PROCESS = 50
 SHARD_SIZE = 4_096

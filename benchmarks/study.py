@@ -24,13 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from camel import ChatModel, LocalServer, Sampling
-from camel.core.model import Reply, Request
-from camel.evaluation.intervals import Clusters
+from camel.core.model import Model, Reply, Request
 from camel.generation.campaign import Campaign, Outcome
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.jobs.budget import Budget
 from camel.models.local import ALIAS, running
 from camel.models.simulator import SimulatorSettings, spawn
+from camel.reports.intervals import Clusters
 
 SCENARIO = """\
 title = "Neighbours"
@@ -79,7 +79,7 @@ When the task is completed, reply only with <CAMEL_TASK_DONE>.
 MOST_MB = 500
 
 
-class Mixed:
+class Mixed(Model):
     """A model that holds every other conversation to the format."""
 
     def __init__(self, free: ChatModel, guided: ChatModel) -> None:

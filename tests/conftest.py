@@ -10,14 +10,19 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import snapshots
 from tests.support.s3_faults import Faults, Server, spawn
+
+if TYPE_CHECKING:
+    from camel.runs.run import RunFolder
+    from camel.sandbox.process import Sandbox
 
 # No verdict depends on the speed of the machine. `--hypothesis-profile=thorough` draws many new examples.
 settings.register_profile(
@@ -195,3 +200,41 @@ def s3(
 def bucket(s3: Server, tmp_path: Path) -> Callable[[str], str]:
     """Addresses in it that no other test uses."""
     return lambda name: s3.address(f"{tmp_path.parent.name}-{tmp_path.name}/{name}")
+
+
+@pytest.fixture(params=["disk", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], RunFolder]:
+    """Gives a place for a run, of either kind."""
+    from camel.runs.run import open_folder
+
+    if request.param == "disk":
+        return lambda name: open_folder(tmp_path / name)
+    addresses = request.getfixturevalue("bucket")
+    return lambda name: open_folder(addresses(name))
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the client of object stores wait milliseconds, not seconds, before it repeats a request."""
+    store = pytest.importorskip("obstore.store")
+    from_url = store.from_url
+    backoff = {
+        "init_backoff": timedelta(milliseconds=2),
+        "max_backoff": timedelta(milliseconds=40),
+        "base": 2,
+    }
+
+    def quick(*args: Any, retry_config: dict[str, Any], **kwargs: Any) -> Any:
+        return from_url(*args, retry_config={**retry_config, "backoff": backoff}, **kwargs)
+
+    monkeypatch.setattr(store, "from_url", quick)
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Sandbox]:
+    """One sandbox per test process: it copies a Python installation when it is made."""
+    from camel.sandbox.process import Sandbox
+
+    with Sandbox() as made:
+        made.check()
+        yield made

@@ -17,8 +17,10 @@ import pytest
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.storage.index import write_indexed
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
+from camel.index.build import write_indexed
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 SPACE = ROOT / "deploy" / "space"

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from camel.core.answers import read_choice, read_comparison, read_ruling, read_scores
-from camel.core.first_steps import read_roles
 from camel.core.grammar import parse
+from camel.core.lists import parse_list
 from camel.core.message import Message
+from camel.core.planner import read_roles
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import detect
 from camel.evaluation.deserved import verdict_in
-from camel.scenarios.parsing import parse_list
-from camel.storage.exporters import pairs
+from camel.formats.original import pairs
 
 LONG = 20_000
 LIMIT = 2.0

@@ -15,15 +15,17 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.index.build import no_cost, write_indexed
+from camel.library.run import Run
 from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding
 from camel.maps.make import make_map
-from camel.storage.index import no_cost, write_indexed
-from camel.storage.reader import Run
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.support.browser import ARGUMENTS, Server

@@ -16,13 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from camel._version import __version__
+from camel.core.resolve import resolvers
 
 if TYPE_CHECKING:
-    from camel.core.agent import Agent, Critic
-    from camel.core.conversation import Conversation
+    from camel.core.conversation import Agent, Conversation, Critic
     from camel.core.critic import BestOf, Case, FunctionJudge, Judge, Verdict
     from camel.core.errors import CamelError, InputError, MissingExtra, ModelError
-    from camel.core.first_steps import Casting, Planner, assign_roles, plan_task
     from camel.core.grammar import Move, parse
     from camel.core.graphs import Edges, Groups, Ring, Star
     from camel.core.history import History
@@ -31,10 +30,11 @@ if TYPE_CHECKING:
     from camel.core.member import Member
     from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
     from camel.core.model import Choice, Event, Model, Reply, Request, Retrying, Text
+    from camel.core.planner import Casting, Planner, assign_roles, plan_task
     from camel.core.role_playing import RolePlaying
     from camel.core.search import Beam, BestFirst
     from camel.core.society import Ending, Society
-    from camel.core.stopping import (
+    from camel.core.stops import (
         AssistantInstructs,
         DoneToken,
         MaxMessages,
@@ -50,20 +50,19 @@ if TYPE_CHECKING:
     from camel.core.task import Task, TaskSpecifier
     from camel.core.transcript import Speaker, Transcript
     from camel.core.turns import Addressed, Moderated, RoundRobin, Rounds
+    from camel.library.run import Run
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
     from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
     from camel.scenarios.societies import load_society
-    from camel.storage.reader import Run
 
 _HOME = {
-    "camel.core.agent": ["Agent", "Critic"],
-    "camel.core.conversation": ["Conversation"],
+    "camel.core.conversation": ["Agent", "Conversation", "Critic"],
     "camel.core.critic": ["BestOf", "Case", "FunctionJudge", "Judge", "Verdict"],
     "camel.core.errors": ["CamelError", "InputError", "MissingExtra", "ModelError"],
-    "camel.core.first_steps": ["Casting", "Planner", "assign_roles", "plan_task"],
+    "camel.core.planner": ["Casting", "Planner", "assign_roles", "plan_task"],
     "camel.core.grammar": ["Move", "parse"],
     "camel.core.graphs": ["Edges", "Groups", "Ring", "Star"],
     "camel.core.history": ["History"],
@@ -75,7 +74,7 @@ _HOME = {
     "camel.core.role_playing": ["RolePlaying"],
     "camel.core.search": ["Beam", "BestFirst"],
     "camel.core.society": ["Ending", "Society"],
-    "camel.core.stopping": [
+    "camel.core.stops": [
         "AssistantInstructs",
         "DoneToken",
         "MaxMessages",
@@ -97,7 +96,7 @@ _HOME = {
     "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
     "camel.scenarios.societies": ["load_society"],
-    "camel.storage.reader": ["Run"],
+    "camel.library.run": ["Run"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -189,3 +188,12 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _html(transcript: Transcript) -> str:
+    from camel.reports.notebook import transcript_html
+
+    return transcript_html(transcript)
+
+
+resolvers.html = _html

@@ -181,7 +181,7 @@ def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
 
 def _kept(folder: Path) -> int:
     """Calls whose answers are in a study's folder: in what is committed, or in the journal of what is not."""
-    from camel.storage.run import RunFolder
+    from camel.runs.run import RunFolder
 
     if not folder.exists():
         return 0

@@ -310,7 +310,7 @@ def test_kills_at_random_moments_repeat_nothing_that_was_journaled(folder: Path,
 
 def _kept(folder: Path) -> int:
     """Calls whose answers are in an evaluation's folder: in what is committed, or in the journal of what is not."""
-    from camel.storage.run import RunFolder
+    from camel.runs.run import RunFolder
 
     kept = RunFolder(folder / "out" / "kept")
     if not kept.root.exists():

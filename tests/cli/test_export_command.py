@@ -19,11 +19,13 @@ from camel import Transcript
 from camel.cli import app, main
 from camel.core.errors import InputError
 from camel.core.message import Message
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
 

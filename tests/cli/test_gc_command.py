@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyte")
 
-from camel.storage.run import RunFolder
+from camel.runs.run import RunFolder
 from tests.support.records import STAGE, a_run
 from tests.support.terminal import ENTER, Terminal
 

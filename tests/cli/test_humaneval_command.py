@@ -22,11 +22,11 @@ import pytest
 from camel.engine.stage import read_step
 from camel.evaluation.humaneval.campaign import SAMPLES, Config, Evaluation, prompt_text
 from camel.evaluation.humaneval.report import PAPER, Report, markdown, page, plots
-from camel.evaluation.page import POLICY
-from camel.evaluation.plots import svg
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
-from camel.storage.run import RunFolder
+from camel.reports.html import POLICY
+from camel.reports.plots import svg
+from camel.runs.run import RunFolder
 from tests.support import command, planted
 from tests.support.endpoints import serve
 from tests.support.forks import Program, wait_until
@@ -296,7 +296,7 @@ def evil_report(tmp_path: Path) -> Report:
 
     from camel.evaluation.humaneval.judging import Judge
     from camel.evaluation.humaneval.report import report_of
-    from camel.evaluation.sandbox.process import Sandbox
+    from camel.sandbox.process import Sandbox
 
     answer = f"```python\ndef has_close_elements(a, b):\n    raise ValueError({EVIL!r})\n```"
     model = ScriptedModel(

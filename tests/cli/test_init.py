@@ -17,9 +17,7 @@ from camel.cli import app
 from camel.core.errors import InputError
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, read_config
-from camel.generation.plan import make_plan
-from camel.generation.site import handed_over
-from camel.generation.starting import (
+from camel.generation.init import (
     Answers,
     config_text,
     counts_for,
@@ -28,6 +26,8 @@ from camel.generation.starting import (
     write_config,
     write_demo,
 )
+from camel.generation.plan import make_plan
+from camel.generation.site import handed_over
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.scenarios import check, load
@@ -86,7 +86,7 @@ def test_every_scenario_that_is_offered_works(scenario: str, tmp_path: Path):
 def test_no_title_or_name_gets_out_of_its_place(text: str):
     scenario = msgspec.structs.replace(load("ai_society"), title=text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("camel.generation.starting.load", lambda name: scenario)
+        patch.setattr("camel.generation.init.load", lambda name: scenario)
         answers = Answers(scenario="ai_society", model="a-model", base_url="http://127.0.0.1:1/v1")
         table = tomllib.loads(config_text(answers, "x.toml"))
         try:
@@ -214,7 +214,7 @@ def test_a_run_that_cannot_be_kept_is_not_begun(tmp_path: Path, monkeypatch: pyt
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("camel.storage.table.import_module", missing)
+    monkeypatch.setattr("camel.record.parquet.import_module", missing)
     with pytest.raises(InputError, match=r"camel-society\[data\]"):
         Campaign(read_config(tmp_path / "first.toml"), ScriptedModel([]))
     assert not (tmp_path / "runs").exists()
@@ -224,11 +224,11 @@ def test_the_key_comes_from_the_variable_that_is_named(monkeypatch: pytest.Monke
     section = ModelSection("any", "http://127.0.0.1:9/v1", key_variable="MY_KEY")
     config = GenerateConfig("ai_society", section)
     with pytest.raises(InputError, match="export MY_KEY"):
-        config.chat_model()
+        config.open_model()
     monkeypatch.setenv("MY_KEY", "sk-mine-0123456789")
     monkeypatch.setenv("MY_KEY_RING", "not this one")
     assert config.api_key() == "sk-mine-0123456789"
-    assert config.chat_model()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
+    assert config.open_model()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
     assert "sk-mine" not in str(config.decisive(load("ai_society")))
     handed = handed_over("MY_KEY")
     assert "MY_KEY" in handed

@@ -18,11 +18,12 @@ from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.engine.stage import JournaledStep, write_step
-from camel.explorer.catalogue import Catalogue
-from camel.explorer.query import Query
+from camel.explorer.maps import map_of, maps_in
+from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
-from camel.storage.reader import Run
-from camel.storage.run import DRIVER, RunFolder
+from camel.query.catalogue import Catalogue
+from camel.query.where import Query
+from camel.runs.run import DRIVER, RunFolder
 from tests.support import command
 from tests.support.endpoints import serve
 from tests.support.mapped import mapped
@@ -142,9 +143,9 @@ def explore(run: Path) -> None:
             catalogue.check(row.run, row.id)
         catalogue.facets()
         catalogue.search(query)
-        for name, kinds in catalogue.maps().items():
+        for name, kinds in maps_in(catalogue).items():
             for kind in kinds:
-                catalogue.map(name, kind)
+                map_of(catalogue, name, kind)
 
 
 def read(run: Path) -> None:
@@ -279,7 +280,8 @@ def test_a_log_that_is_a_link_is_not_written_to(endpoint: SimulatorProcess, tmp_
 
 
 def _a_committed_run(folder: RunFolder) -> None:
-    from camel.storage.run import Marker, Settings
+    from camel.runs.markers import Marker
+    from camel.runs.settings import Settings
 
     folder.create(Settings("f", {}, "0"))
     (folder.root / "data" / "talk").mkdir(parents=True)

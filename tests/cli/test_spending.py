@@ -7,7 +7,7 @@ import pytest
 from camel.cli.spending import Purse
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
-from camel.engine.worker import Halt, Halted
+from camel.engine.halt import Halt, Halted
 from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry
 

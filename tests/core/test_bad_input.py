@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from camel.cli import main
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.conversation import Agent, Conversation
+from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import MaxMessages, MessageLoop, NoInstruction, TokenLimit
+from camel.core.stops import MaxMessages, MessageLoop, NoInstruction, TokenLimit
 from camel.core.task import Task, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.models.chat import ChatModel

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation, round_robin
+from camel.core.conversation import Agent, Conversation, round_robin
 from camel.core.errors import ContextOverflow, InputError, ModelError, ServerFailed
 from camel.core.history import PER_ENTRY_TOKENS, History, estimate_tokens
 from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
-from camel.core.model import Choice, Reply, Request, Text
-from camel.core.stopping import DoneToken, MaxMessages, Stop, StopRule, TokenLimit
+from camel.core.model import Choice, Model, Reply, Request, Text
+from camel.core.stops import DoneToken, MaxMessages, Stop, StopRule, TokenLimit
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.models.scripted import ScriptedModel
@@ -23,7 +22,7 @@ from camel.models.scripted import ScriptedModel
 Line = str | Reply | Exception
 
 
-class Recorder:
+class Recorder(Model):
     """Says its lines and keeps what it had heard at each call, as entries and as bytes."""
 
     def __init__(self, *lines: Line, author: Callable[[Request], str] | None = None) -> None:
@@ -153,7 +152,7 @@ async def test_a_model_error_is_recorded_and_raised():
     with pytest.raises(ServerFailed, match="boom"):
         await contents(conversation)
     assert [m.content for m in transcript.messages] == ["u0"]
-    assert transcript.stop == Stop("error", "ServerFailed: boom", "assistant")
+    assert transcript.stop == Stop("error", "ServerFailed: boom", "assistant", "ServerFailed")
     assert await contents(conversation) == []
 
 
@@ -168,7 +167,7 @@ async def test_context_overflow_is_the_token_limit():
 async def test_a_cancelled_call_leaves_no_trace():
     asked = asyncio.Event()
 
-    class Slow:
+    class Slow(Model):
         async def reply(self, request: Request) -> Reply:
             asked.set()
             await asyncio.Event().wait()
@@ -343,7 +342,7 @@ async def test_one_speaker_may_talk_to_itself():
 async def test_a_person_is_a_model():
     typed = iter(["Instruction: Sort it", "Instruction: And back"])
 
-    class Person:
+    class Person(Model):
         """No window, no count of tokens, nothing but an answer."""
 
         async def reply(self, request: Request) -> Reply:
@@ -366,7 +365,7 @@ async def test_a_person_is_a_model():
 async def test_a_critic_stands_between_a_speaker_and_the_others():
     """A critic needs no loop of its own: it wraps the model whose proposals it judges."""
 
-    class Criticised:
+    class Criticised(Model):
         def __init__(self, inner: Recorder, choose: Callable[[Reply], int]) -> None:
             self.inner, self.choose = inner, choose
 
@@ -419,7 +418,7 @@ def test_an_estimate_is_never_nothing(text: str):
     assert estimate_tokens(text) >= max(1, len(text) // 3)
 
 
-class Counting:
+class Counting(Model):
     """A model with a window that counts tokens in its own way, and would notice if it were overrun."""
 
     def __init__(self, window: int, per_character: float, overhead: int, lines: Callable[[int], str]) -> None:
@@ -485,7 +484,7 @@ async def test_the_record_survives_a_round_trip():
 
 
 def test_the_schema_number_is_always_written():
-    assert json.loads(Transcript("x", Task("t")).to_json())["schema"] == 1
+    assert json.loads(Transcript("x", Task("t")).to_json())["schema"] == 2
 
 
 @pytest.mark.parametrize(

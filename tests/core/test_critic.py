@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation
+from camel.core.conversation import Agent, Conversation
 from camel.core.critic import Answer, BestOf, Case, FunctionJudge, Option, Verdict
 from camel.core.errors import ContextOverflow, InputError, ServerFailed
 from camel.core.history import History
@@ -23,7 +22,7 @@ from camel.core.message import Message, Proposal, Sampling, Usage
 from camel.core.model import Choice, Reply, Request, Text
 from camel.core.role_playing import RolePlaying
 from camel.core.search import Beam, BestFirst
-from camel.core.stopping import MaxMessages
+from camel.core.stops import MaxMessages
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.models.recorded import usage_in
@@ -389,7 +388,7 @@ async def test_the_transcript_alone_replays_to_the_same_conversation(kind: str):
     critic = critics(model)[kind]
     transcript = await play(model, critic, critic).finish()
     recorded = FromRecord(Transcript.from_json(transcript.to_json()))
-    nobody = ScriptedModel([])
+    nobody = ScriptedModel([], name=model.name)
     again = await play(nobody, recorded, recorded).finish()
     assert again == transcript
     assert not nobody.requests

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from camel.core.grammar import DONE_TOKEN, parse
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import MaxMessages, MessageLoop, StopRule, paper_rules
+from camel.core.stops import MaxMessages, MessageLoop, StopRule, paper_rules
 from camel.core.task import TaskSpecifier
 from camel.core.transcript import Transcript
 
@@ -156,7 +156,7 @@ def good(seat: str, turn: int) -> str:
     return f"Solution: Part {turn} reads part_{turn}.csv and returns {turn * 7}.\nNext request."
 
 
-class Seat:
+class Seat(Model):
     """Speaks by turn number and keeps what it had heard at each turn."""
 
     def __init__(self, line: Callable[[int], str]) -> None:
@@ -287,7 +287,7 @@ async def test_the_specified_task_changes_nothing(kind: str):
     text = (TEXT | DONE)[kind]
     calls: list[str] = []
 
-    class Model:
+    class Specifying(Model):
         async def reply(self, request: Request) -> Reply:
             calls.append(request.speaker)
             turn = calls.count(request.speaker) - 1
@@ -295,7 +295,7 @@ async def test_the_specified_task_changes_nothing(kind: str):
 
     rules = [MaxMessages(4) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
     role_playing = RolePlaying(
-        assistant="A", user="U", task="T", model=Model(), specifier=TaskSpecifier(), rules=rules
+        assistant="A", user="U", task="T", model=Specifying(), specifier=TaskSpecifier(), rules=rules
     )
     transcript = await role_playing.finish()
     assert calls == ["specifier", "user", "assistant", "user", "assistant"]
@@ -312,7 +312,7 @@ async def test_every_conversation_ends_by_its_limit(kind: str):
     text = (TEXT | DONE | INSTRUCTION)[kind]
     rules = [MaxMessages(LIMIT) if isinstance(rule, MaxMessages) else rule for rule in paper_rules()]
 
-    class Both:
+    class Both(Model):
         calls = 0
 
         async def reply(self, request: Request) -> Reply:

@@ -11,19 +11,20 @@ import pytest
 from camel import ChatModel, InputError, Message, NextCall, Task, Transcript, connect
 from camel.cli import main
 from camel.core.plugins import PluginFailed, offered, taken
-from camel.core.stopping import STOP_RULES
+from camel.core.stops import STOP_RULES
 from camel.detectors import DETECTORS, Finding, detect
+from camel.formats.exporters import FORMATS
+from camel.record.release import Release
 from camel.scenarios import check, known, load
 from camel.scenarios.critics import CriticSettings
-from camel.storage.exporters import FORMATS
-from camel.storage.release import Release
 
 Install = Callable[..., None]
 TALK = Transcript("1", Task("t"), messages=[Message(0, "user", "Cook", "Hello there")])
 CODE = """
 from pathlib import Path
 from camel.detectors import Detector, Hit
-from camel.storage.exporters import Exporter, ROW_ENDINGS, write_rows
+from camel.formats.exporters import Exporter
+from camel.formats.rows import ROW_ENDINGS, write_rows
 
 def everything(transcript):
     return [Hit(0, "it is there")]

@@ -10,7 +10,7 @@ import pytest
 
 from camel.core.errors import InputError
 from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage, in_one_line, well_formed
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import SCHEMA, Speaker, Transcript
 
@@ -218,7 +218,7 @@ def test_the_usage_of_a_conversation_includes_its_task():
 
 
 def test_a_record_of_a_later_version_is_refused_and_of_this_one_is_read():
-    assert conversation().schema == SCHEMA == 1
+    assert conversation().schema == SCHEMA == 2
     assert Transcript.from_json(conversation().to_json()) == conversation()
     newer = conversation(schema=SCHEMA + 1).to_json()
     with pytest.raises(InputError, match=f"schema {SCHEMA + 1}"):
@@ -239,5 +239,5 @@ def test_what_is_no_record_is_an_input_error(data: bytes | str):
 def test_records_do_not_share_their_lists():
     one, other = Transcript("a", Task("t")), Transcript("b", Task("t"))
     one.labels.append("x")
-    one.facts["a"] = "b"
-    assert (other.labels, other.facts, other.messages, other.speakers) == ([], {}, [], [])
+    one.inputs["a"] = "b"
+    assert (other.labels, other.inputs, other.messages, other.speakers) == ([], {}, [], [])

@@ -14,9 +14,9 @@ from camel.core import inception
 from camel.core.errors import InputError, RateLimited, ServerFailed
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling, Usage
-from camel.core.model import Choice, Event, Reply, Request, Text
+from camel.core.model import Choice, Event, Model, Reply, Request, Text
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import DoneToken, MaxMessages, Stop, TokenLimit, paper_rules
+from camel.core.stops import DoneToken, MaxMessages, Stop, TokenLimit, paper_rules
 from camel.core.task import Task, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.models.scripted import ScriptedModel
@@ -180,7 +180,7 @@ async def test_inside_a_running_loop():
 def test_ctrl_c_in_a_notebook_stops_the_calls():
     calls: list[int] = []
 
-    class Interrupted:
+    class Interrupted(Model):
         async def reply(self, request: Request) -> Reply:
             calls.append(1)
             if len(calls) == 3:
@@ -307,7 +307,7 @@ async def test_an_error_keeps_what_was_said():
     with pytest.raises(ServerFailed):
         await follow()
     assert said == SCRIPT[:3] == [m.content for m in play.transcript.messages]
-    assert play.transcript.stop == Stop("error", "ServerFailed: boom", "assistant")
+    assert play.transcript.stop == Stop("error", "ServerFailed: boom", "assistant", "ServerFailed")
 
 
 # --- the task specifier ----------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ async def test_a_specifier_that_fails_is_recorded():
     play = role_play(model, specifier=TaskSpecifier())
     with pytest.raises(ServerFailed):
         await play.finish()
-    assert play.transcript.stop == Stop("error", "ServerFailed: boom", "specifier")
+    assert play.transcript.stop == Stop("error", "ServerFailed: boom", "specifier", "ServerFailed")
     assert [m async for m in play] == []
     assert len(model.requests) == 1
 
@@ -417,7 +417,7 @@ async def test_the_whole_record_survives_a_round_trip():
     model = ScriptedModel(["A specific task", *SCRIPT])
     transcript = await role_play(model, specifier=TaskSpecifier(), id="my-id").finish()
     raw = json.loads(transcript.to_json())
-    assert (raw["id"], raw["schema"]) == ("my-id", 1)
+    assert (raw["id"], raw["schema"]) == ("my-id", 2)
     assert Transcript.from_json(transcript.to_json()) == transcript
     assert transcript.usage == sum((m.usage for m in transcript.messages), transcript.task.usage)
     markdown = transcript.to_markdown()

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation
+from camel.core.conversation import Agent, Conversation
 from camel.core.critic import Case
 from camel.core.judge import ModelJudge
 from camel.core.message import Deliberation
 from camel.core.search import Beam, BestFirst, TreeSearch
-from camel.core.stopping import MaxMessages
+from camel.core.stops import MaxMessages
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from tests.support.deliberating import Speaker, check_record, play

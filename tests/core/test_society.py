@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation, by_name
+from camel.core.conversation import Agent, Conversation, by_name
 from camel.core.errors import InputError, NotUnderstood, ServerFailed
-from camel.core.first_steps import Casting, Planner, assign_roles, plan_task, read_roles
 from camel.core.graphs import Edges, Everyone, Graph, Groups, Ring, Star
 from camel.core.member import Member, Names, as_key
 from camel.core.message import Message, Sampling
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request
+from camel.core.planner import Casting, Planner, assign_roles, plan_task, read_roles
 from camel.core.society import Ending, Society
-from camel.core.stopping import MaxMessages, MaxRounds, MessageLoop, NextCall, Vote, voted
+from camel.core.stops import MaxMessages, MaxRounds, MessageLoop, NextCall, Vote, voted
 from camel.core.turns import Addressed, Moderated, Policy, RoundRobin, Rounds, addressed
 from camel.models.recorded import RecordedModel
 from camel.models.scripted import ScriptedModel
@@ -522,7 +521,7 @@ async def test_a_replay_takes_the_same_turns_and_pays_nothing_twice(
     journal: dict[tuple[int, bytes], bytes] = {}
     calls = 0
 
-    class Endpoint:
+    class Endpoint(Model):
         """Fails after `cut` calls of its first life; what it says depends on what it heard."""
 
         def __init__(self, life: int) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation, by_name, everyone
+from camel.core.conversation import Agent, Conversation, by_name, everyone
 from camel.core.errors import ContextOverflow, InputError, Left, ServerFailed
 from camel.core.history import PER_ENTRY_TOKENS, History, estimate_tokens
 from camel.core.message import Deliberation, Message, Usage
-from camel.core.model import Choice, Event, Reply, Request
-from camel.core.stopping import MaxMessages, NextCall, Stop
+from camel.core.model import Choice, Event, Model, Reply, Request
+from camel.core.stops import MaxMessages, NextCall, Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.models.scripted import ScriptedModel
@@ -157,7 +156,7 @@ async def test_rules_are_asked_in_order_and_the_first_that_stops_counts():
     ],
 )
 async def test_some_errors_are_ends(line: Exception, stop: Stop):
-    class Raises:
+    class Raises(Model):
         async def reply(self, request: Request) -> Reply:
             raise line
 

@@ -21,7 +21,7 @@ from camel.core.plugins import offered
 from camel.detectors import DETECTORS
 from camel.doctor import Finding, examine_machine, machine, worst
 from camel.engine.ray.connect import look_at
-from camel.evaluation.sandbox import process
+from camel.sandbox import process
 from tests.support.clinic import Ailments, endpoint
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -185,7 +185,7 @@ def test_broken_plugins_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text(
         "[camel.detectors]\nbroken = no_such_module:X\nrefusal = no_such_module:X\n"
-        "[camel.stop_rules]\nloop = camel.core.stopping:MessageLoop\n"
+        "[camel.stop_rules]\nloop = camel.core.stops:MessageLoop\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     offered.cache_clear()

@@ -10,7 +10,7 @@ import pytest
 
 from camel.core.errors import InputError
 from camel.engine.fence import MARGIN, Fence
-from camel.storage.run import DRIVER, RunFolder
+from camel.runs.run import DRIVER, RunFolder
 
 TTL = 1_000.0
 SLACK = 100.0

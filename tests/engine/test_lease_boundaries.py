@@ -9,7 +9,7 @@ import pytest
 
 from camel.engine.fence import MARGIN, Fence
 from camel.engine.leases import Leases
-from camel.storage.run import DRIVER, RunFolder
+from camel.runs.run import DRIVER, RunFolder
 
 TTL = 10.0
 

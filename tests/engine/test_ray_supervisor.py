@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from camel.core.errors import InputError
-from camel.engine.member import Left
-from camel.storage.run import RunFolder
+from camel.engine.cluster_worker import Left
+from camel.runs.run import RunFolder
 
 pytestmark = [
     pytest.mark.slow,  # importing ray alone takes seconds

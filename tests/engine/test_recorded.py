@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request
 from camel.models.recorded import RecordedModel
 
 
-class Said:
+class Said(Model):
     """A model that has one thing to say."""
 
     def __init__(self, reply: Reply) -> None:

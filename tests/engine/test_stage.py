@@ -21,7 +21,7 @@ from camel.engine.stage import (
     write_step,
     write_whole,
 )
-from camel.storage.run import RunFolder
+from camel.runs.run import RunFolder
 
 
 async def work(index: int, steps: Steps) -> Any:

@@ -15,20 +15,12 @@ import msgspec
 import pytest
 
 from camel.core.errors import InputError
+from camel.engine.halt import LEASE_LOST, Halt, Halted, Unfinished, clock
 from camel.engine.stage import Stage, Steps, Written
-from camel.engine.worker import (
-    LEASE_LOST,
-    CommitFailed,
-    Halt,
-    Halted,
-    ReplayMismatch,
-    Unfinished,
-    Window,
-    clock,
-    run_worker,
-)
+from camel.engine.worker import CommitFailed, ReplayMismatch, Window, run_worker
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
 from camel.storage.journal import JournalBroken
-from camel.storage.run import Marker, RunFolder
 from tests.support.bench import Bench, write
 from tests.support.virtual_time import virtual_time
 

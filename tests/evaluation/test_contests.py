@@ -17,7 +17,7 @@ from camel import InputError, Run, ScriptedModel
 from camel.core.answers import read_comparison
 from camel.core.errors import ContextOverflow, Damaged, ModelError, ServerFailed
 from camel.core.model import Request
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.evaluation.agents import (
     AGENTS,
     ASKS,

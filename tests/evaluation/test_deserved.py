@@ -12,7 +12,7 @@ import pytest
 from camel import InputError, Run, ScriptedModel
 from camel.core.errors import ContextOverflow, ServerFailed
 from camel.core.model import Model, Request
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.evaluation.deserved import ASKS, Judging, verdict_in
 from camel.evaluation.findings import Looker
 from camel.evaluation.study import study_of

@@ -19,7 +19,7 @@ from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import Judge, Verdict, same
 from camel.evaluation.humaneval.passing import pass_at, passing
 from camel.evaluation.humaneval.problems import Problem, problems
-from camel.evaluation.sandbox.process import Killed, Sandbox, SandboxFailed
+from camel.sandbox.process import Killed, Sandbox, SandboxFailed
 from tests.support import hostile_programs as hostile
 
 

@@ -13,13 +13,13 @@ import pytest
 from camel.core.errors import ContextOverflow, InputError, ServerFailed
 from camel.core.message import Sampling
 from camel.core.model import Request
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
 from camel.evaluation.humaneval.judging import Judge, Verdict
 from camel.evaluation.humaneval.problems import Problem, problems
 from camel.evaluation.humaneval.report import report_of
-from camel.evaluation.sandbox.process import Sandbox, SandboxFailed
 from camel.models.scripted import ScriptedModel
+from camel.sandbox.process import Sandbox, SandboxFailed
 
 
 def numbered(request: Request) -> str:

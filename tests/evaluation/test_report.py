@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from camel import ScriptedModel
 from camel.core.model import Request
 from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
-from camel.evaluation.markdown import fenced, md
 from camel.evaluation.pairs import Pair, Verdict
-from camel.evaluation.plots import png, svg
 from camel.evaluation.report import markdown, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
+from camel.reports.markdown import fenced, md
+from camel.reports.plots import png, svg
 from tests.support.closed_pages import browse, check, tags
 from tests.support.contests import EVIL, answer
 from tests.support.contests import a_run as planted_run

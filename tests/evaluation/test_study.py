@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from camel import InputError, Run
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.detectors import DETECTORS, Detector, detect
 from camel.evaluation import findings as looking
 from camel.evaluation.findings import Looker, around

@@ -26,7 +26,6 @@ from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
 from camel.explorer.agents import Agents, Limits, Table, Wanted, prepared
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
 from camel.generation.status import read_status
@@ -34,7 +33,9 @@ from camel.jobs.budget import Budget
 from camel.models.person import PERSON
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings, spawn
-from camel.storage.run import Settings, open_folder
+from camel.query.catalogue import Catalogue
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.browser import Reader
 from tests.support.explorer_client import BASE
 from tests.support.payloads import PAYLOADS
@@ -50,7 +51,7 @@ WANTED = {"assistant": "Guide", "user": "Nomad", "task": "Find a well", "message
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces are sent as they come, and what was saved is found without waiting for the catalogue's next look."""
     monkeypatch.setattr("camel.explorer.agents.TOGETHER", 0.0)
-    monkeypatch.setattr("camel.explorer.database.FRESH", -math.inf)
+    monkeypatch.setattr("camel.query.database.FRESH", -math.inf)
 
 
 def line(request: Request) -> str:
@@ -61,7 +62,7 @@ def line(request: Request) -> str:
     )
 
 
-class Slow:
+class Slow(Model):
     """A model that says word by word what it is told, and waits for leave to begin."""
 
     name = "slow"
@@ -563,7 +564,7 @@ class Here:
         self._catalogue.close()
 
 
-class Held:
+class Held(Model):
     """A model that says its first words, and the rest when it is told to go on."""
 
     name = "held"

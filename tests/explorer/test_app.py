@@ -18,15 +18,16 @@ from camel.core.message import Deliberation, Message, Proposal
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import detect
-from camel.evaluation.plots import Plot
 from camel.explorer import reading, serving, views
 from camel.explorer.access import HEADERS, is_loopback, is_ours, local
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
 from camel.explorer.reading import Found
 from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
-from camel.storage.control import read_wish
-from camel.storage.run import Settings, open_folder
+from camel.query.catalogue import Catalogue
+from camel.reports.plots import Plot
+from camel.runs.control import read_wish
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.explorer_client import BASE, client, consent, form_token
 from tests.support.mapped import mapped
 from tests.support.payloads import PAYLOADS, hostile, hostile_crowd

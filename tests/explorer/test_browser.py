@@ -24,8 +24,9 @@ from camel.cli import app as commands
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.models.simulator import SimulatorSettings, spawn
-from camel.storage.control import read_wish, wish
-from camel.storage.run import Settings, open_folder
+from camel.runs.control import read_wish, wish
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.browser import Reader, Server
 from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society, transcript

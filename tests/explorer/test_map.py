@@ -15,10 +15,11 @@ from starlette.testclient import TestClient
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.explorer.catalogue import Catalogue
-from camel.explorer.maps import BY, COLOURS, MapView, area_from, spread, within
-from camel.explorer.query import Query
-from camel.storage.run import Settings, open_folder
+from camel.explorer.maps import BY, COLOURS, MapView, area_from, map_of, spread, within
+from camel.query.catalogue import Catalogue
+from camel.query.where import Query
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.explorer_client import client, consent
 from tests.support.mapped import mapped
 from tests.support.payloads import PAYLOADS, hostile
@@ -114,7 +115,7 @@ def test_the_legend_counts_what_is_drawn(rows: tuple[Catalogue, list[Transcript]
         Query(text="oasis"),
         Query(ranges={"messages": (2, 12)}),
     ):
-        view = rows[0].map("caravan", "tasks", query)
+        view = map_of(rows[0], "caravan", "tasks", query)
         legend = view.legend(colour)
         codes = Counter(read(view.points(colour))[2].astype(int).tolist())
         counted: Counter[int] = Counter()
@@ -135,14 +136,14 @@ def test_every_query_of_the_list_can_be_asked_of_the_map(rows: tuple[Catalogue, 
         Query(text="oasis"),
         Query(text="oasis", facets={"stop": ("done",)}),
     ):
-        view = catalogue.map("caravan", "tasks", query)
+        view = map_of(catalogue, "caravan", "tasks", query)
         listed = [row.id for row in catalogue.page(query, limit=100).rows]
         assert sorted(point.id for point in view.read(view.rows)) == sorted(listed)
 
 
 def test_an_instruction_leads_to_its_message(app: TestClient, rows: tuple[Catalogue, list[Transcript]]):
     by_id = {talk.id: talk for talk in rows[1]}
-    view: MapView = rows[0].map("caravan", "instructions")
+    view: MapView = map_of(rows[0], "caravan", "instructions")
     for point in view.read(view.rows[::7]):
         assert point.text in by_id[point.id].messages[point.message].content
         link = app.get(f"/map/text?of=instructions&at={point.at}").json()["link"]
@@ -178,7 +179,9 @@ def test_hostile_text_is_only_ever_text_on_the_map(tmp_path: Path):
             assert Page(app.get(f"/map?colour={colour}&area={ALL}").text).wrong == []
         for start in range(0, len(made), 40):
             assert Page(app.get(f"/map/rows?area={ALL}&from={start}").text).wrong == []
-        said = [app.get(f"/map/text?at={at}") for at in range(len(catalogue.map("caravan", "tasks").visible))]
+        said = [
+            app.get(f"/map/text?at={at}") for at in range(len(map_of(catalogue, "caravan", "tasks").visible))
+        ]
         assert {one.headers["content-type"] for one in said} == {"application/json"}
         texts = {" ".join(talk.task.text.split())[:600] for talk in made}
         assert all(any(one.json()["text"][:600] in text for text in texts) for one in said[::5])

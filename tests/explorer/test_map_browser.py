@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from camel.storage.run import Settings, open_folder
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.browser import Reader
 from tests.support.mapped import mapped
 from tests.support.payloads import PAYLOADS, hostile

@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 
 from camel import Run
 from camel.core.errors import CamelError, InputError
-from camel.core.notebook import MOST_CHARS, MOST_MESSAGES
 from camel.explorer.access import HEADERS, headers_for
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
 from camel.explorer.notebook import FRAMES, view
+from camel.query.catalogue import Catalogue
+from camel.reports.notebook import MOST_CHARS, MOST_MESSAGES
 from tests.support.explorer_client import BASE
 from tests.support.payloads import PAYLOADS, hostile
 from tests.support.societies import SECRET, society

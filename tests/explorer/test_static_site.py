@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 from camel import Transcript
 from camel.cli import app
 from camel.core.errors import InputError
-from camel.explorer.answers import Row
-from camel.explorer.catalogue import Catalogue, NeedsConsent
-from camel.explorer.query import Query
 from camel.explorer.site import _names, chosen, write_site
-from camel.storage.release import Release
-from camel.storage.run import Settings, open_folder
+from camel.query.answers import Row
+from camel.query.catalogue import Catalogue, NeedsConsent
+from camel.query.where import Query
+from camel.record.release import Release
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.payloads import PAYLOADS, hostile, hostile_crowd
 from tests.support.societies import SECRET, commit, society
 from tests.support.web_page import Page

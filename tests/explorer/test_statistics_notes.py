@@ -9,14 +9,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from camel.core.message import Message
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.explorer.answers import Histogram
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue, Query
 from camel.explorer.statistics import _along
-from camel.storage.run import Settings, open_folder
+from camel.query.answers import Histogram
+from camel.query.catalogue import Catalogue, Query
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.societies import commit, transcript
 
 LOOK = "camel index RUN --findings"
@@ -95,7 +96,7 @@ def test_one_damaged_file_is_named_and_hides_nothing_else(tmp_path: Path, monkey
         }
         # Restored, it is found to be whole without a new start.
         bad.write_bytes(whole)
-        monkeypatch.setattr("camel.explorer.sources.AGAIN", 0.0)
+        monkeypatch.setattr("camel.query.sources.AGAIN", 0.0)
         while catalogue._shared.look_through():
             pass
         assert made[0].file not in app.get("/statistics").text

@@ -14,10 +14,11 @@ import pytest
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.explorer import watch
-from camel.explorer.catalogue import Catalogue
 from camel.explorer.watch import RunWatch
+from camel.query.catalogue import Catalogue
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
 from camel.storage.journal import Journal, Tail
-from camel.storage.run import RunFolder, Settings, open_folder
 from camel.storage.store import StoreFailed
 from tests.support.societies import commit, society, transcript
 

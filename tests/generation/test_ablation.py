@@ -132,7 +132,7 @@ def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
         assert endpoint.ledger().served == paid
     runs = {variant.name: list(Run(ablation.run_of(variant))) for variant in ablation.variants}
     for records in runs.values():
-        assert [record.facts for record in records] == [record.facts for record in runs[WHOLE]]
+        assert [record.inputs for record in records] == [record.inputs for record in runs[WHOLE]]
         assert {record.scenario for record in records} == {"ai_society"}
     system = runs["assistant-03"][0].speakers[1].system
     assert "Never instruct me!" not in system

@@ -16,7 +16,7 @@ async def test_a_call_that_hangs_is_tried_once_more_within_its_deadline():
         )
         history = History()
         attempts: list[int] = []
-        async with config.chat_model() as model:
+        async with config.open_model() as model:
             for number in range(40):
                 history.add("user", f"question {number}")
                 try:
@@ -39,7 +39,7 @@ async def test_how_long_one_try_takes_can_be_said_apart_from_the_deadline():
             run=RunSection(deadline=600, attempt_timeout=0.05),
         )
         history = History()
-        async with config.chat_model() as model:
+        async with config.open_model() as model:
             for number in range(40):
                 history.add("user", f"question {number}")
                 reply = await model.reply(Request(history, Sampling()))

@@ -15,20 +15,20 @@ from camel import ChatModel, InputError, Run, Sampling, Transcript
 from camel.core.errors import RequestRejected
 from camel.core.judge import ModelJudge
 from camel.core.message import Deliberation, Message, Proposal, Usage
-from camel.core.model import Reply, Request
+from camel.core.model import Model, Reply, Request
 from camel.core.role_playing import RolePlaying
 from camel.core.search import Beam, BestFirst
-from camel.core.stopping import paper_rules
+from camel.core.stops import paper_rules
 from camel.core.task import Task
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
+from camel.formats.exporters import FORMATS
 from camel.generation.campaign import Campaign, Outcome
 from camel.generation.config import Assumptions, GenerateConfig, ModelSection, RunSection, read_config
 from camel.generation.plan import make_plan
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
+from camel.runs.run import RunFolder
 from camel.scenarios import check, load
 from camel.scenarios.critics import CriticSettings
-from camel.storage.exporters import FORMATS
-from camel.storage.run import RunFolder
 from tests.support.endpoints import serve
 from tests.support.killed import run_until_killed
 
@@ -68,7 +68,7 @@ def config_for(folder: Path, critic: CriticSettings | None, tasks: int = 2, **mo
     )
 
 
-class Stopping:
+class Stopping(Model):
     """A model that halts its run at the given request."""
 
     context_tokens = None
@@ -147,7 +147,7 @@ def test_an_endpoint_that_takes_several_choices_goes_on_after_one_that_refuses_t
     config, halt = config_for(tmp_path / "run", CriticSettings(), tasks=4), Halt()
     heard: list[Request] = []
 
-    class One:
+    class One(Model):
         context_tokens = None
 
         def __init__(self, model: ChatModel, refuses: bool) -> None:

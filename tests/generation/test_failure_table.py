@@ -12,8 +12,8 @@ import pytest
 
 from camel.generation.campaign import Campaign
 from camel.generation.config import read_config
+from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorSettings
-from camel.storage.reader import Run
 from tests.support.failing import (
     CONVERSATIONS,
     COUNTS,
@@ -247,7 +247,7 @@ def test_an_outage_of_three_minutes_is_waited_for(tmp_path: Path, monkeypatch: p
             endpoint.mood = mood
             monkeypatch.chdir(tmp_path)
             config = read_config(Path("config.toml"))
-            async with config.chat_model() as model:
+            async with config.open_model() as model:
                 campaign = Campaign(config, model)
                 told: list[str] = []
                 campaign.tell = lambda event, text, **fields: told.append(text)

@@ -13,7 +13,8 @@ from camel.generation.campaign import open_run
 from camel.generation.config import GenerateConfig, ModelSection
 from camel.generation.fork import Forked, committed_by_fork, fork_run, look
 from camel.generation.plan import committed_in, make_plan
-from camel.storage.run import Marker, RunFolder
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
 
 ROLES = ["assistant_role", "user_role"]
 LEVELS = [*ROLES, "task"]

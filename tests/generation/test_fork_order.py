@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from camel.generation.fork import take_over
-from camel.storage.run import Marker, RunFolder, Settings
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 
 def test_lists_are_durable_before_their_markers(tmp_path: Path, synced: list[str]):

@@ -11,8 +11,8 @@ pytest.importorskip("pyarrow")
 from camel.core.errors import Damaged
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.library.run import Run
 from camel.models.scripted import ScriptedModel
-from camel.storage.reader import Run
 
 SCENARIO = """title = "Talks"
 [[levels]]

@@ -12,7 +12,7 @@ import pytest
 
 from camel import ChatModel, InputError, ScriptedModel
 from camel.cli.plan import warnings
-from camel.core.model import Reply, Request
+from camel.core.model import Model, Reply, Request
 from camel.generation.campaign import Campaign
 from camel.generation.config import (
     Assumptions,
@@ -39,7 +39,8 @@ from camel.generation.plan import (
 from camel.generation.status import LOG, RunLog, Watcher, measured_rate, read_status
 from camel.models.catalogue import Entry
 from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings
-from camel.storage.run import Marker, RunFolder
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
 from tests.support.endpoints import serve
 
 PRICE = Entry(input=0.4, output=1.6)
@@ -290,7 +291,7 @@ def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path
     )
     forecasts: list[tuple[int, float]] = []
 
-    class Watched:
+    class Watched(Model):
         """Looks at the forecast after every tenth reply."""
 
         context_tokens = None

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from camel.explorer.catalogue import Catalogue
+from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorSettings
-from camel.storage.reader import Run
+from camel.query.catalogue import Catalogue
 from tests.support.failing import (
     CONVERSATIONS,
     COUNTS,
@@ -117,7 +117,7 @@ def test_a_failed_list_is_asked_for_again_and_then_what_needs_it(endpoint: Moody
 def test_indexes_and_compactions_of_before_are_not_believed(
     endpoint: Moody, failed: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("camel.explorer.database.FRESH", -math.inf)
+    monkeypatch.setattr("camel.query.database.FRESH", -math.inf)
     for words in (("index", "run", "--findings"), ("compact", "run")):
         assert camel(*words, folder=failed).status == 0
     merged = {path.name for path in (failed / "run" / "index" / "conversations").glob("m*")}

@@ -18,15 +18,15 @@ from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
+from camel.engine.halt import Halt
 from camel.engine.site import Report
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt
-from camel.generation.account import read_account
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Elsewhere, Gathering, handed_over
+from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, Grant, Meter
+from camel.jobs.shares import Shares
 from camel.models.catalogue import Entry
 from camel.models.governor import Rates
 from camel.models.simulator import Constant, SimulatorSettings

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from camel import ChatModel, InputError, Run, Transcript
+from camel.formats.exporters import FORMATS
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.plan import make_plan
 from camel.models.simulator import Constant, SimulatorSettings
-from camel.storage.exporters import FORMATS
 from tests.support.endpoints import serve
 from tests.support.killed import run_until_killed
 
@@ -99,7 +99,7 @@ async def test_societies_are_generated_and_recorded(tmp_path: Path):
     for record in records:
         assert [speaker.name for speaker in record.speakers] == ["Chair", "Ada", "Bob"]
         assert [message.speaker for message in record.messages] == ["Ada", "Bob", "Chair"] * 3
-        assert record.speakers[1].role == record.facts["trade"]
+        assert record.speakers[1].role == record.inputs["trade"]
         assert record.stop
         assert record.stop.reason == "max_rounds"
         assert "The plan:" in record.task.specified

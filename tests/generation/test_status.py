@@ -13,11 +13,13 @@ from camel import ScriptedModel
 from camel.core.message import Usage
 from camel.generation.campaign import Campaign, totals_of
 from camel.generation.config import GenerateConfig, ModelSection
-from camel.generation.notices import Endpoints
 from camel.generation.status import LOG, NOW, RunLog, Watcher, read_log, read_status
+from camel.jobs.notices import Endpoints
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
-from camel.storage.run import Marker, RunFolder, Settings
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 
 def test_a_log_on_a_full_disk_is_no_reason_to_stop():

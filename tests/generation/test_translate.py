@@ -13,18 +13,20 @@ import pytest
 from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
 from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
 from camel.core.model import Choice, Reply, Request
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
 from camel.jobs.budget import Budget, Meter
 from camel.models.catalogue import Entry
 from camel.models.simulator import SimulatorSettings
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
+from camel.runs.verify import verify
 from camel.scenarios import Translate, load
-from camel.storage.run import Marker, RunFolder, Settings
-from camel.storage.table import write_shard
-from camel.storage.verify import verify
 from tests.support.endpoints import serve
 
 TRANSLATE = load("translation").end
@@ -72,7 +74,7 @@ def a_run(folder: Path, conversations: int) -> Run:
                 Message(2, "user", "Trader", "<CAMEL_TASK_DONE>"),
             ],
             stop=Stop("done", "done"),
-            facts={"number": str(i), "word": ""},
+            inputs={"number": str(i), "word": ""},
         )
         for i in range(conversations)
     ]
@@ -100,7 +102,7 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
         "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request.",
         "<CAMEL_TASK_DONE>",
     ]
-    assert record.facts == {"number": "0", "word": "", "language": "de"}
+    assert record.inputs == {"number": "0", "word": "", "language": "de"}
     assert record.messages[0].move.instruction
     assert record.messages[0].usage.calls == 3
     assert all(message.deliberation is None for message in record.messages), "that was in another language"
@@ -253,7 +255,7 @@ for folder in sys.argv[2:]:  # in the same place: the cache must not answer for 
     data = run.to_hf()
     assert data["id"][:] == [record.id for record in run], data["id"]
     assert [row["content"] for row in data[3]["messages"]] == [m.content for m in list(run)[3].messages]
-    assert data[3]["facts"] == [{"key": "number", "value": "3"}, {"key": "word", "value": ""}], data[3]["facts"]
+    assert data[3]["inputs"] == [{"key": "number", "value": "3"}, {"key": "word", "value": ""}], data[3]["inputs"]
     print(len(data))
 """
     for rows in (5, 6):

@@ -32,8 +32,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 from camel.generation.config import GenerateConfig, RunSection  # noqa: E402
 from camel.models.simulator import LogNormal, SimulatorSettings, spawn  # noqa: E402
-from camel.storage.control import wish  # noqa: E402
-from camel.storage.run import open_folder  # noqa: E402
+from camel.runs.control import wish  # noqa: E402
+from camel.runs.run import open_folder  # noqa: E402
 from tests.integration.conftest import SECRET_OF_THE_NODES  # noqa: E402
 from tests.support import cluster  # noqa: E402
 from tests.support.crashes import (  # noqa: E402

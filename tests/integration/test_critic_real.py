@@ -17,15 +17,15 @@ from camel import (
     Sampling,
     Transcript,
 )
-from camel.core.agent import Critic
-from camel.core.model import Reply, Request
-from camel.core.stopping import paper_rules
+from camel.core.conversation import Critic
+from camel.core.model import Model, Reply, Request
+from camel.core.stops import paper_rules
 
 pytestmark = pytest.mark.real_model
 SAMPLING = Sampling(temperature=0.8, max_tokens=32, seed=3)
 
 
-class Counted:
+class Counted(Model):
     """Counts what the model is asked for, and what it answered."""
 
     def __init__(self, model: ChatModel) -> None:

@@ -12,7 +12,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from camel.generation.starting import write_demo
+from camel.generation.init import write_demo
 
 
 @pytest.mark.real_model

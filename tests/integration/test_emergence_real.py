@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from camel.core.message import Message
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 
 pytestmark = [pytest.mark.real_model, pytest.mark.thorough]
 SAID = {"society": "A warm pie of {}.", "code": "def bake(x): return '{}'"}

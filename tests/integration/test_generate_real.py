@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from camel import ChatModel, Run, Sampling
+from camel.formats.exporters import FORMATS
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
 from camel.generation.translate import Translation, translate
 from camel.models.local import LOCAL_SAMPLING
+from camel.record.release import Release
 from camel.scenarios import RolePlay, load
-from camel.storage.exporters import FORMATS
-from camel.storage.release import Release
 from tests.support.small_model import shorten_scenario
 
 pytestmark = pytest.mark.real_model

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorSettings
-from camel.storage.reader import Run
 from tests.support.cluster import RayCluster
 from tests.support.failing import (
     CONVERSATIONS,

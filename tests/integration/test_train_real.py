@@ -17,11 +17,13 @@ from camel import LocalServer, local_model
 from camel.core.history import History
 from camel.core.message import Message, Sampling
 from camel.core.model import Request
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from tests.support.command import camel
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(1800)]

@@ -7,7 +7,8 @@ import pytest
 from camel import Choice, InputError, Reply, Request, Usage
 from camel.core.errors import ContextOverflow
 from camel.core.history import History
-from camel.engine.worker import Halt, Halted
+from camel.core.model import Model
+from camel.engine.halt import Halt, Halted
 from camel.generation.campaign import totals_of, usage_of
 from camel.jobs.budget import Budget, Grant, Meter, MeteredModel
 from camel.models.catalogue import Entry
@@ -76,7 +77,7 @@ def test_money_needs_a_price():
         Meter(Budget(money=1), None, Halt())
 
 
-class _Fails:
+class _Fails(Model):
     async def reply(self, request: Request) -> Reply:
         raise ContextOverflow("too long", attempts=6)
 

@@ -9,11 +9,12 @@ import pytest
 from camel import Choice, Reply, Request, Usage
 from camel.core.errors import ModelError, RateLimited, ServerFailed
 from camel.core.history import History
+from camel.core.model import Model
+from camel.engine.halt import Halt, Halted
 from camel.engine.site import Report
-from camel.engine.worker import Halt, Halted
-from camel.generation.shares import Shares, allowed, granted, told_of, under, used_by
 from camel.jobs import budget as module
 from camel.jobs.budget import UNTOLD, Budget, Grant, Meter, MeteredModel
+from camel.jobs.shares import Shares, allowed, granted, told_of, under, used_by
 from camel.models.catalogue import Entry
 from camel.models.governor import Rates
 from camel.models.sharing import RENEWED
@@ -114,7 +115,7 @@ def test_a_grant_needs_no_price():
     assert meter.within_grant()
 
 
-class Answers:
+class Answers(Model):
     """Answers everything, and counts."""
 
     context_tokens = 4096
@@ -170,7 +171,7 @@ def test_a_metered_model_has_the_window_of_its_model():
     meter = Meter(Budget(), None, Halt())
     assert MeteredModel(Answers(), meter).context_tokens == 4096
 
-    class Plain:
+    class Plain(Model):
         async def reply(self, request: Request) -> Reply:
             raise NotImplementedError
 

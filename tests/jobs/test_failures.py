@@ -24,8 +24,8 @@ from camel.core.errors import (
 from camel.core.history import History
 from camel.core.message import Sampling
 from camel.core.model import Choice, Reply, Request
+from camel.engine.halt import Halt, Halted, Unfinished
 from camel.engine.site import Report
-from camel.engine.worker import Halt, Halted, Unfinished
 from camel.jobs.failures import (
     IN_A_ROW,
     NEVER_ANSWERED,

@@ -20,7 +20,8 @@ from camel.core.errors import CamelError, InputError
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
+from camel.library.run import Run
 from camel.maps import embedding as stage
 from camel.maps.clusters import clustered, labelled
 from camel.maps.diversity import diversity, duplicates, effective_number, unit
@@ -31,9 +32,8 @@ from camel.maps.layout import FEW, place, scaled
 from camel.maps.make import make_map
 from camel.maps.table import maps_of, path_of, read_header
 from camel.maps.texts import texts_of
-from camel.storage.reader import Run
-from camel.storage.release import Release
-from camel.storage.run import RunFolder, open_folder
+from camel.record.release import Release
+from camel.runs.run import RunFolder, open_folder
 from tests.support.mapped import Words
 from tests.support.societies import SECRET, commit, society, transcript
 
@@ -139,7 +139,7 @@ def test_a_killed_process_leaves_what_it_had_journaled(tmp_path: Path):
 import asyncio, os, sys
 from tests.support.mapped import Words
 from camel.maps import embedding as stage
-from camel.storage.reader import Run
+from camel.library.run import Run
 
 class Killed(Words):
     def embed(self, texts):

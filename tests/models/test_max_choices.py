@@ -13,7 +13,7 @@ from aiohttp import web
 from camel.core.critic import BestOf, FunctionJudge
 from camel.core.errors import InputError
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import paper_rules
+from camel.core.stops import paper_rules
 from camel.core.transcript import Transcript
 from camel.models import local
 from camel.models.chat import ChatModel

@@ -10,11 +10,11 @@ import pytest
 from camel.core.errors import ContextOverflow, ModelError, RequestRejected
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request
 from camel.models.recorded import CountedModel, RecordedModel, usage_in
 
 
-class Answers:
+class Answers(Model):
     """Gives or raises what it was made with, and counts how often it was asked."""
 
     context_tokens = 4096
@@ -86,7 +86,7 @@ async def test_an_item_counts_all_its_calls():
 
 
 def test_the_window_of_the_model_is_known():
-    class Plain:
+    class Plain(Model):
         async def reply(self, request: Request) -> Reply:
             raise NotImplementedError
 

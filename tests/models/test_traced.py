@@ -15,14 +15,14 @@ import pytest
 from camel.core.errors import ServerFailed
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request
 from camel.models.traced import ENDPOINTS, TracedModel, traced
 
 pytest.importorskip("opentelemetry.sdk")
 SECRET = "what was said in confidence"
 
 
-class Stub:
+class Stub(Model):
     base_url = "https://models.example:8443/v1"
     fails = False
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from camel.core.errors import InputError
+from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.storage.inside import LinkInside
-from camel.storage.run import RunFolder
 from camel.storage.store import DiskStore
 from tests.support.untouched import Witness
 

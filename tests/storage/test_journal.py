@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from camel.storage import journal
+from camel.storage import files, journal
 from camel.storage.journal import Damage, Journal, JournalBroken, read, scan
 from tests.support.journals import first_format, frame, framed, frames, header
 
@@ -409,7 +409,8 @@ async def test_new_folders_are_durable_up_to_the_one_that_existed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     synced: list[Path] = []
-    monkeypatch.setattr(journal, "sync_folder", synced.append)
+    for module in (journal, files):
+        monkeypatch.setattr(module, "sync_folder", synced.append)
     log = Journal(tmp_path / "journal" / "stage" / "log")
     await log.append(b"a")
     await log.close()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from camel.storage import journal
-from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync
+from camel.storage.files import make_folder, sync
+from camel.storage.journal import Journal, JournalBroken, read
 
 
 def open_files() -> int:

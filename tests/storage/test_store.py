@@ -18,10 +18,11 @@ import pytest
 
 from camel.core.errors import CamelError, InputError
 from camel.doctor import Finding, examine_machine
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt
-from camel.storage.run import Settings, open_folder
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from camel.storage.store import BucketStore, StoreFailed, ahead, is_remote, open_store
 from tests.support.s3_faults import Faults, Server
 

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Window
-from camel.storage.run import RunFolder, Settings
+from camel.engine.worker import Window
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 
 def write(path: Path, records: Sequence[Any]) -> Written:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from camel.evaluation.page import POLICY
+from camel.reports.html import POLICY
 
 CHROMIUM = "/usr/bin/chromium"
 WIDTHS = (1180, 390)

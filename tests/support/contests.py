@@ -8,12 +8,14 @@ from pathlib import Path
 
 from camel import Run
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.models.simulator import Facts
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 PLANTED = {
     # Of a hundred: agents, single shot, equal, whoever is first, whoever is second.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from camel.core.message import Deliberation, Message, Proposal, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.release import Release
+from camel.record.release import Release
 
 GUID = "26b5c67b-86e6-4c63-9a38-1f2b4d0c7f11"
 RELEASE = Release(acknowledge=True, canary=GUID)

@@ -29,14 +29,15 @@ import msgspec
 
 from camel import ChatModel
 from camel.core.errors import CamelError
+from camel.formats import exporters
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.library.run import Run
 from camel.models.simulator import LedgerRow, SimulatorProcess
+from camel.runs.run import RunFolder
 from camel.scenarios import Scenario
-from camel.storage import exporters, journal
+from camel.storage import journal
 from camel.storage.journal import Journal
-from camel.storage.reader import Run
-from camel.storage.run import RunFolder
 
 ROOT = Path(__file__).parents[2]
 CONCURRENCY = 64

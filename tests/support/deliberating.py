@@ -8,12 +8,12 @@ import random
 import re
 from collections.abc import Awaitable, Callable
 
-from camel.core.agent import Critic
+from camel.core.conversation import Critic
 from camel.core.errors import RequestRejected
 from camel.core.message import Usage
 from camel.core.model import Choice, Model, Reply, Request
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import paper_rules
+from camel.core.stops import paper_rules
 from camel.core.transcript import Transcript
 from camel.models.recorded import RecordedModel
 
@@ -31,7 +31,7 @@ WORDS = [
 ]
 
 
-class Speaker:
+class Speaker(Model):
     """Plays both roles and the critic; `most` choices a call (0: refuses more than one), `mute` judges answer nonsense."""
 
     def __init__(self, *, most: int = 100, mute: int = 0, jitter: random.Random | None = None) -> None:

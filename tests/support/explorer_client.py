@@ -8,7 +8,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
+from camel.query.catalogue import Catalogue
 
 BASE = "http://127.0.0.1:8090"
 

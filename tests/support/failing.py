@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from camel.storage.reader import Run
+from camel.library.run import Run
 from tests.support.in_process import Done, camel
 from tests.support.moody import Answer, Mood
 

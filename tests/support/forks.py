@@ -33,9 +33,9 @@ PATIENCE = 120.0
 """Seconds that a process may take for anything before a test fails."""
 _PRELOADED = (
     "camel.cli", "camel.cli.panel", "camel.cli.plan", "camel.cli.seat", "camel.cli.keyboard", "camel.cli.screen",
-    "camel.core.role_playing", "camel.generation.campaign", "camel.generation.plan", "camel.generation.notices",
+    "camel.core.role_playing", "camel.generation.campaign", "camel.generation.plan", "camel.jobs.notices",
     "camel.generation.status", "camel.models.connect", "camel.models.local", "camel.scenarios.checking",
-    "camel.storage.table", "camel.storage.control", "aiohttp", "prompt_toolkit.shortcuts", "rich.console", "rich.live",
+    "camel.record.arrow", "camel.runs.control", "aiohttp", "prompt_toolkit.shortcuts", "rich.console", "rich.live",
 )  # fmt: skip
 
 

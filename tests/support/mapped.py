@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from camel.library.run import Run
 from camel.maps.embedding import Embedding
 from camel.maps.make import make_map
 from camel.maps.table import MapHeader
 from camel.maps.texts import Of
-from camel.storage.reader import Run
 
 WIDTH = 48
 

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.engine.coordinator import Coordinator
+from camel.engine.halt import Halt
 from camel.engine.site import Beat, Orders, Report, Turn
-from camel.engine.worker import Halt
-from camel.generation.account import ACCOUNTS, Account
-from camel.generation.shares import ACCOUNT, ENDPOINT, OFFER, Shares, allowed, granted
+from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
+from camel.jobs.shares import ACCOUNT, ENDPOINT, OFFER, Shares, allowed, granted
 from camel.models.governor import Rates
 from camel.models.sharing import flat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from camel.core.message import Deliberation, Message, Proposal, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 STAGE = "conversations"
 
@@ -21,7 +23,7 @@ def transcript(number: int) -> Transcript:
             for n in range(number % 4)
         ],
         stop=Stop("done", "done"),
-        facts={"number": str(number)},
+        inputs={"number": str(number)},
     )
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from camel import Run
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 ASK = "Instruction: Name step {n} of the plan for number {id}.\nInput: None"
 SOLVE = "Solution: Step {n} of {id} is to measure the {n} boards and cut them.\nNext request."
@@ -34,7 +36,7 @@ def conversation(number: int, *, messages: int = 6) -> Transcript:
         [Speaker("user", "Trader"), Speaker("assistant", EVIL)],
         said,
         Stop(reason, reason),
-        facts={"number": str(number)},
+        inputs={"number": str(number)},
     )
 
 

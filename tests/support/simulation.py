@@ -30,12 +30,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from camel.engine.halt import Halt, Unfinished
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import CommitFailed, Halt, Unfinished
+from camel.engine.worker import CommitFailed
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 from camel.storage import journal
+from camel.storage.files import sync_folder
 from camel.storage.journal import JournalBroken
-from camel.storage.run import RunFolder, Settings
 
 KINDS = ("kill", "power", "power", "full", "halt", "ill", "rivals")
 """What may end a start: SIGKILL, a power cut, a full disk, a polite stop, an endpoint that fails, two workers at once."""
@@ -324,7 +327,7 @@ def write(path: Path, records: Sequence[Any]) -> Written:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    journal.sync_folder(path.parent)
+    sync_folder(path.parent)
     return Written(len(records), hashlib.sha256(data).hexdigest(), {})
 
 

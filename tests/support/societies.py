@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from camel.core.message import Message, Usage
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.index.build import write_indexed
 from camel.models.catalogue import cost
-from camel.storage.index import write_indexed
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
 
 STAGE = "conversations"
 WORDS = ("dromedary", "oasis", "caravan", "sand", "well", "star", "tea", "market")

@@ -20,7 +20,7 @@ from camel import InputError, ScriptedModel
 from camel.core.errors import ServerFailed
 from camel.core.history import History
 from camel.core.model import Model, Request
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.models.chat import ChatModel
 from camel.models.local import LocalServer
 from camel.training.config import TrainConfig
@@ -32,8 +32,8 @@ from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.serving import Lent, find_place, version_of
 from camel.training.emergence.study import Emergence
 from camel.training.recipe import Recipe, Source, read_questions
+from camel.training.results import Trained
 from camel.training.rows import RowBuilder
-from camel.training.train import Trained
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
 from tests.support.training_runs import conversation, make_run
 

@@ -24,8 +24,10 @@ from camel.core.errors import InputError
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from camel.training.config import TrainConfig, made_config
 from camel.training.launch import command
 from camel.training.rows import Rows

@@ -16,10 +16,11 @@ import pytest
 from camel.core.errors import Damaged, InputError
 from camel.core.message import Message
 from camel.core.transcript import Speaker
-from camel.engine.worker import Halt
-from camel.storage.compact import compact
-from camel.storage.gc import collect_garbage
-from camel.storage.run import marker_name, open_folder
+from camel.engine.halt import Halt
+from camel.runs.compact import compact
+from camel.runs.garbage import collect_garbage
+from camel.runs.markers import marker_name
+from camel.runs.run import open_folder
 from camel.training.recipe import Filters, Recipe, Source, read_recipe
 from camel.training.rows import MIXED, SHAPED, Report, RowBuilder, Rows
 from camel.training.shaping import Shape

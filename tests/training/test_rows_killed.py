@@ -15,8 +15,10 @@ import pytest
 from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.storage.run import Marker, Settings, new_attempt, open_folder
-from camel.storage.table import write_shard
+from camel.record.arrow import write_shard
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import open_folder
+from camel.runs.settings import Settings
 from camel.training.recipe import Filters, Recipe, Source
 from camel.training.rows import MIXED, SHAPED, RowBuilder
 

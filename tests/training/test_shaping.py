@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from camel.core.errors import InputError
 from camel.core.message import Message
 from camel.core.role_playing import RolePlaying
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.models.scripted import ScriptedModel
-from camel.storage.table import to_table
+from camel.record.arrow import to_table
 from camel.training.shaping import AROUND, Shape, shape, stripped
 
 pa = pytest.importorskip("pyarrow")

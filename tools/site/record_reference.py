@@ -15,14 +15,14 @@ STRUCTS = {
     "Usage": "core.message",
     "Deliberation": "core.message",
     "Proposal": "core.message",
-    "Stop": "core.stopping",
+    "Stop": "core.stops",
 }
 
 
 def page() -> str:
     """The page."""
     from camel.core.transcript import SCHEMA
-    from camel.storage.table import schema
+    from camel.record.arrow import schema
 
     lines = [
         "# The record, field by field",

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from camel import BestOf, Message, NextCall, RolePlaying, ScriptedModel, Task, Transcript, connect
-from camel.core.stopping import STOP_RULES
+from camel.core.stops import STOP_RULES
 from camel.detectors import detect
+from camel.formats.exporters import FORMATS
 from camel.scenarios import check, load
 from camel.scenarios.critics import CriticSettings
-from camel.storage.exporters import FORMATS
 
 
 def talk(*said: str) -> Transcript:

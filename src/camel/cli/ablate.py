@@ -14,10 +14,10 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from camel.core.model import Model
     from camel.evaluation.comparison import Comparison
     from camel.generation.ablation import Ablation
     from camel.generation.config import GenerateConfig
-    from camel.models.chat import ChatModel
 
 PAGE = "ablation.html"
 
@@ -55,7 +55,6 @@ def ablate(
     """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command goes on."""
     from rich.console import Console
 
-    from camel.cli.generate import adjusted
     from camel.cli.panel import say
     from camel.cli.plan import summary
     from camel.cli.progress import leave
@@ -65,7 +64,7 @@ def ablate(
     console = Console(highlight=False)
     settings = read_config(config, local=local)
     local = local or settings.is_local
-    settings = adjusted(settings, local, concurrency, "")
+    settings = settings.adjusted(local=local, concurrency=concurrency)
     folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation{'-local' if local else ''}"
     ablation = Ablation(settings, folder, names=sentence or [], conversations=conversations)
     if list_:
@@ -88,19 +87,19 @@ def ablate(
 
 
 @contextlib.contextmanager
-def _model(console: Console, config: GenerateConfig, local: bool) -> Generator[ChatModel]:
+def _model(console: Console, config: GenerateConfig, local: bool) -> Generator[Model]:
     from camel.cli.panel import say
     from camel.models.local import LocalServer, local_model
 
     if not local:
-        yield config.chat_model()
+        yield config.open_model()
         return
     server = LocalServer(parallel=max(1, config.run.concurrency))
     with local_model(server, guided=config.model.guided, say=lambda text: say(console, text)) as model:
         yield model
 
 
-async def _work(console: Console, ablation: Ablation, model: ChatModel) -> Comparison | None:
+async def _work(console: Console, ablation: Ablation, model: Model) -> Comparison | None:
     """Generate what is missing, look through it all and compare; None when something stopped it."""
     from camel.cli.panel import duration, money
     from camel.cli.progress import CALLS_END, worked
@@ -131,13 +130,13 @@ async def _compared(console: Console, ablation: Ablation) -> Comparison | None:
     from camel.cli.study import KEPT, look
     from camel.evaluation.comparison import Outcomes, compare
     from camel.evaluation.findings import Looker
-    from camel.storage.reader import Run
+    from camel.runs.reader import RunReader
 
     seen: dict[str, Outcomes] = {}
     for variant in ablation.variants:
         kept = ablation.out / variant.name / KEPT
         looker = Looker(
-            Run(ablation.run_of(variant)), kept, processes=os.cpu_count() or 1, halt=ablation.halt
+            RunReader(ablation.run_of(variant)), kept, processes=os.cpu_count() or 1, halt=ablation.halt
         )
         if not await look(console, looker):
             return None
@@ -156,7 +155,7 @@ def _finish(console: Console, made: Comparison, folder: Path) -> None:
     """Write the figures, the plot and the page, and say what came out."""
     from camel.cli.panel import say
     from camel.evaluation.comparison import page, plot, summary
-    from camel.evaluation.plots import png, svg
+    from camel.reports.plots import png, svg
 
     if made.removals and made.whole:
         drawn = plot(made)

@@ -9,11 +9,11 @@ from rich.console import Console
 
 from camel.cli.panel import say
 from camel.core.errors import InputError
+from camel.core.model import Model
 from camel.generation.status import read_status
-from camel.models.chat import ChatModel
 from camel.models.connect import connect
 from camel.models.local import LocalServer, local_model
-from camel.storage.release import RESTRICTED
+from camel.record.release import RESTRICTED
 
 
 def check_finished(run: str, what: str) -> None:
@@ -35,7 +35,7 @@ def acknowledged(labels: Iterable[str] | None) -> tuple[str, ...]:
 @contextlib.contextmanager
 def chosen_model(
     console: Console, name: str, base_url: str, local: bool, concurrency: int
-) -> Generator[ChatModel]:
+) -> Generator[Model]:
     """The model that is asked, by the options that say so: it is served here while the block runs if `local`."""
     if not local:
         yield connect(name, base_url=base_url)

@@ -19,11 +19,11 @@ def compact(
     import msgspec
 
     from camel.cli.panel import counted
-    from camel.storage.compact import Compaction
-    from camel.storage.compact import compact as put_together
-    from camel.storage.reader import Run
+    from camel.runs.compact import Compaction
+    from camel.runs.compact import compact as put_together
+    from camel.runs.reader import RunReader
 
-    records = Run(run, stage)
+    records = RunReader(run, stage)
 
     def note(made: Compaction) -> None:
         if not as_json:

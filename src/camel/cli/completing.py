@@ -59,6 +59,6 @@ def models(incomplete: str) -> Iterable[str]:
 @_offering
 def formats(incomplete: str) -> Iterable[str]:
     """What a run can be exported as."""
-    from camel.storage.exporters import FORMATS
+    from camel.formats.exporters import FORMATS
 
     return [*FORMATS, "site"]

@@ -9,7 +9,7 @@ import typer
 from camel.cli.options import RunPlace
 
 if TYPE_CHECKING:
-    from camel.storage.control import Wish
+    from camel.runs.control import Wish
 
 
 def pause(run: RunPlace) -> None:
@@ -37,8 +37,8 @@ def _wish(run: str, what: Wish, said: str, done: str) -> None:
     from camel.core.errors import InputError
     from camel.engine.control import EVERY_REMOTE
     from camel.generation.status import read_status
-    from camel.storage.control import CONTROL, wish
-    from camel.storage.run import open_folder
+    from camel.runs.control import CONTROL, wish
+    from camel.runs.run import open_folder
 
     folder = open_folder(run)
     now = read_status(run)

@@ -24,7 +24,7 @@ def demo(
     from camel.cli.explore import explore as open_explorer
     from camel.cli.generate import generate
     from camel.generation.config import read_config
-    from camel.generation.starting import write_demo
+    from camel.generation.init import write_demo
 
     _check_extras()
     config = write_demo(folder)

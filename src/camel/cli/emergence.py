@@ -66,7 +66,7 @@ def emergence(
     from camel.cli.progress import leave
     from camel.cli.spending import Purse
     from camel.core.model import Model
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.jobs.budget import Budget, MeteredModel
     from camel.models.catalogue import Entry
     from camel.training.emergence.config import read_config

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.cli.spending import Purse
+    from camel.core.model import Model
     from camel.evaluation.agents import Contest, Group, Named
     from camel.evaluation.results import Evaluation
-    from camel.models.chat import ChatModel
-    from camel.storage.reader import Run
+    from camel.runs.reader import RunReader
 
 KEPT = "kept"
 """The folder, in that of an evaluation, of every answer that was paid for."""
@@ -112,7 +112,7 @@ def agents(
     from camel.cli.progress import leave
     from camel.cli.spending import Purse
     from camel.cli.stopping import FAILED_ITEMS, failed_lines
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
     from camel.evaluation.report import write_report
     from camel.evaluation.results import evaluate as evaluated
@@ -184,11 +184,11 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     from camel.cli.asking import check_finished
     from camel.core.errors import InputError
     from camel.evaluation.agents import AGENTS, SINGLE_SHOT, Group
-    from camel.storage.reader import Run
-    from camel.storage.run import open_folder
+    from camel.runs.reader import RunReader
+    from camel.runs.run import open_folder
 
-    def opened(name: str) -> Run:
-        run = Run(name)
+    def opened(name: str) -> RunReader:
+        run = RunReader(name)
         if "imported" not in run.settings.config:  # those are as they are
             check_finished(name, "evaluated")
         return run
@@ -199,7 +199,7 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
             raise InputError(
                 f"{one.folder.address} has no finished conversations: camel status says how far it is"
             )
-    others: dict[str, Run] = {}
+    others: dict[str, RunReader] = {}
     for name in against:
         if name.partition("=")[0] == SINGLE_SHOT:
             continue
@@ -226,11 +226,11 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     return groups
 
 
-def _name(run: Run) -> str:
+def _name(run: RunReader) -> str:
     return run.folder.address.rstrip("/").rpartition("/")[2]
 
 
-def _scenario(run: Run) -> str:
+def _scenario(run: RunReader) -> str:
     return Path(str(run.settings.config.get("scenario", ""))).name or _name(run)
 
 
@@ -243,7 +243,7 @@ def _base_model(groups: Sequence[Group], local: bool) -> str:
 
 
 def _beside(run: str) -> Path:
-    from camel.storage.run import open_folder
+    from camel.runs.run import open_folder
 
     folder = open_folder(run)
     if folder.on_disk:
@@ -265,7 +265,7 @@ class _Models(NamedTuple):
     summariser: Named
     writers: dict[str, Named]
     judges: list[Named]
-    open: list[ChatModel]
+    open: list[Model]
 
 
 @contextlib.contextmanager
@@ -288,9 +288,9 @@ def _models(
     if len(set(single)) != len(single):
         raise InputError("--against names a system twice")
     made: dict[str, Named] = {}
-    opened: list[ChatModel] = []
+    opened: list[Model] = []
 
-    def named(chat: ChatModel, name: str) -> Named:
+    def named(chat: Model, name: str) -> Named:
         opened.append(chat)
         return Named(name, MeteredModel(chat, purse.share(name, find(chat.name))))
 
@@ -342,7 +342,7 @@ def _announce(console: Console, contest: Contest, purse: Purse) -> None:
 
 
 async def _work(
-    console: Console, contest: Contest, opened: Sequence[ChatModel], purse: Purse, concurrency: int
+    console: Console, contest: Contest, opened: Sequence[Model], purse: Purse, concurrency: int
 ) -> bool:
     from camel.cli.panel import duration
     from camel.cli.progress import CALLS_END, worked

@@ -11,7 +11,7 @@ from camel.cli import completing
 from camel.cli.options import Force, RunPlace
 
 if TYPE_CHECKING:
-    from camel.storage.run import RunFolder
+    from camel.runs.run import RunFolder
 
 SITE = "site"
 """The one format that is not of `storage`: its pages are the explorer's."""
@@ -72,12 +72,12 @@ def export(
     from camel.cli.asking import acknowledged
     from camel.cli.panel import counted
     from camel.core.errors import InputError
-    from camel.storage.dataset import dataset
-    from camel.storage.exporters import FORMATS
+    from camel.formats.dataset import dataset
+    from camel.formats.exporters import FORMATS
+    from camel.record.release import Release
+    from camel.runs.reader import RunReader
+    from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
-    from camel.storage.reader import Run
-    from camel.storage.release import Release
-    from camel.storage.run import open_folder
 
     if format not in (*FORMATS, SITE):
         raise InputError(f"no format {format!r}: there are {', '.join([*FORMATS, SITE])}")
@@ -107,7 +107,7 @@ def export(
     folder = open_folder(run)
     stage = _translated(folder, language) if language else _last_stage(folder)
     release = Release(restricted, canary_of(folder) if restricted else "")
-    records = Run(run, stage)
+    records = RunReader(run, stage)
     planned = _planned(folder, stage)
     with in_place_of(out, force and folders) as place:
         if format == "dataset":
@@ -139,16 +139,16 @@ def _site(
 
     from camel.cli.panel import counted
     from camel.core.errors import InputError, MissingExtra
+    from camel.record.release import RESTRICTED, Release
+    from camel.runs.reader import RunReader
+    from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
-    from camel.storage.reader import Run
-    from camel.storage.release import RESTRICTED, Release
-    from camel.storage.run import open_folder
 
     try:
-        from camel.explorer.catalogue import Catalogue, NeedsConsent
-        from camel.explorer.query import PAGING, PARAMETERS, Query
         from camel.explorer.reading import terms_of
         from camel.explorer.site import chosen, write_site
+        from camel.query.catalogue import Catalogue, NeedsConsent
+        from camel.query.where import PAGING, PARAMETERS, Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
     folder = open_folder(run)
@@ -178,7 +178,7 @@ def _site(
     total = counted(there if part else written.conversations, "conversation")
     typer.echo(f"{part}{total} in {out / 'index.html'}")
     if stage:
-        _say_unfinished(run, len(Run(run, stage)), _planned(folder, stage))
+        _say_unfinished(run, len(RunReader(run, stage)), _planned(folder, stage))
     if hidden:
         typer.echo(f"without those labelled {', '.join(hidden)}: --acknowledge {hidden[0]} adds them")
 
@@ -203,9 +203,9 @@ def import_(
     from camel.cli.panel import counted
     from camel.cli.screen import visible
     from camel.core.errors import InputError
+    from camel.formats.documents import IMPORTERS, store
     from camel.models.catalogue import cost
-    from camel.storage.importers import IMPORTERS, store
-    from camel.storage.run import open_folder
+    from camel.runs.run import open_folder
 
     if format not in IMPORTERS:
         raise InputError(f"no format {format!r} can be read: there are {', '.join(IMPORTERS)}")

@@ -10,7 +10,7 @@ import typer
 from camel.cli.options import AsJson, RunPlace
 
 if TYPE_CHECKING:
-    from camel.storage.gc import Garbage
+    from camel.runs.garbage import Garbage
 
 SHOWN = 20
 
@@ -28,8 +28,9 @@ def gc(
     import msgspec
 
     from camel.core.errors import InputError
-    from camel.storage.gc import collect_garbage
-    from camel.storage.run import open_folder
+    from camel.index.garbage import unused
+    from camel.runs.garbage import collect_garbage
+    from camel.runs.run import open_folder
 
     # A question in the middle of JSON could not be read.
     asks = not as_json and sys.stdin.isatty() and sys.stdout.isatty()
@@ -39,7 +40,9 @@ def gc(
             _show(found, SHOWN)
         return yes or (asks and typer.confirm("Remove them?"))
 
-    found = collect_garbage(open_folder(run), dry_run=dry_run, compacted=compacted, confirm=confirm)
+    found = collect_garbage(
+        open_folder(run), dry_run=dry_run, compacted=compacted, derived=unused, confirm=confirm
+    )
     if as_json:
         typer.echo(msgspec.json.encode({**msgspec.to_builtins(found), "dry_run": dry_run}).decode())
     else:

@@ -15,15 +15,13 @@ import typer
 
 if TYPE_CHECKING:
     from camel.cli.panel import View
+    from camel.core.model import Model
     from camel.engine.supervisor import RunStage
     from camel.generation.campaign import Campaign, Outcome
     from camel.generation.config import GenerateConfig
     from camel.generation.plan import Plan
-    from camel.generation.site import Elsewhere
     from camel.generation.status import RunLog, Watcher
-    from camel.models.chat import ChatModel
 
-LOCAL_CONCURRENCY = 2
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
 """Seconds between two lines of progress in the run's log, and between two writings of the figures for `camel status`."""
 
@@ -81,7 +79,7 @@ def generate(
         raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
     if workers is not None and not address:
         raise typer.BadParameter("--workers are those of a cluster: give its --address too")
-    settings = adjusted(settings, local, concurrency, out)
+    settings = settings.adjusted(local=local, concurrency=concurrency, out=out)
     if not out:
         check_place(config, settings)
     if dry_run:
@@ -101,7 +99,7 @@ def generate(
 
 def _run(
     settings: GenerateConfig,
-    model: ChatModel | Elsewhere,
+    model: Model,
     view: View,
     resume: str,
     address: str,
@@ -172,7 +170,7 @@ def _announce(campaign: Campaign, plan: Plan, log: RunLog, view: View, resume: s
     from msgspec import to_builtins
 
     from camel.cli.plan import rate_of, summary, warnings
-    from camel.storage.run import JOURNALS
+    from camel.runs.run import JOURNALS
 
     price = campaign.config.price()
     log.forget_now()  # of a start that was killed
@@ -217,7 +215,7 @@ def _cluster(campaign: Campaign, address: str, workers: int | None) -> Generator
 
 async def _work(
     campaign: Campaign,
-    model: ChatModel | Elsewhere,
+    model: Model,
     watcher: Watcher,
     view: View,
     log: RunLog,
@@ -227,8 +225,8 @@ async def _work(
     from camel.cli.stopping import Stopping, abandoned, finishing
     from camel.engine.control import STOPPED
     from camel.generation.campaign import Outcome
-    from camel.generation.notices import Endpoints
     from camel.generation.status import progress_of
+    from camel.jobs.notices import Endpoints
 
     def tell(event: str, text: str, **fields: Any) -> None:
         view.event(log.write(event, text=text, **fields))
@@ -310,30 +308,6 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return group
 
 
-def adjusted(config: GenerateConfig, local: bool, concurrency: int | None, out: str) -> GenerateConfig:
-    """The configuration with what the command line says."""
-    from msgspec.structs import replace
-
-    if local:
-        from camel.generation.config import ModelSection
-        from camel.models.local import ALIAS, LOCAL_SAMPLING
-
-        sampling = config.sampling or LOCAL_SAMPLING
-        if sampling.max_tokens is None:
-            sampling = replace(sampling, max_tokens=LOCAL_SAMPLING.max_tokens)
-        config = replace(
-            config,
-            model=ModelSection(ALIAS, guided="llama.cpp"),
-            sampling=sampling,
-            run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
-            # Not into the folder of the model that the configuration names.
-            out=out or (config.out if config.is_local and config.out else f"{config.where}-local"),
-        )
-    if concurrency is not None:
-        config = replace(config, run=replace(config.run, concurrency=concurrency))
-    return replace(config, out=out) if out else config
-
-
 def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
     from msgspec.structs import replace
 
@@ -350,7 +324,7 @@ def _forked(config: GenerateConfig, target: str, view: View) -> GenerateConfig:
 
 
 @contextlib.contextmanager
-def _model(config: GenerateConfig, local: bool, address: str, view: View) -> Generator[ChatModel | Elsewhere]:
+def _model(config: GenerateConfig, local: bool, address: str, view: View) -> Generator[Model]:
     if address:
         from camel.generation.site import Elsewhere
 
@@ -363,7 +337,7 @@ def _model(config: GenerateConfig, local: bool, address: str, view: View) -> Gen
         with local_model(server, guided="llama.cpp", say=view.note) as model:
             yield model
         return
-    yield config.chat_model()
+    yield config.open_model()
 
 
 def _resume(
@@ -375,7 +349,7 @@ def _resume(
     workers: int | None,
     where: str,
 ) -> str:
-    from camel.storage.run import JOURNALS
+    from camel.runs.run import JOURNALS
     from camel.storage.store import is_remote
 
     journals = os.environ.get(JOURNALS, "") if is_remote(where) else ""

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.core.message import Sampling
+    from camel.core.model import Model
     from camel.evaluation.humaneval.campaign import Evaluation
     from camel.evaluation.humaneval.report import Report
-    from camel.evaluation.sandbox.process import Sandbox
     from camel.jobs.budget import Meter
-    from camel.models.chat import ChatModel
+    from camel.sandbox.process import Sandbox
 
 UNCONTAINED = "--run-programs-of-the-model-without-a-sandbox"
 
@@ -87,11 +87,11 @@ def humaneval(
     from camel.cli.progress import leave
     from camel.cli.spending import metered
     from camel.core.errors import InputError
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
     from camel.evaluation.humaneval.report import check_extra, default_ks
-    from camel.evaluation.sandbox.process import Sandbox
     from camel.jobs.budget import Budget, MeteredModel
+    from camel.sandbox.process import Sandbox
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
@@ -153,7 +153,7 @@ async def _work(
     console: Console,
     evaluation: Evaluation,
     meter: Meter,
-    chat: ChatModel,
+    chat: Model,
     sandbox: Sandbox,
     in_flight: int,
     processes: int | None,

@@ -11,8 +11,8 @@ from camel.cli.options import AsJson, RunPlace
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.storage.index import Looking
-    from camel.storage.reader import Run
+    from camel.index.marks import Looking
+    from camel.runs.reader import RunReader
 
 
 def index(
@@ -37,12 +37,12 @@ def index(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from camel.cli.panel import counted
-    from camel.explorer.text_index import TextMade, make_text_index
+    from camel.index.merge import merge
+    from camel.index.text import TextMade, make_text_index
     from camel.models.catalogue import cost
-    from camel.storage.index import merge
-    from camel.storage.reader import Run
+    from camel.runs.reader import RunReader
 
-    records = Run(run, stage)
+    records = RunReader(run, stage)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     made = TextMade(0, 0, 0)
@@ -73,7 +73,7 @@ def index(
         )
 
 
-def _look(console: Console, run: Run) -> Looking:
+def _look(console: Console, run: RunReader) -> Looking:
     """Look through the run; what was looked through before is not looked through again."""
     import asyncio
     import os
@@ -81,8 +81,8 @@ def _look(console: Console, run: Run) -> Looking:
     from camel.cli.progress import leave
     from camel.cli.study import KEPT, beside, look
     from camel.evaluation.findings import Looker
+    from camel.index.marks import Looking
     from camel.storage import inside
-    from camel.storage.index import Looking
 
     looker = Looker(run, inside.path(beside(run), KEPT), processes=os.cpu_count() or 1)
     if not asyncio.run(look(console, looker)):

@@ -12,7 +12,7 @@ import typer
 from camel.cli import completing
 
 if TYPE_CHECKING:
-    from camel.generation.starting import Answers
+    from camel.generation.init import Answers
 
 LOCAL, API, SERVER = "1", "2", "3"
 
@@ -50,7 +50,7 @@ def init(
 ) -> None:
     """Ask three questions and write a configuration for camel generate. With options, or without a terminal, it asks nothing."""
     from camel.core.errors import InputError
-    from camel.generation.starting import read_size, write_config
+    from camel.generation.init import read_size, write_config
 
     if file.exists():
         raise InputError(f"{file} exists and is not overwritten: camel init ANOTHER.toml")
@@ -69,7 +69,7 @@ def init(
 
 def _model(local: bool, model: str, base_url: str, key_variable: str) -> Answers:
     """By the options, and where they say nothing by what the environment has."""
-    from camel.generation.starting import KEY_VARIABLE, Answers
+    from camel.generation.init import KEY_VARIABLE, Answers
     from camel.models.connect import DEFAULT_MODEL
 
     at = base_url or os.environ.get("OPENAI_BASE_URL", "")
@@ -95,7 +95,7 @@ def _served(url: str) -> str:
 def _asked() -> Answers:
     """The three questions."""
     from camel.core.errors import CamelError
-    from camel.generation.starting import (
+    from camel.generation.init import (
         KEY_VARIABLE,
         LOCAL_SIZE,
         SIZE,

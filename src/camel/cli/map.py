@@ -56,7 +56,7 @@ def map_(
     from camel.cli.panel import say
     from camel.cli.progress import leave
     from camel.core.errors import InputError, MissingExtra
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
 
     try:
         from camel.maps.embedders import SentenceModel
@@ -65,14 +65,14 @@ def map_(
     except ImportError as error:
         raise MissingExtra(f"A map ({error.name})", "map") from None
     from camel.maps.texts import checked
-    from camel.storage.reader import Run
+    from camel.runs.reader import RunReader
 
     kind = checked(of)
     if export or out:
         _export(run, kind, export, out, acknowledge or [], force)
         return
     console, halt = Console(highlight=False, stderr=as_json), Halt()
-    records = Run(run)
+    records = RunReader(run)
     if not len(records):
         raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
     embedding = Embedding(records, SentenceModel(model), of=kind, halt=halt)
@@ -135,8 +135,8 @@ def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[
     from camel.core.errors import InputError
     from camel.maps.export import FORMATS, export_map
     from camel.maps.table import path_of
-    from camel.storage.release import Release
-    from camel.storage.run import open_folder
+    from camel.record.release import Release
+    from camel.runs.run import open_folder
 
     if not format or out is None:
         raise InputError(f"an export takes both --export {'|'.join(FORMATS)} and --out OUT")

@@ -36,14 +36,13 @@ def plan(
     """Estimate calls, tokens, money, storage and time. Where the run exists, from its own figures."""
     from rich.console import Console
 
-    from camel.cli.generate import adjusted
     from camel.core.errors import InputError
     from camel.generation.config import check_place, read_config
 
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above zero, not {rate}")
     settings = read_config(config, local=local)
-    settings = adjusted(settings, local or settings.is_local, None, out)
+    settings = settings.adjusted(local=local or settings.is_local, out=out)
     if not out:
         check_place(config, settings)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
@@ -131,7 +130,7 @@ def rate_of(config: GenerateConfig, given: float | None = None, source: str = ""
     from camel.generation.config import Figure
     from camel.generation.plan import Rate, assumed_rate, is_alike
     from camel.generation.status import measured_rate
-    from camel.storage.run import open_folder
+    from camel.runs.run import open_folder
 
     if given is not None:
         return Rate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")

@@ -82,7 +82,7 @@ def play(
     from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
     from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
-    from camel.core.stopping import paper_rules
+    from camel.core.stops import paper_rules
     from camel.core.task import TaskSpecifier
     from camel.models.connect import connect
     from camel.models.local import LOCAL_SAMPLING

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from camel.cli.panel import say
 from camel.cli.stopping import HALTED, INTERRUPTED, STOPPED, Stopping
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 
 CALLS_END = "stopping: the calls in flight end first; again to leave at once"
 EVERY = 10.0

@@ -13,7 +13,7 @@ from camel.cli.options import Force, leave_to, typed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.training.recipe import Recipe
     from camel.training.rows import Report, RowBuilder
 
@@ -72,7 +72,7 @@ def rows(
     from camel.cli.panel import say
     from camel.cli.stopping import INTERRUPTED
     from camel.core.errors import InputError
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
     from camel.training.rows import RowBuilder
     from camel.training.shaping import Shape

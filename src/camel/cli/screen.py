@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text as Styled
 
 from camel.cli.wrapping import Wrapping
-from camel.core.first_steps import CASTING, PLANNER
 from camel.core.message import Message, Usage
 from camel.core.model import Event, Retrying
+from camel.core.planner import CASTING, PLANNER
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Speaker, Transcript
 from camel.models import catalogue

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from camel.cli.screen import STYLES, Screen
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation
+from camel.core.conversation import Agent, Conversation
 from camel.core.critic import PROPOSALS, BestOf, Case, Verdict
 from camel.core.errors import Left
 from camel.core.grammar import DONE_TOKEN

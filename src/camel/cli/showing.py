@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from camel.cli.leaving import Leaving
     from camel.cli.screen import Screen
     from camel.core.message import Message
+    from camel.core.model import Model
     from camel.core.play import Play
     from camel.core.transcript import Transcript
-    from camel.models.chat import ChatModel
 
 HUNG_UP = 129
 """Exit code of a process whose terminal was closed; nobody is there to read more."""
@@ -29,7 +29,7 @@ HUNG_UP = 129
 
 def show(
     play: Play,
-    chat: ChatModel,
+    chat: Model,
     screen: Screen,
     *,
     files: Sequence[Path] = (),
@@ -82,7 +82,7 @@ def _said(screen: Screen, message: Message) -> None:
 
 def _watch(
     play: Play,
-    chat: ChatModel,
+    chat: Model,
     screen: Screen,
     show_prompts: bool,
     leaving: Leaving,
@@ -132,7 +132,7 @@ def _watch(
     return code
 
 
-def local_chat(stack: ExitStack, screen: Screen, guided: str) -> ChatModel:
+def local_chat(stack: ExitStack, screen: Screen, guided: str) -> Model:
     """The small model on this machine, started; it says what may be expected of it."""
     from camel.models.local import local_model
 

@@ -11,7 +11,7 @@ from camel.cli.panel import money, say, short, table
 from camel.core.errors import InputError, ModelError
 from camel.core.message import Usage
 from camel.core.model import Reply
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.jobs.budget import Budget, Meter
 from camel.models.catalogue import Entry, find
 

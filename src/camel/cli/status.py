@@ -23,7 +23,7 @@ def status(
 
     from camel.cli.panel import duration, line, panel, say, short, stopped, uncommitted
     from camel.generation.status import read_status
-    from camel.storage.run import JOURNALS
+    from camel.runs.run import JOURNALS
 
     now = read_status(run)
     console = Console(highlight=False)

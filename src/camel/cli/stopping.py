@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 
 if TYPE_CHECKING:
     from camel.jobs.failures import FailedItems

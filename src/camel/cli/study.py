@@ -14,13 +14,13 @@ from camel.cli.options import FiguresAsJson, RunPlace
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.engine.worker import Halt
+    from camel.core.model import Model
+    from camel.engine.halt import Halt
     from camel.evaluation.findings import Looker
     from camel.evaluation.study import Gatherer, Study
     from camel.jobs.budget import Budget
-    from camel.models.chat import ChatModel
-    from camel.storage.reader import Run
-    from camel.storage.release import Release
+    from camel.record.release import Release
+    from camel.runs.reader import RunReader
 
 PAGE = "study.html"
 KEPT = "kept"
@@ -71,17 +71,17 @@ def study(
     from camel.cli.export import canary_of
     from camel.cli.progress import leave
     from camel.core.errors import InputError
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.jobs.budget import Budget
+    from camel.record.release import Release
+    from camel.runs.reader import RunReader
     from camel.storage import inside
-    from camel.storage.reader import Run
-    from camel.storage.release import Release
 
     # Progress must not get into the figures.
     console, halt = Console(highlight=False, stderr=as_json), Halt()
     if not judge and (local or max_calls or max_money):
         raise InputError("a model is asked only with --judge: add it, or leave out --local and the limits")
-    records = Run(run)
+    records = RunReader(run)
     if not len(records):
         raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
     known = bool(acknowledged(acknowledge))
@@ -107,10 +107,10 @@ def study(
         _show(console, made.study, folder)
 
 
-def _labels(run: Run, release: Release) -> list[str]:
+def _labels(run: RunReader, release: Release) -> list[str]:
     """The restricted labels in a run; raises unless they are acknowledged, before anything is read, shown or sent."""
-    from camel.storage.release import check_labels
-    from camel.storage.table import read_shard
+    from camel.record.arrow import read_shard
+    from camel.record.release import check_labels
 
     found: set[str] = set()
     with run.folder.opened(part.file for part in run.parts) as files:
@@ -126,7 +126,7 @@ class _Made(NamedTuple):
     gathered: Gatherer
 
 
-async def _looked(console: Console, run: Run, kept: Path, halt: Halt, processes: int) -> _Made | None:
+async def _looked(console: Console, run: RunReader, kept: Path, halt: Halt, processes: int) -> _Made | None:
     """Look through the run and gather what was seen; None when something stopped it."""
     from camel.evaluation.findings import Looker
     from camel.evaluation.study import study_of
@@ -159,7 +159,14 @@ class _Judging:
     """A judge being asked, within a budget."""
 
     def __init__(
-        self, run: Run, kept: Path, made: _Made, chat: ChatModel, sample: int, budget: Budget, halt: Halt
+        self,
+        run: RunReader,
+        kept: Path,
+        made: _Made,
+        chat: Model,
+        sample: int,
+        budget: Budget,
+        halt: Halt,
     ) -> None:
         from camel.cli.spending import metered
         from camel.evaluation.deserved import Judging
@@ -203,7 +210,7 @@ class _Judging:
         return self._made._replace(study=replace(self._made.study, deserved=deserved))
 
 
-def beside(run: Run) -> Path:
+def beside(run: RunReader) -> Path:
     """The folder of a study: in that of its run, where that is on a disk."""
     if run.folder.on_disk:
         return run.folder.path("study")
@@ -212,9 +219,9 @@ def beside(run: Run) -> Path:
 
 def write(made: Study, folder: Path) -> None:
     """Write the figures, the plots and the page."""
-    from camel.evaluation.plots import svg, write_plots
     from camel.evaluation.study_page import page
     from camel.evaluation.study_plots import plots
+    from camel.reports.plots import svg, write_plots
     from camel.storage import inside
 
     pictures = [(plot, svg(plot)) for plot in plots(made)]
@@ -225,8 +232,8 @@ def write(made: Study, folder: Path) -> None:
 
 def _show(console: Console, made: Study, folder: Path) -> None:
     from camel.cli.panel import counted, say, table
-    from camel.evaluation.page import interval, percent
     from camel.evaluation.study import SEEN, UNSEEN, shown
+    from camel.reports.html import interval, percent
 
     rows: list[tuple[str, ...]] = []
     for one in shown(made.behaviours):

@@ -145,7 +145,7 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
 def _trained(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
     from camel.cli.panel import duration, say
     from camel.training.launch import launched
-    from camel.training.train import Step
+    from camel.training.results import Step
 
     asked = False
 

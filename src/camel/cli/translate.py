@@ -13,8 +13,8 @@ from camel.cli.options import MaxCalls, MaxMoney, MaxTokens, RunPlace
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from camel.core.model import Model
     from camel.generation.translate import Translation
-    from camel.models.chat import ChatModel
 
 
 def translate(
@@ -51,11 +51,11 @@ def translate(
     from camel.cli.spending import expect, metered
     from camel.cli.stopping import FAILED_ITEMS, failed_lines
     from camel.core.message import Usage
-    from camel.engine.worker import Halt
+    from camel.engine.halt import Halt
     from camel.generation.campaign import failed_items
     from camel.generation.translate import Translation
     from camel.jobs.budget import Budget
-    from camel.storage.reader import Run
+    from camel.runs.reader import RunReader
 
     console, halt = Console(highlight=False), Halt()
     budget = Budget(money=max_money, tokens=max_tokens, calls=max_calls)
@@ -63,7 +63,7 @@ def translate(
     check_finished(run, "translated")
     with chosen_model(console, model, base_url, local, in_flight) as chat:
         # All of them before the first call: what cannot go on is refused before anything is paid.
-        records = Run(run)
+        records = RunReader(run)
         meter = metered(budget, chat.name, halt)
         accept = bool(accept_change)
         wanted = [
@@ -86,7 +86,7 @@ def translate(
     leave(console, halt.reason)
 
 
-async def _work(console: Console, wanted: list[Translation], chat: ChatModel, concurrency: int) -> bool:
+async def _work(console: Console, wanted: list[Translation], chat: Model, concurrency: int) -> bool:
     """Do all translations, one after the other; False when something stopped them."""
     from camel.cli.panel import say
     from camel.cli.progress import CALLS_END, worked

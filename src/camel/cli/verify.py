@@ -28,8 +28,8 @@ def verify(
 
     from camel.cli.screen import visible
     from camel.generation.status import planned_shards
-    from camel.storage.run import open_folder
-    from camel.storage.verify import verify as look
+    from camel.runs.run import open_folder
+    from camel.runs.verify import verify as look
 
     folder = open_folder(run)
     console = Console(stderr=True, highlight=False)

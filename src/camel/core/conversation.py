@@ -12,17 +12,20 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from itertools import chain
+from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from camel.core.agent import Agent
+from camel.core.checks import shown
 from camel.core.errors import ContextOverflow, InputError, Left, ModelError
 from camel.core.history import History
-from camel.core.message import Message, well_formed
-from camel.core.model import Reply, Request, Watch
-from camel.core.stopping import NextCall, Stop, StopRule, checked_rules
-from camel.core.transcript import Transcript
+from camel.core.message import Message, Sampling, TokenTrace, well_formed
+from camel.core.model import Expects, Model, Reply, Request, Watch, checked_model
+from camel.core.stops import NextCall, Stop, StopRule, checked_rules
+from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 """Names who speaks next, given what was said. Several speak at the same time: none hears what the others say now."""
@@ -49,6 +52,80 @@ def by_name(message: Message) -> str:
     return "\n> ".join([f"{message.speaker}:", *lines])
 
 
+class Critic(Protocol):
+    """Stands between a speaker and the others, and decides what the speaker says.
+
+    Calls that are open at the same time must be begun in an order that does not depend on timing, and all be awaited
+    before others are begun: that is how a journal knows them again.
+    """
+
+    async def reply(self, conversation: Conversation, agent: Agent, request: Request) -> Reply:
+        """What `agent` says next, with how that was found; the usage is that of every call made for it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who sits where, and how they are prompted. Holds no state: what was heard lives in the conversation."""
+
+    name: str
+    """Unique in its conversation; rules and transcripts refer to it."""
+    role: str
+    model: Model
+    system: str = ""
+    opening: str = ""
+    """What the agent hears before anybody has spoken; only the first speaker needs it."""
+    sampling: Sampling = field(default_factory=Sampling)
+    expects: Expects | None = None
+    """The shape its replies should have, for endpoints that can hold it to one."""
+    critic: Critic | None = None
+    """Who chooses what it says; None leaves it to the model."""
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        sampling: Any = self.sampling
+        if not isinstance(name, str) or not name:
+            raise InputError(f"an agent's name must be text, not {shown(name)}")
+        if not isinstance(sampling, Sampling):
+            raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
+        for field_name in ("role", "system", "opening"):
+            if not isinstance(getattr(self, field_name), str):
+                raise InputError(
+                    f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
+                )
+        checked_model(self.model)
+        if self.critic is not None and (
+            isinstance(self.critic, type) or not callable(getattr(self.critic, "reply", None))
+        ):
+            raise InputError(
+                f"critic must be an object with an async method reply(conversation, agent, request), not "
+                f"{shown(self.critic)}"
+            )
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The window of its model, where the model knows it."""
+        return self.model.context_tokens
+
+    def without_critic(self) -> Agent:
+        """The same agent, saying what first comes to its mind; in a person's place the model beside them, if there is one."""
+        stand_in = self.model.stand_in
+        if self.critic is None and stand_in is None:
+            return self
+        return replace_fields(self, critic=None, model=stand_in or self.model)
+
+    def opened(self) -> History:
+        """What it has heard before anybody has spoken."""
+        history = History(self.system)
+        if self.opening:
+            history.add("user", self.opening)
+        return history
+
+    def described(self) -> Speaker:
+        """This seat as the transcript records it."""
+        return Speaker(self.name, self.role, self.system, self.opening, self.sampling, self.model.name)
+
+
 class Conversation:
     """Speakers who talk until a rule says stop."""
 
@@ -71,7 +148,12 @@ class Conversation:
         self._rules = checked_rules(rules)
         self._turns = turns or round_robin([agent.name for agent in agents])
         self._wording = wording or by_name
-        self._listeners = self._edges(hears, named=wording is not None)
+        names = list(self.agents)
+        edges = edges_of(names, hears)
+        if any(len(found) < len(names) - 1 for found in edges.values()):
+            transcript.hears = edges
+        transcript.wording = getattr(wording, "__name__", "") if wording else ""
+        self._listeners = listeners_of(edges, named=wording is not None)
         self._histories = {agent.name: History(agent.system) for agent in agents}
         self._inboxes: dict[str, list[_Heard]] = {
             agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
@@ -93,7 +175,7 @@ class Conversation:
 
     async def step(self) -> None:
         """Have the next speaker say something, or several at once; or end."""
-        calls = self.asked()
+        calls, seen = self.asked(), len(self.transcript.messages)
         if len(calls) == 1:
             if reply := await self._ask(*calls[0]):
                 self._heard(calls[0][0], reply)
@@ -106,7 +188,7 @@ class Conversation:
         )
         for (agent, _), outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, Reply):
-                self._heard(agent, outcome)
+                self._heard(agent, outcome, seen)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -146,7 +228,7 @@ class Conversation:
             )
             return None
         except ModelError as error:
-            self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", agent.name)
+            self.transcript.stop = Stop.failed(error, agent.name)
             raise
 
     def _next_speakers(self) -> Iterator[Agent]:
@@ -165,7 +247,7 @@ class Conversation:
         if inbox:
             text, tokens = inbox[0]
             if len(inbox) > 1:
-                text = "\n\n".join([text for text, _ in inbox])
+                text = together([text for text, _ in inbox])
                 lengths = [length for _, length in inbox if length is not None]
                 tokens = sum(lengths) if len(lengths) == len(inbox) else None
             history.add("user", text, tokens=tokens)
@@ -178,10 +260,11 @@ class Conversation:
                 return stop
         return None
 
-    def _heard(self, agent: Agent, reply: Reply) -> Message:
+    def _heard(self, agent: Agent, reply: Reply, seen: int = -1) -> Message:
         """Record what was said and pass it on along the edges of the graph."""
         content, usage = well_formed(reply.content), reply.usage
-        message = spoken(len(self.transcript.messages), agent.name, agent.role, content, reply)
+        index = len(self.transcript.messages)
+        message = spoken(index, agent.name, agent.role, content, reply, -1 if seen == index else seen)
         self.transcript.messages.append(message)
         # Several candidates or calls share one count, which then says nothing about the one that was said.
         counted = len(reply.choices) == 1 and reply.deliberation is None and not usage.unknown
@@ -200,25 +283,6 @@ class Conversation:
             known = tokens if self.agents[listener].model is agent.model else None
             self._inboxes[listener].append((content, known))
         return message
-
-    def _edges(
-        self, hears: Hears | Mapping[str, Collection[str]], *, named: bool
-    ) -> dict[str, tuple[list[str], list[str]]]:
-        """Who hears each speaker: those who must be told its name, and those who hear nobody else."""
-        names = list(self.agents)
-        if callable(hears):
-            edges = {name: [one for one in names if one != name and hears(name, one)] for name in names}
-        else:
-            if strangers := {*hears, *chain.from_iterable(hears.values())} - self.agents.keys():
-                raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
-            edges = {name: [one for one in hears.get(name, ()) if one != name] for name in names}
-        if named:
-            return {name: (listeners, []) for name, listeners in edges.items()}
-        heard = Counter(chain.from_iterable(edges.values()))
-        return {
-            name: ([one for one in found if heard[one] > 1], [one for one in found if heard[one] == 1])
-            for name, found in edges.items()
-        }
 
     def fork(self) -> Conversation:
         """The conversation as it stands, to go on in another way; nothing said there is heard here.
@@ -245,7 +309,7 @@ class Conversation:
         return self._heard(self.agents[name], reply)
 
 
-def spoken(index: int, speaker: str, role: str, content: str, reply: Reply) -> Message:
+def spoken(index: int, speaker: str, role: str, content: str, reply: Reply, seen: int = -1) -> Message:
     """A reply as a message of a transcript."""
     return Message(
         index=index,
@@ -259,7 +323,44 @@ def spoken(index: int, speaker: str, role: str, content: str, reply: Reply) -> M
         attempts=reply.attempts,
         guided=reply.guided,
         deliberation=reply.deliberation,
+        tokens=_trace(reply.choices[0].logprobs),
+        seen=seen,
     )
+
+
+def _trace(tokens: Sequence[Any] | None) -> TokenTrace | None:
+    """The tokens of a reply as the endpoint reported them: each with its logarithm of probability, and its number if told."""
+    if not tokens:
+        return None
+    dicts = [cast("dict[str, Any]", token) for token in tokens if isinstance(token, dict)]
+    told = [token for token in dicts if isinstance(token.get("logprob"), int | float)]
+    ids = [int(token["token_id"]) for token in told if isinstance(token.get("token_id"), int)]
+    return TokenTrace(ids if len(ids) == len(told) else [], [float(token["logprob"]) for token in told])
+
+
+def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """By speaker, who hears it."""
+    if callable(hears):
+        return {name: [one for one in names if one != name and hears(name, one)] for name in names}
+    if strangers := {*hears, *chain.from_iterable(hears.values())} - {*names}:
+        raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
+    return {name: [one for one in hears.get(name, ()) if one != name] for name in names}
+
+
+def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tuple[list[str], list[str]]]:
+    """By speaker, those of its listeners who must be told its name, and those who hear nobody else."""
+    if named:
+        return {name: (listeners, []) for name, listeners in edges.items()}
+    heard = Counter(chain.from_iterable(edges.values()))
+    return {
+        name: ([one for one in found if heard[one] > 1], [one for one in found if heard[one] == 1])
+        for name, found in edges.items()
+    }
+
+
+def together(texts: Sequence[str]) -> str:
+    """What somebody has heard since it last spoke, as one text: chat templates want turns to alternate."""
+    return "\n\n".join(texts)
 
 
 def round_robin(names: Sequence[str]) -> Turns:

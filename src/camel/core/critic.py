@@ -21,9 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core import inception as prompts
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation
-from camel.core.errors import InputError, RequestRejected, shown, whole
+from camel.core.checks import shown, whole
+from camel.core.conversation import Agent, Conversation
+from camel.core.errors import InputError, RequestRejected
 from camel.core.inception import fill
 from camel.core.message import Deliberation, Proposal, Sampling, Usage, well_formed
 from camel.core.model import Choice, Reply, Request, Text

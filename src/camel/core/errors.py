@@ -30,26 +30,10 @@ The one decision to know: whether a failed call is worth another try is a proper
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from camel.core.message import Usage
-
-
-def shown(value: object) -> str:
-    """A value that was refused, as the one line of an error shows it."""
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:  # an integer too long to be written in decimals
-        text = f"a very large {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def whole(name: str, value: object, low: int, high: int) -> None:
-    """Raise an `InputError` unless `value` is a whole number between the bounds."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
 
 
 _MAKE_ROOM = "make room, and the same command goes on"
@@ -67,22 +51,6 @@ _MENDS = {
 def mend_of(error: OSError) -> str:
     """What to do about a failure of the file system that no code of ours caused; empty where that is not known."""
     return _MENDS.get(error.errno or 0, "")
-
-
-def similar(name: str, known: Iterable[str]) -> str:
-    """A suggestion to put behind a name that is not known."""
-    close = closest(name, known)
-    return f" (did you mean {close}?)" if close else ""
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that is probably meant: one that is nearly the same, or begins with it; else empty."""
-    import difflib
-
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    longer = [one for one in names if len(name) >= 3 and one.startswith(name)]
-    return next(iter(close or longer), "")
 
 
 class CamelError(Exception):

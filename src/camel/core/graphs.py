@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 
 Listeners = Mapping[str, Sequence[str]]
 """By speaker, those who hear it."""

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from camel.core import inception as prompts
 from camel.core.answers import read_choice, read_ruling, read_scores
+from camel.core.checks import shown, whole
 from camel.core.critic import Case, Verdict, seeded
-from camel.core.errors import ContextOverflow, InputError, shown, whole
+from camel.core.errors import ContextOverflow, InputError
 from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.message import Sampling, in_one_line, well_formed

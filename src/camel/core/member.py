@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, shown, similar
+from camel.core.checks import shown, similar
+from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, checked_text
 

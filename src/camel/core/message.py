@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from camel.core.errors import InputError, shown, whole
+from camel.core.checks import shown, whole
+from camel.core.errors import InputError
 from camel.core.grammar import Move, parse
 
 FinishReason = Literal["stop", "length", "content_filter", "refusal", "other"]
@@ -34,6 +35,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How many calls these tokens are the sum of."""
     unknown: int = 0
     """How many of those calls came back without a usable count, so that sums are a lower bound."""
+    reasoning: int = 0
+    """The part of `completion` that was thought and not said."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -42,6 +45,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.cached + other.cached,
             self.calls + other.calls,
             self.unknown + other.unknown,
+            self.reasoning + other.reasoning,
         )
 
     @property
@@ -54,10 +58,11 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         known = self.calls - self.unknown
         if not self.unknown or known <= 0:
             return self
-        prompt, completion, cached = (
-            round(count * self.calls / known) for count in (self.prompt, self.completion, self.cached)
+        prompt, completion, cached, reasoning = (
+            round(count * self.calls / known)
+            for count in (self.prompt, self.completion, self.cached, self.reasoning)
         )
-        return Usage(prompt, completion, cached, self.calls)
+        return Usage(prompt, completion, cached, self.calls, reasoning=reasoning)
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -147,6 +152,24 @@ class Deliberation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How it was settled where the critic did not decide; empty where it did."""
 
 
+class Action(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A tool that a speaker used before it spoke."""
+
+    tool: str
+    arguments: str = "{}"
+    """As JSON."""
+    result: str = ""
+    error: str = ""
+    seconds: float = 0.0
+
+
+class TokenTrace(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The tokens of a reply, where the endpoint told them: what training by reinforcement learning needs."""
+
+    ids: list[int] = []
+    logprobs: list[float] = []
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One thing said in a conversation, with what it took to say it."""
 
@@ -167,6 +190,13 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The guided format that was in force, e.g. `llama.cpp:instruction`; empty when the model wrote freely."""
     deliberation: Deliberation | None = None
     """What it was chosen from, where somebody chose."""
+    reasoning: str = ""
+    """What the model thought before it spoke; nobody else hears it."""
+    actions: list[Action] = []
+    """The tools that were used for it, in order."""
+    tokens: TokenTrace | None = None
+    seen: int = -1
+    """How many messages its speaker could have heard; -1: all before it. Fewer where several speak at the same time."""
 
     @property
     def move(self) -> Move:

@@ -1,4 +1,4 @@
-"""The boundary to whatever speaks: one protocol with one async method.
+"""The boundary to whatever speaks: a base class with one required method.
 
 A hosted model, a scripted one in a test, a replayed journal and a person at a keyboard are all `Model`s,
 which is why the conversation loop knows none of them.
@@ -7,12 +7,14 @@ which is why the conversation loop knows none of them.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Self
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.message import Deliberation, FinishReason, Sampling, Usage
 
@@ -89,20 +91,66 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return self.choices[0].content
 
 
-class Model(Protocol):
-    """Anything that answers a request. Fails with a `ModelError` and nothing else.
+class Model(ABC):
+    """Anything that answers a request: a hosted model, a scripted one, a person. Fails with a `ModelError` and nothing else.
 
-    A model that knows its context window says so in an attribute `context_tokens: int`; one that holds
-    connections open offers `async def aclose()`.
+    A model of your own needs `reply` alone; the rest has defaults.
     """
 
+    name: str = ""
+    """What it is called, in prices, reports and the identity of a run."""
+    context_tokens: int | None = None
+    """Its window, where it is known."""
+    base_url: str = ""
+    """Where it is reached, for traces."""
+    stand_in: Model | None = None
+    """Who is asked instead where somebody looks ahead; a person is not asked what they might say."""
+
+    @abstractmethod
     async def reply(self, request: Request) -> Reply:
         """Answer `request`, or raise a `ModelError`."""
-        ...
+
+    async def ask(self, text: str, *, system: str = "", sampling: Sampling = Sampling()) -> str:  # noqa: B008 - frozen
+        """What it answers to one question."""
+        history = History(system)
+        history.add("user", text)
+        return (await self.reply(Request(history, sampling))).content
+
+    def release(self, session: str) -> None:  # noqa: B027 - most models keep nothing
+        """Hear that a conversation has ended, so that what was kept for it can go."""
+
+    async def aclose(self) -> None:  # noqa: B027 - most models have nothing open
+        """Close what it has open; it opens again when it is next used."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class WrappedModel(Model):
+    """A model around another, which it asks: the base of all that count, record, check or trace calls."""
+
+    def __init__(self, inner: Model) -> None:
+        self.inner = inner
+        self.name, self.base_url = inner.name, inner.base_url
+        self.context_tokens, self.stand_in = inner.context_tokens, inner.stand_in
+
+    def release(self, session: str) -> None:
+        """Tell the model within."""
+        self.inner.release(session)
+
+    async def aclose(self) -> None:
+        """Close the model within."""
+        await self.inner.aclose()
 
 
 def checked_model(model: object) -> Model:
     """Return `model` if it can be asked; otherwise raise an `InputError` in one line."""
-    if isinstance(model, type) or not callable(getattr(model, "reply", None)):
-        raise InputError(f"model must be an object with an async method reply(request), not {shown(model)}")
-    return cast("Model", model)
+    if not isinstance(model, Model):
+        raise InputError(
+            f'model must be a Model, such as connect("gpt-4.1-mini"), or a subclass of camel.Model with an async method '
+            f"reply(request), not {shown(model)}"
+        )
+    return model

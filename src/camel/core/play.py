@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from camel.core.conversation import Conversation
 from camel.core.message import Message
 from camel.core.model import Model
-from camel.core.stopping import Stop, StopReason
+from camel.core.stops import Stop, StopReason
 from camel.core.transcript import Transcript
 
 T = TypeVar("T")
@@ -63,9 +63,8 @@ class Play(ABC):
             return await self.finish()
         finally:
             # The event loop ends with this call, so connections opened on it must end too.
-            for model in {id(model): model for model in self.asked()}.values():
-                if (close := getattr(model, "aclose", None)) is not None:
-                    await close()
+            for model in {id(model): model for model in self.asked() if model is not None}.values():
+                await model.aclose()
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

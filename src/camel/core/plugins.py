@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from camel.core.errors import InputError, shown, similar
+from camel.core.checks import shown, similar
+from camel.core.errors import InputError
 
 Group = Literal["scenarios", "detectors", "stop_rules", "critics", "exporters", "models"]
 """What can be added; the entry points' group is `camel.` and this."""

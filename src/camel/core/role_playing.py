@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from camel.core import inception as prompts
-from camel.core.agent import Agent, Critic
-from camel.core.conversation import Conversation
-from camel.core.errors import InputError, ModelError, NoRoom, shown
+from camel.core.checks import shown
+from camel.core.conversation import Agent, Conversation, Critic
+from camel.core.errors import InputError, ModelError, NoRoom
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch
 from camel.core.play import Play
-from camel.core.stopping import NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
+from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
@@ -108,7 +108,7 @@ class RolePlaying(Play):
                 self._watch,
             )
         except ModelError as error:
-            self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", SPECIFIER)
+            self.transcript.stop = Stop.failed(error, SPECIFIER)
             raise
 
     def asked(self) -> list[Model | None]:

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from camel.core.agent import Agent
-from camel.core.conversation import Conversation
+from camel.core.checks import whole
+from camel.core.conversation import Agent, Conversation
 from camel.core.critic import Proposing, Sitting, Steps
-from camel.core.errors import whole
 from camel.core.message import Proposal, well_formed
 from camel.core.model import Reply, Request
 

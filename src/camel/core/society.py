@@ -15,19 +15,19 @@ from typing import Any, TypeVar, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.agent import Agent, Critic
-from camel.core.conversation import Conversation, by_name
-from camel.core.errors import InputError, ModelError, shown
-from camel.core.first_steps import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
+from camel.core.checks import shown
+from camel.core.conversation import Agent, Conversation, Critic, by_name
+from camel.core.errors import InputError, ModelError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
 from camel.core.inception import fill
 from camel.core.member import Member, Names
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
+from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING
-from camel.core.stopping import (
+from camel.core.stops import (
     DoneToken,
     MaxMessages,
     MaxRounds,
@@ -348,7 +348,7 @@ class SocietyPlay(Play):
         return step if seed is None else replace(step, sampling=replace(step.sampling, seed=seed))
 
     def _failed(self, error: ModelError, speaker: str) -> None:
-        self.transcript.stop = Stop("error", f"{type(error).__name__}: {error}", speaker)
+        self.transcript.stop = Stop.failed(error, speaker)
 
 
 def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[str, Model]:

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.inception import fill
 from camel.core.message import FinishReason, Sampling, Usage, well_formed

@@ -6,14 +6,16 @@ Everything else (chat and instruction formats, training rows, statistics) is der
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.core.errors import InputError
-from camel.core.message import Message, Sampling, Usage, in_one_line
-from camel.core.stopping import Stop
+from camel.core.message import Deliberation, Message, Sampling, Usage, in_one_line
+from camel.core.resolve import resolvers
+from camel.core.stops import Stop
 from camel.core.task import Task
 
-SCHEMA = 1
-"""Version of the record; raised when a field changes its meaning."""
+SCHEMA = 2
+"""Version of the record; raised when a field changes its meaning. `upgrade` reads earlier ones."""
 
 
 class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,6 +26,20 @@ class Speaker(msgspec.Struct, frozen=True, omit_defaults=True):
     system: str = ""
     opening: str = ""
     sampling: Sampling = Sampling()
+    model: str = ""
+    """The model that was asked to speak here, by the name that it was configured with."""
+    history: str = "full"
+    """How much of what it heard it remembers."""
+
+
+class Score(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What somebody or something thought of a conversation."""
+
+    value: float | None
+    reason: str = ""
+    by: str = ""
+    """Who gave it: a model, a rule or a person."""
+    version: int = 1
 
 
 class Transcript(msgspec.Struct):
@@ -36,13 +52,20 @@ class Transcript(msgspec.Struct):
     stop: Stop | None = None
     """None while the conversation goes on, or when whoever drove it simply walked away."""
     scenario: str = ""
-    facts: dict[str, str] = {}
-    """What the scenario drew it from, by level: roles and task, or topic and problem."""
+    inputs: dict[str, str] = {}
+    """What it was made from, by name: roles and task, topic and problem, or the columns of a table."""
     labels: list[str] = []
     """Marks that must travel with every copy, e.g. `misalignment`."""
     fingerprint: str = ""
     """Of the configuration of the run it belongs to."""
     schema: int = SCHEMA
+    item: int = -1
+    """Its number in the run; -1 where it belongs to none."""
+    hears: dict[str, list[str]] | None = None
+    """By speaker, who hears it; None: everyone hears everyone else."""
+    wording: str = ""
+    """How messages read to those who hear them: `plain`, `by_name`, or the name of a wording of your own; empty: by the number of speakers."""
+    scores: dict[str, Score] = {}
 
     @property
     def usage(self) -> Usage:
@@ -63,19 +86,16 @@ class Transcript(msgspec.Struct):
         """Read a record back; raises an `InputError` when it is not one, or of a schema newer than this version's."""
         try:
             transcript = msgspec.json.decode(data, type=Transcript)
+            before = msgspec.json.decode(data, type=_Before)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InputError(f"this is not a transcript: {error}") from None
-        if transcript.schema > SCHEMA:
-            raise InputError(
-                f"this transcript has schema {transcript.schema}; this version reads up to {SCHEMA}: upgrade"
-            )
-        return transcript
+        check_schema(transcript.schema)
+        transcript.inputs = transcript.inputs or before.facts
+        return upgrade(transcript)
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
-        from camel.core.notebook import transcript_html
-
-        return transcript_html(self)
+        return resolvers.html(self)
 
     def to_markdown(self) -> str:
         """Write the conversation for reading. What was said stands in block quotes, so that it cannot pose as a heading."""
@@ -99,6 +119,40 @@ class Transcript(msgspec.Struct):
         return "\n".join(
             [*lines, f"{usage.calls} calls, {usage.prompt:,} + {usage.completion:,} tokens.", ""]
         )
+
+
+class _Before(msgspec.Struct):
+    """What a transcript of an earlier schema holds under another name."""
+
+    facts: dict[str, str] = {}
+
+
+class _Weighed(msgspec.Struct):
+    """What a critic weighed for a message, as files of schema 1 have it."""
+
+    message: int
+    deliberation: Deliberation
+
+
+_weighed = msgspec.json.Decoder(list[_Weighed]).decode
+
+
+def check_schema(schema: int) -> None:
+    """Raise an `InputError` for a record of a later version."""
+    if schema > SCHEMA:
+        raise InputError(
+            f"this transcript has schema {schema}, and this version of camel reads up to {SCHEMA}: upgrade camel"
+        )
+
+
+def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
+    """A transcript of an earlier schema as one of this; `weighed` is the column of schema 1 with what critics weighed."""
+    if transcript.schema == 1:
+        for one in _weighed(weighed) if weighed else ():
+            message = transcript.messages[one.message]
+            transcript.messages[one.message] = replace(message, deliberation=one.deliberation)
+        transcript.schema = SCHEMA
+    return transcript
 
 
 def _quoted(text: str) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.transcript import Transcript
 from camel.detectors.catalogue import DETECTORS
 from camel.detectors.finding import Detector, Finding, Hit

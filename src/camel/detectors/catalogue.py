@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from camel.core.errors import CamelError, shown
+from camel.core.checks import shown
+from camel.core.errors import CamelError
 from camel.core.plugins import Plugin, Registry
 from camel.core.transcript import Transcript
 from camel.detectors.code import unfinished_code

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.message import Sampling, in_one_line
 from camel.core.model import Model, Request, checked_model

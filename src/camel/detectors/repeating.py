@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT, USER
-from camel.core.stopping import MessageLoop, NextCall
+from camel.core.stops import MessageLoop, NextCall
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
 from camel.detectors.reading import asked_before, prose, sentences, words, work

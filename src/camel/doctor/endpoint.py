@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from camel.core.checks import similar
 from camel.core.errors import (
     ContextOverflow,
     DeadlineExceeded,
@@ -32,11 +33,10 @@ from camel.core.errors import (
     RequestRejected,
     ServerFailed,
     Unreachable,
-    similar,
 )
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
-from camel.core.model import Event, Expects, Reply, Request, Text
+from camel.core.model import Event, Expects, Model, Reply, Request, Text
 from camel.doctor.finding import Finding, State
 from camel.models.catalogue import Entry, find
 from camel.models.chat import OPENAI_URL, ChatModel
@@ -164,7 +164,7 @@ class _Examination:
 
     # --- before any call -----------------------------------------------------------------------------------------
 
-    def _of_plugin(self) -> ChatModel | None:
+    def _of_plugin(self) -> Model | None:
         """A plug-in's model, which has no endpoint of its own to be looked at."""
         if self.target.base_url:
             return None
@@ -174,7 +174,7 @@ class _Examination:
             self.note("model", "error", str(error), "mend or remove the plug-in, or name another model")
             return None
 
-    async def _found(self) -> ChatModel | None:
+    async def _found(self) -> Model | None:
         """The endpoint, its listing, the key and the window, and a client for it."""
         given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         try:
@@ -311,7 +311,7 @@ class _Examination:
 
     async def _ask(
         self,
-        model: ChatModel,
+        model: Model,
         text: str | History,
         *,
         n: int = 1,
@@ -329,7 +329,7 @@ class _Examination:
         self._spent += Usage(used.prompt, used.completion, used.cached, 0, used.unknown)
         return reply
 
-    async def _answers(self, model: ChatModel) -> bool:
+    async def _answers(self, model: Model) -> bool:
         try:
             reply = await self._ask(model, "Answer with one word: hello.")
         except ModelError as error:
@@ -373,7 +373,7 @@ class _Examination:
             self.note(check, "warning", f"{type(error).__name__}: {error}", own)
         return None
 
-    async def _streams(self, model: ChatModel) -> None:
+    async def _streams(self, model: Model) -> None:
         mend = (
             "words appear only when a message is whole; put no gateway that gathers streams before the server"
         )
@@ -397,7 +397,7 @@ class _Examination:
         else:
             self.note("streaming", "ok", f"{len(pieces)} pieces")
 
-    async def _several(self, model: ChatModel) -> None:
+    async def _several(self, model: Model) -> None:
         mend = "critics will ask for each proposal in a call of its own, and pay for the prompt each time"
         call = self._ask(model, "Name an animal in one word.", n=2)
         reply = await self._tried("several answers", call, mend)
@@ -452,7 +452,7 @@ class _Examination:
         mend = "capable models need none; for a small one use llama.cpp's server or vLLM, and guided"
         self.note("grammar", "note", "replies are not held to a grammar", mend)
 
-    async def _caches(self, model: ChatModel) -> None:
+    async def _caches(self, model: Model) -> None:
         mend = (
             "the provider decides what it caches: its price list says for which models, its documents from what length; "
             "without it every message pays the full price for all that was said before it, which for 40 messages is about "

@@ -183,7 +183,7 @@ def _disk(where: str) -> Finding:
 
 def _bucket(where: str) -> Finding:
     """A bucket is asked what a run asks of it: to list, to write, and to refuse a name that is taken."""
-    from camel.storage.run import JOURNALS, journals
+    from camel.runs.run import JOURNALS, journals
     from camel.storage.store import BucketStore
 
     mend = "check the address, the AWS_ variables (or those of the other clouds), and that they may list and write"
@@ -232,7 +232,7 @@ def _ray(address: str) -> Finding:
 
 
 def _sandbox() -> Finding:
-    from camel.evaluation.sandbox.process import ProgramFailed, Sandbox
+    from camel.sandbox.process import ProgramFailed, Sandbox
 
     if not sys.platform.startswith("linux"):
         return Finding("sandbox", "skipped", "camel evaluate humaneval runs programs on Linux only")
@@ -280,7 +280,7 @@ def _plugins() -> Iterator[Finding]:
 
 
 def _registries() -> list[tuple[Registry[Any], set[str]]]:
-    from camel.core.stopping import STOP_RULES
+    from camel.core.stops import STOP_RULES
     from camel.detectors import DETECTORS
     from camel.models.connect import MODELS
     from camel.scenarios import shipped
@@ -295,7 +295,7 @@ def _registries() -> list[tuple[Registry[Any], set[str]]]:
         (MODELS, MODELS.own),
     ]
     if find_spec("pyarrow"):
-        from camel.storage.exporters import FORMATS
+        from camel.formats.exporters import FORMATS
 
         registries.append((FORMATS, FORMATS.own))
     return registries

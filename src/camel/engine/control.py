@@ -11,9 +11,9 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from camel.core.errors import CamelError
-from camel.engine.worker import Halt
-from camel.storage.control import read_wish, wish
-from camel.storage.run import RunFolder
+from camel.engine.halt import Halt
+from camel.runs.control import read_wish, wish
+from camel.runs.run import RunFolder
 
 EVERY, EVERY_REMOTE = 1.0, 5.0
 """Seconds between two looks: at a disk, and at an object store."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from camel.engine.halt import clock
 from camel.engine.leases import Leases
 from camel.engine.site import WAIT, Beat, Orders, Report, Share, Turn, equal_share
-from camel.engine.worker import clock
 
 SHARE_EVERY = 0.5
 """Seconds between two divisions of what may be used."""

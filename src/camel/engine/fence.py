@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from camel.storage.run import DRIVER, RunFolder
+from camel.runs.run import DRIVER, RunFolder
 
 MARGIN = 1.0
 """Seconds beyond the lease, for the last word that was on its way."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from camel.core.message import Usage
 from camel.engine.stage import read_step
 from camel.models.recorded import usage_in
+from camel.runs.run import RunFolder
 from camel.storage.journal import Damage
-from camel.storage.run import RunFolder
 
 
 def journaled(

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage
-from camel.engine.worker import Halt
-from camel.storage.run import RunFolder
+from camel.runs.run import RunFolder
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from camel.storage.journal import sync_folder
+from camel.storage.files import sync_folder
 
 
 class Steps(Protocol):

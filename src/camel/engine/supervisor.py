@@ -8,9 +8,10 @@ from typing import Protocol
 
 from camel.engine.control import controlled
 from camel.engine.fence import Fence
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage
-from camel.engine.worker import Halt, Window, run_worker
-from camel.storage.run import RunFolder
+from camel.engine.worker import Window, run_worker
+from camel.runs.run import RunFolder
 
 
 class RunStage(Protocol):

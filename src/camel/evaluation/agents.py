@@ -21,24 +21,25 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from camel.core.answers import read_comparison
-from camel.core.errors import Damaged, InputError, ModelError, shown, whole
+from camel.core.checks import shown, whole
+from camel.core.errors import Damaged, InputError, ModelError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
+from camel.engine.halt import Halt
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
-from camel.engine.worker import Halt
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, Sample, draw_tasks
 from camel.jobs.failures import FailedItems, failure_of, grouped
 from camel.jobs.replies import CheckedModel, Cut
 from camel.models.recorded import RecordedModel
-from camel.storage.reader import Run
-from camel.storage.run import RunFolder
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
 
 AGENTS, SINGLE_SHOT = "agents", "single-shot"
 """Names of systems: the run that is evaluated, and the base model's answer in one go."""
@@ -101,7 +102,7 @@ class Group(NamedTuple):
     """A row of the table: a run and the other runs that it is compared with, by the names of their systems."""
 
     name: str
-    runs: Mapping[str, Run]
+    runs: Mapping[str, RunReader]
     scenario: str = ""
     """By which the paper's lines are found; the name unless given."""
     tasks: Sequence[Drawn] = ()
@@ -648,7 +649,7 @@ def quoted_talk(transcript: Transcript) -> str:
     )
 
 
-def _content(run: Run) -> str:
+def _content(run: RunReader) -> str:
     """Stands for all that is said in a run: two runs from one configuration are two."""
     hashes = [(marker.shard, marker.sha256) for marker in run.markers]
     return hashlib.sha256(msgspec.json.encode(hashes)).hexdigest()
@@ -660,7 +661,7 @@ def _asked(tasks: Sequence[Drawn]) -> str:
 
 
 def _window(model: Model) -> int | None:
-    window = getattr(model, "context_tokens", None)
+    window = model.context_tokens
     return window if isinstance(window, int) else None
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from camel.core.errors import InputError
-from camel.evaluation.intervals import Z, wilson
+from camel.reports.intervals import Z, wilson
 
 
 class Kappa(msgspec.Struct, frozen=True):

@@ -12,9 +12,9 @@ import msgspec
 
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import Looked
-from camel.evaluation.intervals import Difference, Rate, holm, paired, wilson
-from camel.evaluation.page import document, percent, text, tiles
-from camel.evaluation.plots import INK, Plot, Spec
+from camel.reports.html import document, percent, text, tiles
+from camel.reports.intervals import Difference, Rate, holm, paired, wilson
+from camel.reports.plots import INK, Plot, Spec
 
 SURE = 0.05
 DONE = "ended_done"

@@ -22,17 +22,17 @@ from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.transcript import Transcript
+from camel.engine.halt import Halt
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, write_lines
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt
 from camel.evaluation.agents import quoted_talk, shortened
-from camel.evaluation.intervals import wilson
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
 from camel.jobs.failures import failure_of
 from camel.models.recorded import RecordedModel
-from camel.storage.reader import Run
-from camel.storage.run import RunFolder
+from camel.reports.intervals import wilson
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
 
 STAGE = "deserved-"
 """Begins the name of a stage; a hash of what is asked, of whom and about what ends it."""
@@ -66,7 +66,7 @@ class Judging:
 
     def __init__(
         self,
-        run: Run,
+        run: RunReader,
         kept: Path,
         sample: Sequence[Candidate],
         model: Model,
@@ -184,7 +184,7 @@ class Judging:
         return self._shard(self._places[one.shard])[one.row]
 
     def _asked(self, transcript: Transcript) -> str:
-        task, window = transcript.task.text[:MOST_TASK], getattr(self._model, "context_tokens", None)
+        task, window = transcript.task.text[:MOST_TASK], self._model.context_tokens
         most = MOST_CHARS
         if isinstance(window, int):
             # Three bytes a token, for all that may be said; the question itself takes less than 300.

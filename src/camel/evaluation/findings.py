@@ -13,7 +13,7 @@ import asyncio
 import hashlib
 import multiprocessing
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache, lru_cache, partial
@@ -24,19 +24,17 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
-from camel.detectors import DETECTORS, Finding, detect
+from camel.detectors import DETECTORS, Finding
+from camel.detectors.marks import STAGE, Mark, find_in, looked_by, mark_of, versions
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage, Steps, Written
-from camel.engine.worker import Halt, run_worker
-from camel.storage.derived import naming_source, source_of, still_true
-from camel.storage.index import Mark
-from camel.storage.reader import Run
-from camel.storage.run import RunFolder
-from camel.storage.table import arrow, read_shard, write_batches
+from camel.engine.worker import run_worker
+from camel.record.arrow import read_shard
+from camel.record.parquet import arrow, write_batches
+from camel.runs.derived import naming_source, source_of, still_true
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
 
-STAGE = "findings-"
-"""Begins the name of a stage; a hash of the detectors' versions ends it."""
-LAYOUT = 1
-"""Of the files; raised when they hold something else."""
 EXAMPLES = 5
 """Findings of each detector and shard that keep the words around them."""
 EXCERPT_CHARS = 2_000
@@ -77,16 +75,6 @@ def schema() -> Any:
     )
 
 
-def versions() -> dict[str, int]:
-    """Of all detectors."""
-    return {name: detector.version for name, detector in DETECTORS.items()}
-
-
-def looked_by() -> str:
-    """The name of these detectors in these versions."""
-    return STAGE + _hash(versions())
-
-
 class Looked(NamedTuple):
     """What was seen in one shard of a run."""
 
@@ -97,7 +85,7 @@ class Looked(NamedTuple):
 class Looker:
     """Looks through a run, and keeps what it sees in the folder `kept`."""
 
-    def __init__(self, run: Run, kept: Path, *, processes: int = 1, halt: Halt | None = None) -> None:
+    def __init__(self, run: RunReader, kept: Path, *, processes: int = 1, halt: Halt | None = None) -> None:
         self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
         self.versions = versions()
         self.name = looked_by()
@@ -162,7 +150,7 @@ class Looker:
             found = findings.as_py()
             said: list[dict[str, str]] = messages.as_py() if found else []
             seats = [message["speaker"] for message in said]
-            marks.append([_mark(one["detector"], one["index"], seats) for one in found])
+            marks.append([mark_of(one["detector"], one["index"], seats) for one in found])
         return marks
 
     def _kept(self, shard: int, columns: Sequence[str] | None = None) -> Any:
@@ -241,21 +229,17 @@ def _deaf() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _hash(versions: Mapping[str, int]) -> str:
-    return hashlib.sha256(msgspec.json.encode([LAYOUT, sorted(versions.items())])).hexdigest()[:12]
-
-
 @lru_cache(maxsize=1)
-def _opened(address: str, stage: str, shards: int) -> Run:
+def _opened(address: str, stage: str, shards: int) -> RunReader:
     """A run as it is when it has so many shards, or more if others were committed since."""
-    return Run(address, stage)
+    return RunReader(address, stage)
 
 
 def _look(
     address: str, stage: str, shards: int, shard: int, sha256: str, older: list[tuple[str, list[str]]]
 ) -> Any:
     """Look through one shard; in a process of its own where there are several."""
-    for opened in (partial(_opened, address, stage, shards), partial(Run, address, stage)):
+    for opened in (partial(_opened, address, stage, shards), partial(RunReader, address, stage)):
         run = opened()  # anew where a retry has written the shard anew since it was first opened
         # Not by its place among the shards known before: others may have been committed since.
         for place, marker in enumerate(run.markers):
@@ -274,7 +258,7 @@ def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]
         ):
             findings += [_finding(row) for row in kept if row["detector"] in known]
     for transcript, findings in zip(transcripts, found, strict=True):
-        findings += _detected(transcript, names)
+        findings += find_in(transcript, names)
         findings.sort(key=lambda finding: finding.index)
     chosen = _chosen(transcripts, found)
     rows = [
@@ -298,25 +282,6 @@ def look_at(transcripts: list[Transcript], older: Sequence[tuple[str, list[str]]
         for transcript, findings in zip(transcripts, found, strict=True)
     ]
     return arrow().RecordBatch.from_pylist(rows, schema=schema())
-
-
-def _detected(transcript: Transcript, names: Sequence[str]) -> list[Finding]:
-    try:
-        return detect(transcript, names)
-    except CamelError:
-        raise
-    except Exception as error:
-        raise CamelError(f"a detector fails on conversation {transcript.id}: {error!r}") from error
-
-
-def marks_of(transcript: Transcript) -> list[Mark]:
-    """What the detectors find in a conversation, for an index."""
-    seats = [message.speaker for message in transcript.messages]
-    return [_mark(one.detector, one.index, seats) for one in _detected(transcript, list(DETECTORS))]
-
-
-def _mark(detector: str, index: int, seats: Sequence[str]) -> Mark:
-    return Mark(detector, index, seats[index] if 0 <= index < len(seats) else "")
 
 
 def _finding(row: dict[str, Any]) -> Finding:

@@ -16,7 +16,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.storage import inside
 from camel.storage.files import sink
 

@@ -14,14 +14,14 @@ import msgspec
 from camel.core.message import Usage
 from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.intervals import Rate, holm, paired
-from camel.evaluation.markdown import fenced, grid, md
-from camel.evaluation.page import document, figure, interval, money, outcomes, percent, short, text, tiles
-from camel.evaluation.page import table as html_table
 from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
-from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.evaluation.results import Comparison, Evaluation, Shown
 from camel.evaluation.standing import Interval, Position, Shares
+from camel.reports.html import document, figure, interval, money, outcomes, percent, short, text, tiles
+from camel.reports.html import table as html_table
+from camel.reports.intervals import Rate, holm, paired
+from camel.reports.markdown import fenced, grid, md
+from camel.reports.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "evaluation.html", "evaluation.md", "evaluation.json"

@@ -17,7 +17,6 @@ from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.evaluation.agents import AGENTS, KINDS, AgentsConfig, Contest, Job, Judged, Kind, Solution
 from camel.evaluation.agreement import Kappa, cohen, fleiss
-from camel.evaluation.intervals import Rate, wilson
 from camel.evaluation.pairs import Pair, Verdict, Winner
 from camel.evaluation.ratings import Meeting, Rating, bradley_terry
 from camel.evaluation.standing import (
@@ -33,6 +32,7 @@ from camel.evaluation.standing import (
     shares,
 )
 from camel.models.catalogue import cost
+from camel.reports.intervals import Rate, wilson
 
 PANEL = "all judges"
 SHOWN = 12

@@ -14,8 +14,8 @@ import msgspec
 
 from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen
-from camel.evaluation.intervals import Rate, paired, wilson
 from camel.evaluation.pairs import WINNERS, Winner
+from camel.reports.intervals import Rate, paired, wilson
 
 try:
     import numpy as np

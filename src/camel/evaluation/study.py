@@ -16,7 +16,7 @@ from camel.core.errors import MissingExtra
 from camel.core.message import Usage
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import EXAMPLES, Looked, draw
-from camel.evaluation.intervals import Clusters, Rate, wilson
+from camel.reports.intervals import Clusters, Rate, wilson
 
 try:
     import numpy as np

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from camel.evaluation.page import document, figure, interval, percent, short, text, tiles
-from camel.evaluation.plots import Plot
 from camel.evaluation.study import SEEN, UNSEEN, Behaviour, Deserved, Example, Study, shown
-from camel.storage.release import WARNING
+from camel.record.release import WARNING
+from camel.reports.html import document, figure, interval, percent, short, text, tiles
+from camel.reports.plots import Plot
 
 _SHOWN_ROLES = 8
 _LEAST_ROLE = 5

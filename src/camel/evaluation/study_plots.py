@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from camel.evaluation.intervals import Rate
-from camel.evaluation.plots import ACCENT, INK, Plot, Spec, seat_colours, shaded
 from camel.evaluation.study import Behaviour, Study, shown
+from camel.reports.intervals import Rate
+from camel.reports.plots import ACCENT, INK, Plot, Spec, seat_colours, shaded
 
 MOST_TURNS = 60
 """Messages that a plot shows; the figures go on."""

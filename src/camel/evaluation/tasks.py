@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.storage.reader import Run
-from camel.storage.release import RESTRICTED
-from camel.storage.table import read_shard, stream_shard
+from camel.record.arrow import read_shard, stream_shard
+from camel.record.release import RESTRICTED
+from camel.runs.reader import RunReader
 
 
 class Drawn(NamedTuple):
@@ -50,7 +50,7 @@ class _Place(NamedTuple):
 
 
 def draw_tasks(
-    runs: Mapping[str, Run], count: int, *, seed: int = 0, acknowledge: Collection[str] = ()
+    runs: Mapping[str, RunReader], count: int, *, seed: int = 0, acknowledge: Collection[str] = ()
 ) -> Sample:
     """Draw `count` tasks of the first run, with what each of the runs, by the names of their systems, has to say on it.
 
@@ -110,14 +110,14 @@ def _draw(seed: int, id: str) -> bytes:
     return hashlib.blake2b(f"{seed} {id}".encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def _scanned(run: Run, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+def _scanned(run: RunReader, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
     """Some columns of each file, one file in memory at a time."""
     with run.folder.opened(part.file for part in run.parts) as files:
         for part, file in enumerate(files):
             yield part, read_shard(file, columns)
 
 
-def _read(run: Run, places: Sequence[_Place]) -> list[Transcript]:
+def _read(run: RunReader, places: Sequence[_Place]) -> list[Transcript]:
     """The conversations at some places, in the order of `places`; each file is opened once."""
     rows: dict[int, list[int]] = {}
     for place in places:
@@ -131,7 +131,7 @@ def _read(run: Run, places: Sequence[_Place]) -> list[Transcript]:
     return [found[place.part, place.row] for place in places]
 
 
-def _by_id(run: Run, ids: Collection[str]) -> dict[str, Transcript]:
+def _by_id(run: RunReader, ids: Collection[str]) -> dict[str, Transcript]:
     places = [
         _Place(b"", part, row)
         for part, columns in _scanned(run, ["id"])

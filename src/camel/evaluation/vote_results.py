@@ -19,11 +19,11 @@ import msgspec
 
 from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen, fleiss
-from camel.evaluation.intervals import Clusters, Rate, wilson
 from camel.evaluation.pairs import VERDICTS, Pair, Verdict, Winner, read_pairs, read_verdicts
 from camel.evaluation.results import Evaluation, Human
 from camel.evaluation.standing import RESAMPLES, Interval, Length, Shares, length_bias, majority, shares
 from camel.evaluation.votes import Record, Vote, key_of, latest, read_records, votes_folder
+from camel.reports.intervals import Clusters, Rate, wilson
 
 try:
     import numpy as np

@@ -26,10 +26,12 @@ from typing import IO, Literal
 
 import msgspec
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.evaluation.pairs import PAIRS, Pair
 from camel.storage import inside
-from camel.storage.journal import Journal, JournalBroken, make_folder, read, sync_folder
+from camel.storage.files import make_folder, sync_folder
+from camel.storage.journal import Journal, JournalBroken, read
 
 Choice = Literal["a", "b", "draw", "skip"]
 """In terms of the pair, not of the screen; `skip` is an answer that counts nowhere."""

@@ -20,21 +20,24 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import CamelError, InputError, ModelError, shown
+from camel.core.checks import shown
+from camel.core.errors import CamelError, InputError, ModelError
 from camel.core.message import Sampling, Usage
-from camel.core.model import Event, Model, Reply, Request, Retrying
+from camel.core.model import Event, Model, Reply, Request, Retrying, WrappedModel
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
-from camel.core.stopping import paper_rules
+from camel.core.stops import paper_rules
 from camel.core.task import SPECIFIER, TaskSpecifier
 from camel.core.transcript import Transcript
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.explorer.reading import Bubble, bubbles, hues_of
 from camel.generation.campaign import STOPPED, totals_of
+from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel
 from camel.models.catalogue import cost, find
 from camel.models.person import Answer, Person
-from camel.storage.index import UNFINISHED, write_indexed
-from camel.storage.run import Marker, RunFolder, Settings, new_attempt, open_folder
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
 
 STAGE = "conversations"
 FINGERPRINT = "agents"
@@ -287,17 +290,17 @@ class Table:
         }
 
 
-class _Paying:
+class _Paying(WrappedModel):
     """A model whose calls count even where they are cut off: whoever stops a reply has had it written, and it is billed."""
 
     def __init__(self, model: Model, meter: Meter) -> None:
-        self._model, self._meter = MeteredModel(model, meter), meter
-        self.context_tokens = self._model.context_tokens
+        super().__init__(MeteredModel(model, meter))
+        self._meter = meter
 
     async def reply(self, request: Request) -> Reply:
         """Make the call if there is room for it."""
         try:
-            return await self._model.reply(request)
+            return await self.inner.reply(request)
         except asyncio.CancelledError:
             # As much as it may have been: nobody will say how much it was.
             most = request.sampling.max_tokens or UNLIMITED
@@ -319,7 +322,7 @@ class Agents:
         budget: Budget = Budget(),  # noqa: B008 - frozen
         keep_all: bool = False,
     ) -> None:
-        self.name = name or str(getattr(model, "name", ""))
+        self.name = name or model.name
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
         price = find(self.name)
         if budget.money is not None and price is None:
@@ -349,8 +352,7 @@ class Agents:
                         table.stop("the server was stopped")
         finally:
             # Its connections are this event loop's.
-            if (close := getattr(self._chat, "aclose", None)) is not None:
-                await close()
+            await self._chat.aclose()
 
     @property
     def going_on(self) -> int:

@@ -22,22 +22,24 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
-from camel.core.errors import CamelError, InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import CamelError, InputError
 from camel.explorer import statistics, views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
 from camel.explorer.agents import Agents
-from camel.explorer.catalogue import Catalogue, NeedsConsent, NotThere
 from camel.explorer.forms import read_form
 from camel.explorer.home import hidden_labels, run_cards
 from camel.explorer.map_pages import add_map_pages
+from camel.explorer.maps import maps_in
 from camel.explorer.pages import STATIC, environment
 from camel.explorer.play import add_play
-from camel.explorer.query import Query
 from camel.explorer.reading import terms_of
-from camel.explorer.sources import Source
 from camel.explorer.views import State
 from camel.explorer.watch import RunWatch
-from camel.storage.control import Wish, read_wish, wish
+from camel.query.catalogue import Catalogue, NeedsConsent, NotThere
+from camel.query.sources import Source
+from camel.query.where import Query
+from camel.runs.control import Wish, read_wish, wish
 
 ROWS = 40
 """Rows of a page."""
@@ -228,7 +230,7 @@ def create_app(
             sample=state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
             random=state.url("/random"),
             statistics=state.url("/statistics"),
-            map=state.url("/map") if asked.catalogue.maps() else "",
+            map=state.url("/map") if maps_in(asked.catalogue) else "",
             sorts=[
                 (value, "Best first" if not value and query.text else name) for value, name in views.SORTS
             ],

@@ -12,15 +12,15 @@ from typing import Any
 from urllib.parse import quote
 
 from camel.core.errors import CamelError
-from camel.explorer.catalogue import Catalogue
-from camel.explorer.query import Query
-from camel.explorer.sources import Source
 from camel.explorer.views import State, counted, money, short
 from camel.generation.status import Snapshot, read_status
+from camel.index.facets import elements
 from camel.maps.table import maps_of
+from camel.query.catalogue import Catalogue
+from camel.query.sources import Source
+from camel.query.where import Query
+from camel.record.release import RESTRICTED
 from camel.scenarios import load
-from camel.storage.index import elements
-from camel.storage.release import RESTRICTED
 
 STATES = {"working": "live", "complete": "good", "stopped": "", "new": ""}
 

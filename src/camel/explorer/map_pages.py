@@ -15,15 +15,16 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.explorer import views
-from camel.explorer.catalogue import Catalogue, NotThere
 from camel.explorer.home import hidden_labels
-from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from
+from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map_of, maps_in
 from camel.explorer.reading import hues_of
 from camel.explorer.views import Params, State
+from camel.index.facets import FACETS
 from camel.maps.texts import KINDS
-from camel.storage.index import FACETS
+from camel.query.catalogue import Catalogue, NotThere
 
 ROWS = 40
 """Texts of a choice that are listed at a time."""
@@ -52,7 +53,7 @@ class _View:
 
     def __init__(self, asked: Asked) -> None:
         self.asked, self.state, self.catalogue = asked, asked.state, asked.catalogue
-        self.maps = self.catalogue.maps()
+        self.maps = maps_in(self.catalogue)
         wanted = [run for run in self.state.query.runs if run in self.maps] or list(self.maps)
         self.run = wanted[0] if wanted else ""
         kinds = self.maps.get(self.run, [])
@@ -68,7 +69,7 @@ class _View:
         """The map."""
         if not self.run:
             raise NotThere("no run here has a map yet: camel map RUN --model MODEL makes one")
-        return self.catalogue.map(self.run, self.of, self.state.query)
+        return map_of(self.catalogue, self.run, self.of, self.state.query)
 
     def params(self, **changed: str) -> Params:
         """What makes this map's address, besides the query."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from camel.core.errors import InputError, shown
-from camel.explorer.answers import NotThere
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.index.facets import FACETS, UNKNOWN, bucket_names, elements
 from camel.maps.diversity import Diversity
-from camel.maps.table import Group, MapHeader, read_header
-from camel.storage.index import FACETS, UNKNOWN, bucket_names, elements
-from camel.storage.table import arrow
+from camel.maps.table import Group, MapHeader, maps_of, read_header
+from camel.query.answers import NotThere
+from camel.query.catalogue import Catalogue, Derived
+from camel.query.where import Query
+from camel.record.parquet import arrow
 
 COLOURS = 8
 """Of the palette; the values beyond share one more."""
@@ -33,6 +36,31 @@ MOST_CORNERS = 80
 Rows = NDArray[np.int64]
 Narrow = Callable[[str], Any]
 """Finds the rows of a map's file that fit what else is asked, as an array."""
+
+
+def maps_in(catalogue: Catalogue) -> dict[str, list[str]]:
+    """By run, what it has maps of."""
+    return {one.name: found for one in catalogue.runs if (found := list(maps_of(one.folder)))}
+
+
+def map_of(catalogue: Catalogue, run: str, of: str, query: Query = Query()) -> MapView:  # noqa: B008 - frozen
+    """A run's map, of the texts that fit a query; the run's name in it is left alone."""
+    return catalogue.derived(run, query, partial(_map_view, of))
+
+
+def _map_view(of: str, derived: Derived) -> MapView:
+    source = derived.source
+    path = maps_of(source.folder).get(of)
+    if path is None:
+        raise NotThere(f"{source.name} has no map of its {of}: camel map {source.address} --of {of} makes it")
+    known = ("map", str(path), path.stat().st_mtime_ns)
+    file: MapFile = derived.remember(known, lambda: MapFile(path))
+    if file.header.fingerprint != source.folder.settings().fingerprint:
+        raise NotThere(f"the map of {source.name} is of another run: remove its folder 'map', then camel map")
+    return derived.remember(
+        ("drawn", *known, derived.query.digest, derived.hidden),
+        lambda: MapView(file, source.name, derived.hidden, derived.narrow),
+    )
 
 
 class Entry(NamedTuple):

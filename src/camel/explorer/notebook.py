@@ -16,8 +16,8 @@ import uvicorn
 
 from camel.core.errors import CamelError
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
 from camel.explorer.serving import link_to, listening, looking, settings
+from camel.query.catalogue import Catalogue
 
 HOST = "127.0.0.1"
 FRAMES = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")

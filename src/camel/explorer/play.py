@@ -20,12 +20,12 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from camel.core.errors import CamelError, InputError
 from camel.explorer.access import Consent, Keys, set_cookie
 from camel.explorer.agents import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Table, Wanted
-from camel.explorer.catalogue import Catalogue
 from camel.explorer.forms import MAX_FORM as MAX_FIELDS
 from camel.explorer.forms import read_form
 from camel.explorer.reading import Bubble
 from camel.explorer.views import counted, money, short, url
 from camel.models.person import HandOver
+from camel.query.catalogue import Catalogue
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
 """Bytes: what a person says, every character as four times three, and the rest of the form."""

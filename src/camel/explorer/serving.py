@@ -25,7 +25,7 @@ from camel.explorer import statistics
 from camel.explorer.access import is_loopback
 from camel.explorer.agents import Agents
 from camel.explorer.app import create_app
-from camel.explorer.catalogue import Catalogue
+from camel.query.catalogue import Catalogue
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
 """Environment: the token that is asked for on other addresses than loopback; a new one at each start unless set."""

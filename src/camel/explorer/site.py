@@ -23,17 +23,18 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from camel._version import __version__
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.message import in_one_line
 from camel.core.transcript import Transcript
 from camel.explorer import views
-from camel.explorer.answers import NotThere, Row
-from camel.explorer.catalogue import LARGEST, Catalogue
 from camel.explorer.pages import STATIC, TEMPLATES, environment
-from camel.explorer.query import Query
 from camel.explorer.views import State, counted
+from camel.query.answers import NotThere, Row
+from camel.query.catalogue import LARGEST, Catalogue
+from camel.query.where import Query
+from camel.record.release import RESTRICTED, Release, Written, marks
 from camel.storage.files import new_folder
-from camel.storage.release import RESTRICTED, Release, Written, marks
 
 MOST = 10_000
 """Conversations of a site: the list is one page."""

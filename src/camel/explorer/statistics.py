@@ -20,8 +20,12 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.detectors import DETECTORS
-from camel.evaluation.intervals import wilson
-from camel.evaluation.plots import (
+from camel.evaluation.study import SEEN, UNSEEN
+from camel.explorer.views import NUMBER_TITLES, TITLES, State, facet_name, money, short, toggled
+from camel.query.answers import Behaviours, Histogram
+from camel.query.catalogue import Catalogue
+from camel.reports.intervals import wilson
+from camel.reports.plots import (
     ACCENT,
     GRID,
     INK,
@@ -34,10 +38,6 @@ from camel.evaluation.plots import (
     shaded,
     svg,
 )
-from camel.evaluation.study import SEEN, UNSEEN
-from camel.explorer.answers import Behaviours, Histogram
-from camel.explorer.catalogue import Catalogue
-from camel.explorer.views import NUMBER_TITLES, TITLES, State, facet_name, money, short, toggled
 
 MOST = 14
 """Values of a facet that are drawn; the data has them all."""

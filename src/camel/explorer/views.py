@@ -15,10 +15,10 @@ from markupsafe import Markup, escape
 from msgspec.structs import replace
 
 from camel.core.transcript import Transcript
-from camel.explorer.catalogue import Hit, Row
-from camel.explorer.query import Query
 from camel.explorer.reading import bubbles, findings, hues, hues_of
-from camel.storage.index import UNFINISHED
+from camel.index.build import UNFINISHED
+from camel.query.catalogue import Hit, Row
+from camel.query.where import Query
 
 SHOWN = 7
 """Values of a facet that are shown before "more"."""
@@ -254,7 +254,7 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
         ("run", run),
         ("id", transcript.id),
         ("scenario", transcript.scenario),
-        *((name.replace("_", " "), value) for name, value in transcript.facts.items()),
+        *((name.replace("_", " "), value) for name, value in transcript.inputs.items()),
         ("model", ", ".join(models)),
         ("prompt", f"{usage.prompt:,} tokens, {usage.cached:,} cached" if usage.calls else ""),
         ("completion", f"{usage.completion:,} tokens" if usage.calls else ""),

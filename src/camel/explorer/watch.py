@@ -27,17 +27,17 @@ from camel.core.message import Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.home import labels_in
 from camel.explorer.reading import hue_of
-from camel.explorer.sources import Source
 from camel.explorer.views import money, short
 from camel.generation.campaign import CONVERSATIONS, LISTS_PER_SHARD, usage_of
 from camel.generation.status import Snapshot, read_status
 from camel.generation.translate import STAGE as TRANSLATED
+from camel.query.sources import Source
+from camel.record.release import RESTRICTED
+from camel.runs.again import named
+from camel.runs.control import read_wish
 from camel.scenarios import RolePlay, Scenario, load
 from camel.scenarios.lists import read_lists
-from camel.storage.again import named
-from camel.storage.control import read_wish
 from camel.storage.journal import Tail
-from camel.storage.release import RESTRICTED
 
 EVERY = 0.4
 """Seconds between two looks at the journals."""

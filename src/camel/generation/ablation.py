@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.core.model import Model
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.generation.campaign import Campaign, Outcome, open_run
 from camel.generation.config import GenerateConfig
 from camel.generation.fork import take_over

@@ -18,31 +18,43 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel._version import __version__
+from camel.core.checks import shown
 from camel.core.conversation import spoken
-from camel.core.errors import BadReply, InputError, ModelError, NoRoom, shown
+from camel.core.errors import BadReply, InputError, ModelError, NoRoom
 from camel.core.history import History
 from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.fence import Fence
+from camel.engine.halt import Halt
 from camel.engine.journaled import journaled
 from camel.engine.notices import Tell, unheard
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import RunStage, run_stage
-from camel.engine.worker import Halt
 from camel.generation.config import GenerateConfig, fingerprint
 from camel.generation.retry import again, begin_retry, open_retry
+from camel.index.build import write_indexed
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import FailedItems, Failures, failure_of
 from camel.jobs.replies import CheckedModel
 from camel.models.catalogue import Entry
-from camel.models.pool import Pool, ReplicaState
+from camel.models.connect import pool_of
+from camel.models.pool import ReplicaState
 from camel.models.recorded import CountedModel, RecordedModel
 from camel.models.traced import traced
+from camel.record.arrow import stream_shard
+from camel.record.parquet import arrow
+from camel.runs.again import Retry, named
+from camel.runs.compact import damaged
+from camel.runs.control import read_wish, wish
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
+from camel.runs.verify import gone
 from camel.scenarios import (
     Meeting,
     NamedList,
@@ -53,14 +65,7 @@ from camel.scenarios import (
     read_lists,
     render_lists,
 )
-from camel.storage.again import Retry, named
-from camel.storage.compact import damaged
-from camel.storage.control import read_wish, wish
-from camel.storage.index import write_indexed
 from camel.storage.journal import Damage
-from camel.storage.run import Marker, RunFolder, Settings
-from camel.storage.table import arrow, stream_shard
-from camel.storage.verify import gone
 
 LISTS_PER_SHARD = 256
 PASSES = 3
@@ -271,7 +276,7 @@ class Campaign:
 
     def replicas(self) -> list[ReplicaState]:
         """The model's endpoints as they are now; none where the model is of another kind."""
-        pool: Pool | None = getattr(self._endpoint, "pool", None)
+        pool = pool_of(self._endpoint)
         return pool.states() if pool else self.elsewhere
 
     def progress(self) -> dict[str, tuple[int, int]]:
@@ -417,7 +422,6 @@ class Campaign:
         """The same stage, whose work is counted."""
         own = named(stage.name).stage
         last = own == self.last.name
-        release: Callable[[str], None] = getattr(self._endpoint, "release", lambda session: None)
 
         async def counted(index: int, steps: Steps) -> Any:
             tally = self.tallies[stage.name]
@@ -427,7 +431,7 @@ class Campaign:
             finally:
                 tally.open -= 1
                 # Its replica has room for another conversation.
-                release(self.scenario.id(index) if last else f"{own}-{index}")
+                self._endpoint.release(self.scenario.id(index) if last else f"{own}-{index}")
             tally.finished += 1
             tally.usage += record.usage
             if isinstance(record, Transcript) and record.stop:
@@ -468,19 +472,19 @@ class Campaign:
         try:
             play = self._play(index, facts, self._checked(steps))
         except NoRoom as error:
-            return self._labelled(self._without_room(index, facts, error), facts)
+            return self._labelled(index, self._without_room(index, facts, error), facts)
         try:
             transcript = await play.finish()
         except ModelError as error:
             self._give_up_or_wait(error, play.transcript)
             transcript = play.transcript
-        return self._labelled(transcript, facts)
+        return self._labelled(index, transcript, facts)
 
     def _without_list(self, index: int, facts: dict[str, str], cause: str) -> Transcript:
         """The record of a conversation that needs a list which failed."""
         level, _, why = cause.removeprefix(FAILED).partition(": ")
-        stop = Stop("error", f"ListFailed: its {level} list could not be made: {why}")
-        return self._labelled(Transcript(self.scenario.id(index), Task(cause), stop=stop), facts)
+        stop = Stop("error", f"ListFailed: its {level} list could not be made: {why}", failure="ListFailed")
+        return self._labelled(index, Transcript(self.scenario.id(index), Task(cause), stop=stop), facts)
 
     def _without_room(self, index: int, facts: dict[str, str], error: NoRoom) -> Transcript:
         """The record of a conversation whose task is too long. Where no task would fit, the settings are wrong, and the
@@ -540,11 +544,11 @@ class Campaign:
             reply = await self._checked(steps).reply(Request(history, sampling, identity, ASSISTANT))
         except ModelError as error:
             self._give_up_or_wait(error, transcript)
-            transcript.stop = Stop("error", f"{type(error).__name__}: {error}", ASSISTANT)
+            transcript.stop = Stop.failed(error, ASSISTANT)
         else:
             transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
             transcript.stop = Stop("done", "the question was answered", ASSISTANT)
-        return self._labelled(transcript, facts)
+        return self._labelled(index, transcript, facts)
 
     async def _looked_up(
         self, facts: Callable[[Callable[[str, int], Sequence[str]]], dict[str, str]]
@@ -733,8 +737,8 @@ class Campaign:
         if isinstance(error, BadReply) and error.usage:
             self._unused[transcript.id] = error.usage
 
-    def _labelled(self, transcript: Transcript, facts: dict[str, str]) -> Transcript:
-        transcript.scenario, transcript.facts = self.scenario.name, facts
+    def _labelled(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
+        transcript.scenario, transcript.inputs, transcript.item = self.scenario.name, facts, index
         transcript.labels, transcript.fingerprint = list(self.scenario.labels), self.fingerprint
         return transcript
 
@@ -760,7 +764,9 @@ class AskedList(NamedTuple):
 def failures_in(records: Sequence[Transcript]) -> dict[str, float]:
     """How many failed, by the class of the failure, as a marker counts them."""
     classes = Counter(
-        record.stop.detail.partition(":")[0] for record in records if record.failed and record.stop
+        record.stop.failure or record.stop.detail.partition(":")[0]
+        for record in records
+        if record.failed and record.stop
     )
     return {f"{FAILED_AS}{name}": float(count) for name, count in sorted(classes.items())}
 

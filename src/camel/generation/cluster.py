@@ -9,15 +9,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import InputError
+from camel.engine.halt import Halt
 from camel.engine.site import Report
 from camel.engine.stage import Stage
-from camel.engine.worker import Halt
-from camel.generation.account import ACCOUNTS
 from camel.generation.campaign import Campaign
-from camel.generation.shares import Shares
 from camel.generation.site import CampaignFactory, Gathering, handed_over
+from camel.jobs.account import ACCOUNTS
 from camel.jobs.failures import ClusterFailures
-from camel.storage.run import RunFolder
+from camel.jobs.shares import Shares
+from camel.runs.run import RunFolder
 
 if TYPE_CHECKING:
     from camel.engine.ray.supervisor import RaySupervisor

@@ -13,22 +13,28 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from camel.core.errors import InputError, similar
+from camel.core.checks import similar
+from camel.core.errors import InputError
 from camel.core.message import Sampling
-from camel.core.tables import read_table
+from camel.core.model import Model
+from camel.core.toml import read_table
 from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry, find
 from camel.models.chat import ChatModel
 from camel.models.connect import plugged_model
 from camel.models.governor import Rates
 from camel.models.guided import Guide
+from camel.models.local import ALIAS, LOCAL_SAMPLING
 from camel.models.pool import PoolSettings
+from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
-from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import is_remote
 
+LOCAL_CONCURRENCY = 2
+"""Conversations at once with the tiny model: more would only wait for each other."""
 LOCAL = "local"
 """The name of a model that means the tiny one on this machine, as --local does."""
 START = 32
@@ -200,7 +206,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         rates = Rates(ceiling=most, start=min(most, START), rpm=self.model.rpm, tpm=self.model.tpm)
         return PoolSettings(rates=rates, open_per_replica=self.model.open_per_replica)
 
-    def chat_model(self) -> ChatModel:
+    def open_model(self) -> Model:
         """The model behind its endpoints, as the run uses it."""
         section = self.model
         if not section.base_url and (plugged := plugged_model(section.name, section.context_tokens)):
@@ -216,6 +222,27 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             pool=self.pool(),
             session_field=section.session_field,
         )
+
+    def adjusted(
+        self, *, local: bool = False, concurrency: int | None = None, out: str = ""
+    ) -> GenerateConfig:
+        """The configuration with what a command line says; `local` is the tiny model on this machine."""
+        config = self
+        if local:
+            sampling = config.sampling or LOCAL_SAMPLING
+            if sampling.max_tokens is None:
+                sampling = replace(sampling, max_tokens=LOCAL_SAMPLING.max_tokens)
+            config = replace(
+                config,
+                model=ModelSection(ALIAS, guided="llama.cpp"),
+                sampling=sampling,
+                run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
+                # Not into the folder of the model that the configuration names.
+                out=out or (config.out if config.is_local and config.out else f"{config.where}-local"),
+            )
+        if concurrency is not None:
+            config = replace(config, run=replace(config.run, concurrency=concurrency))
+        return replace(config, out=out) if out else config
 
     def critic_of(self, scenario: Scenario) -> CriticSettings | None:
         """Who chooses what is said, if anybody does."""

@@ -17,8 +17,10 @@ from camel.engine.stage import write_whole
 from camel.generation.campaign import open_run
 from camel.generation.config import GenerateConfig
 from camel.generation.plan import Committed, Need, committed_in, sample_of
+from camel.runs.markers import new_attempt
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
 from camel.scenarios import Scenario, load
-from camel.storage.run import RunFolder, Settings, new_attempt, open_folder
 
 _MAKES_LISTS = ("model.name", "model.guided", "sampling", "seed")
 

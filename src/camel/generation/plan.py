@@ -22,9 +22,10 @@ from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, M
 from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
 from camel.jobs.budget import Budget
 from camel.models.catalogue import Entry
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
 from camel.scenarios.critics import CriticSettings
-from camel.storage.run import Marker, RunFolder, open_folder
 
 WORKER = 256
 """Conversations that one worker process keeps open."""

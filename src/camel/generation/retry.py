@@ -9,9 +9,10 @@ from typing import Any
 
 from camel.core.errors import InputError
 from camel.engine.stage import Stage, Written
-from camel.storage.again import Retry, StageName, add_retry, last_retry
-from camel.storage.compact import compactions
-from camel.storage.run import Marker, RunFolder
+from camel.runs.again import Retry, StageName, add_retry, last_retry
+from camel.runs.compact import compactions
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
 
 Read = Callable[[Marker], list[Any]]
 """Reads the records of a shard, each of which says whether it `failed`."""

@@ -16,14 +16,15 @@ from pathlib import Path
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.model import Reply, Request
+from camel.core.model import Model, Reply, Request
 from camel.engine.coordinator import Totals
 from camel.engine.site import Report
 from camel.engine.stage import Stage
-from camel.generation.account import Account
 from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_of
 from camel.generation.config import GenerateConfig
-from camel.generation.shares import (
+from camel.jobs.account import Account
+from camel.jobs.budget import Budget
+from camel.jobs.shares import (
     ACCOUNT,
     ENDPOINT,
     OFFER,
@@ -34,28 +35,20 @@ from camel.generation.shares import (
     under,
     used_by,
 )
-from camel.jobs.budget import Budget
+from camel.models.connect import pool_of
 from camel.models.pool import ReplicaState
 from camel.models.sharing import nested
 from camel.models.traced import flush
-from camel.storage.again import named
-from camel.storage.run import DRIVER, JOURNALS, journals
+from camel.runs.again import named
+from camel.runs.run import DRIVER, JOURNALS, journals
 from camel.storage.store import is_remote
 
 HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 """Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
 
 
-class Elsewhere:
+class Elsewhere(Model):
     """Stands in the driver for the model that its workers talk to."""
-
-    context_tokens: int | None = None
-
-    async def __aenter__(self) -> Elsewhere:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        return None
 
     async def reply(self, request: Request) -> Reply:
         """Nobody asks it."""
@@ -109,13 +102,16 @@ class CampaignSite:
 
     def __init__(self, config: GenerateConfig, worker: str = "") -> None:
         _see_the_driver(config)
-        self._model = config.chat_model()
-        self._model.pool.allow({})  # nothing, until the coordinator has said how much
+        self._model = config.open_model()
+        self._pool = pool_of(self._model)
+        if self._pool:
+            self._pool.allow({})  # nothing, until the coordinator has said how much
         # Budgets are the driver's; a worker has what it is granted of them.
         unlimited = msgspec.structs.replace(config, budget=Budget())
         self._campaign = Campaign(unlimited, self._model, shared=True)
         self.folder, self.halt = self._campaign.folder, self._campaign.halt
-        self._model.pool.gate = self._gate
+        if self._pool:
+            self._pool.gate = self._gate
         shared = (config.budget.calls, config.budget.tokens, config.budget.money) != (None, None, None)
         self._account: Account | None = None
         if worker and shared:
@@ -160,7 +156,8 @@ class CampaignSite:
             gauges[f"finished.{name}"] = float(tally.finished)
             gauges[f"failed.{name}"] = float(tally.failed)
         gauges |= {f"{STOPPED}{reason}": float(times) for reason, times in campaign.stops.items()}
-        gauges |= told_of(self._model.pool)
+        if self._pool:
+            gauges |= told_of(self._pool)
         gauges[OFFER] = self._offer
         if self._account:
             gauges[ACCOUNT] = float(self._account.number)
@@ -169,7 +166,8 @@ class CampaignSite:
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""
         self._campaign.meter.grant, self._offer = granted(share), share.get(OFFER, 0.0)
-        self._model.pool.allow(allowed(share))
+        if self._pool:
+            self._pool.allow(allowed(share))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -180,8 +178,8 @@ class CampaignSite:
 
     def _gate(self) -> None:
         """Write the account, then look at the lease: a call that is sent is always in the account."""
-        if self._account:
-            in_flight = sum(replica.in_flight for replica in self._model.pool.states())
+        if self._account and self._pool:
+            in_flight = sum(replica.in_flight for replica in self._pool.states())
             self._account.write(self._campaign.meter.usage, in_flight)
         self.halt.check_lease()
 

@@ -34,13 +34,13 @@ from camel.generation.retry import open_retry
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.models.catalogue import Entry
 from camel.models.pool import ReplicaState
+from camel.runs.again import StageName, named
+from camel.runs.control import read_wish
+from camel.runs.reader import LAST_STAGES
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.verify import Planned
 from camel.scenarios import load
-from camel.storage.again import StageName, named
-from camel.storage.control import read_wish
-from camel.storage.reader import LAST_STAGES
-from camel.storage.run import RunFolder, open_folder
 from camel.storage.store import is_remote, open_store
-from camel.storage.verify import Planned
 
 LOG, NOW = "log.jsonl", "now.json"
 """What happened, a line each; and the figures of a run that is going on, written anew every few seconds."""

@@ -19,25 +19,26 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, ModelError, ServerFailed, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError, ModelError, ServerFailed
 from camel.core.history import History, estimate_tokens
 from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
-from camel.core.stopping import Stop
+from camel.core.stops import Stop
 from camel.core.transcript import Transcript
+from camel.engine.halt import Halt
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt
 from camel.generation.campaign import Counted, Tally, failures_in, totals_of
 from camel.generation.config import fingerprint, shard_size_for
 from camel.jobs.budget import Budget, Meter, MeteredModel
 from camel.jobs.failures import failure_of
 from camel.models.catalogue import find
 from camel.models.recorded import RecordedModel
+from camel.record.arrow import write_shard
+from camel.runs.reader import RunReader
 from camel.scenarios import Translate, load
-from camel.storage.reader import Run
-from camel.storage.table import write_shard
 
 STAGE = "translated-"
 """Begins the name of a stage; the language's code ends it."""
@@ -91,7 +92,7 @@ class Translation:
 
     def __init__(
         self,
-        run: Run,
+        run: RunReader,
         language: str,
         model: Model,
         *,
@@ -108,13 +109,13 @@ class Translation:
             raise InputError(f"no language {language!r}: known are {known}")
         self.run, self.language, self.translate = run, language, scenario.end
         self.name = f"{STAGE}{language}"
-        self.meter = meter or Meter(Budget(), find(getattr(model, "name", "")), halt or Halt())
+        self.meter = meter or Meter(Budget(), find(model.name), halt or Halt())
         self.halt = self.meter.halt
         self.last_pass = False
         """Whether a failure becomes the conversation's record, as no other try follows."""
         self.tally, self._counted = Tally(len(run)), Counted()
         self._model, self._sampling = MeteredModel(model, self.meter), sampling
-        settings = self._begun(getattr(model, "name", type(model).__name__), accept_model)
+        settings = self._begun(model.name or type(model).__name__, accept_model)
         self._shard_size = int(settings["shard_size"])
         self.fingerprint = fingerprint(settings)
         self._starts = [0]
@@ -236,7 +237,7 @@ class Translation:
         original = self._original(index)
         model = RecordedModel(self._model, steps.once)
         translated = msgspec.structs.replace(
-            original, messages=[], facts={**original.facts, "language": self.language}
+            original, messages=[], inputs={**original.inputs, "language": self.language}
         )
         if original.failed:
             return translated  # it is in no export
@@ -247,7 +248,8 @@ class Translation:
                 translated.messages.append(said)
                 sound = sound and fine
         except ModelError as error:
-            translated.stop = Stop("error", failure_of(error, self.halt, last=self.last_pass), TRANSLATOR)
+            failure_of(error, self.halt, last=self.last_pass)
+            translated.stop = Stop.failed(error, TRANSLATOR)
         if not sound:
             translated.labels = [*original.labels, DAMAGED]
         return translated

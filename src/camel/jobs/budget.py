@@ -12,8 +12,8 @@ import msgspec
 
 from camel.core.errors import InputError, ModelError, RateLimited
 from camel.core.message import Usage
-from camel.core.model import Model, Reply, Request
-from camel.engine.worker import Halt, Halted
+from camel.core.model import Model, Reply, Request, WrappedModel
+from camel.engine.halt import Halt, Halted
 from camel.jobs.failures import Failures
 from camel.models.catalogue import Entry
 
@@ -147,12 +147,12 @@ class Meter:
             self.rate_limited += max(error.limited, isinstance(error, RateLimited))
 
 
-class MeteredModel:
+class MeteredModel(WrappedModel):
     """A model whose calls are counted and stopped at a budget."""
 
     def __init__(self, model: Model, meter: Meter) -> None:
-        self._model, self._meter = model, meter
-        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+        super().__init__(model)
+        self._meter = meter
 
     async def reply(self, request: Request) -> Reply:
         """Make the call if there is room for it, as often as the failure policy says."""
@@ -164,7 +164,7 @@ class MeteredModel:
         self._meter.begin()
         reply = error = None
         try:
-            reply = await self._model.reply(request)
+            reply = await self.inner.reply(request)
             return reply
         except ModelError as failed:
             error = failed

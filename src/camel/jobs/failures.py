@@ -38,9 +38,9 @@ from camel.core.errors import (
 )
 from camel.core.history import History
 from camel.core.model import Reply, Request
+from camel.engine.halt import Halt, Halted, Unfinished
 from camel.engine.notices import Tell, unheard
 from camel.engine.site import Report
-from camel.engine.worker import Halt, Halted, Unfinished
 
 IN_A_ROW = 5
 """Rejections without a success between them that halt a run."""

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from camel.core.errors import BadReply, CutReply, EmptyReply, FilteredReply
-from camel.core.model import Choice, Model, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request, WrappedModel
 from camel.models.guided import CRITICS
 
 TRIES = 3
@@ -34,17 +34,16 @@ _WORDS: dict[type[BadReply], str] = {
 }
 
 
-class CheckedModel:
+class CheckedModel(WrappedModel):
     """A model whose replies can be used. Critics and judges are left alone: they ask again themselves."""
 
     def __init__(self, model: Model, cut: Cut = "fail") -> None:
-        self._model = model
+        super().__init__(model)
         self._cut: Cut = cut
-        self.context_tokens: int | None = getattr(model, "context_tokens", None)
 
     async def reply(self, request: Request) -> Reply:
         """Ask until there is a reply that can be used; raises a `BadReply` after some tries."""
-        reply = await self._model.reply(request)
+        reply = await self.inner.reply(request)
         if request.expects in CRITICS:
             return reply
         used, tries = reply.usage, 1
@@ -52,7 +51,7 @@ class CheckedModel:
             if tries == TRIES:
                 kind = fault_of(reply.choices[0], self._cut) or EmptyReply
                 raise kind(f"{_WORDS[kind]} (tried {tries} times)", attempts=tries, usage=used)
-            reply = await self._model.reply(request)
+            reply = await self.inner.reply(request)
             used, tries = used + reply.usage, tries + 1
         if tries == 1 and len(good) == len(reply.choices):
             return reply

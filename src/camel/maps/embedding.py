@@ -18,17 +18,19 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import CamelError, InputError
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage, Steps, Written
-from camel.engine.worker import Halt, run_worker
+from camel.engine.worker import run_worker
+from camel.index.build import table_of
+from camel.index.files import schema as index_schema
 from camel.maps.embedders import Embedder
 from camel.maps.texts import Of, checked, texts_of
 from camel.models.catalogue import cost
-from camel.storage.derived import naming_source, source_of, still_true
-from camel.storage.index import schema as index_schema
-from camel.storage.index import table_of
-from camel.storage.reader import Run
-from camel.storage.run import RunFolder
-from camel.storage.table import arrow, read_shard, to_table, write_batches
+from camel.record.arrow import read_shard, to_table
+from camel.record.parquet import arrow, write_batches
+from camel.runs.derived import naming_source, source_of, still_true
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
 
 STAGE = "vectors-"
 """Begins the name of a stage; a hash of the model and of what is embedded ends it."""
@@ -52,16 +54,18 @@ def schema() -> Any:
     return pa.schema([*(index.field(name) for name in KEPT), *own])
 
 
-def home(run: Run | RunFolder, of: str, part: str = "") -> Path:
+def home(run: RunReader | RunFolder, of: str, part: str = "") -> Path:
     """The folder of a run's map, or a part of it: in that of the run, or beside the journals of one in an object store."""
-    folder = run.folder if isinstance(run, Run) else run
+    folder = run.folder if isinstance(run, RunReader) else run
     return folder.path(f"map/{of}/{part}".rstrip("/"))
 
 
 class Embedding:
     """The texts of a run becoming vectors."""
 
-    def __init__(self, run: Run, embedder: Embedder, *, of: Of = "tasks", halt: Halt | None = None) -> None:
+    def __init__(
+        self, run: RunReader, embedder: Embedder, *, of: Of = "tasks", halt: Halt | None = None
+    ) -> None:
         self.run, self.embedder, self.halt = run, embedder, halt or Halt()
         self.of: Of = checked(of)
         self.folder = RunFolder(home(run, of, "vectors"))

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from camel.core.errors import InputError
+from camel.index.facets import elements
 from camel.maps.layout import Vectors
 from camel.maps.make import point_name
 from camel.maps.table import read_header
-from camel.storage.index import elements
-from camel.storage.release import Release, Written, check_labels
-from camel.storage.table import arrow
+from camel.record.parquet import arrow
+from camel.record.release import Release, Written, check_labels
 
 FORMATS = ("atlas", "nomic")
 NEIGHBOURS = 10

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camel.core.errors import InputError
+from camel.index.facets import elements
 from camel.maps.clusters import clustered, labelled
 from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates
 from camel.maps.embedding import KEPT, Embedding
 from camel.maps.layout import FIT, Vectors, place
 from camel.maps.table import Group, MapHeader, Repeat, path_of, schema, write
-from camel.storage.index import elements
-from camel.storage.release import RESTRICTED
-from camel.storage.table import arrow
+from camel.record.parquet import arrow
+from camel.record.release import RESTRICTED
 
 REPEATS = 1_000
 """Near-duplicate pairs that the map names."""

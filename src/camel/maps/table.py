@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
+from camel.index.files import said_in
+from camel.index.files import schema as index_schema
 from camel.maps.diversity import Diversity
 from camel.maps.embedding import KEPT, home
 from camel.maps.texts import KINDS
+from camel.record.parquet import arrow
+from camel.runs.run import RunFolder
 from camel.storage.files import taking_place
-from camel.storage.index import said_in
-from camel.storage.index import schema as index_schema
-from camel.storage.run import RunFolder
-from camel.storage.table import arrow
 
 FILE = "map.parquet"
 VERSION = 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.role_playing import USER
 from camel.core.transcript import Transcript
 

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from camel.core.checks import shown
 from camel.core.errors import (
     DeadlineExceeded,
     InputError,
@@ -33,10 +34,9 @@ from camel.core.errors import (
     RequestRejected,
     ServerFailed,
     Unreachable,
-    shown,
 )
 from camel.core.message import OWN_FIELDS, Sampling, well_formed
-from camel.core.model import Expects, Reply, Request, Retrying, Text
+from camel.core.model import Expects, Model, Reply, Request, Retrying, Text
 from camel.models import catalogue, wire
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import (
@@ -67,7 +67,7 @@ _COMMENT_BYTES, _COMMENT_SECONDS = 2**16, 2.0
 _encode = msgspec.json.Encoder().encode
 
 
-class ChatModel:
+class ChatModel(Model):
     """A model by name behind a base URL. Opens connections when first used; close with `aclose()` or `async with`."""
 
     def __init__(
@@ -149,12 +149,6 @@ class ChatModel:
 
     def __repr__(self) -> str:
         return f"ChatModel({self.name!r}, base_url={self.base_url!r})"
-
-    async def __aenter__(self) -> ChatModel:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections; the model can be used again and will open new ones."""

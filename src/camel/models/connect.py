@@ -9,13 +9,15 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from camel.core.errors import CamelError, InputError, ModelError, shown
-from camel.core.model import Model, Reply, Request, Text, checked_model
+from camel.core.checks import shown
+from camel.core.errors import CamelError, InputError, ModelError
+from camel.core.model import Model, Reply, Request, Text, WrappedModel, checked_model
 from camel.core.plugins import Plugin, Registry
 from camel.models.chat import ChatModel
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import served_models
 from camel.models.guided import Guide
+from camel.models.pool import Pool
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """What is asked of OpenAI when no model is named."""
@@ -39,18 +41,12 @@ MODELS: Registry[Callable[[str], Model]] = Registry("models", {}, _plugged, kind
 """Kinds of models that plug-ins bring, by the word before the colon: `kind:name`."""
 
 
-class PluggedModel(ChatModel):
-    """A plug-in's model, to whoever takes a `ChatModel`; what it does about failures and pace is its own affair."""
+class PluggedModel(WrappedModel):
+    """A plug-in's model under its full name; what it does about failures and pace is its own affair."""
 
     def __init__(self, name: str, inner: Model, context_tokens: int | None = None) -> None:
-        kind = name.partition(":")[0]
-        # Nothing is ever sent there: names under .invalid lead nowhere.
-        super().__init__(
-            name, base_url=f"http://{kind}.plug-in.invalid", api_key="", context_tokens=context_tokens
-        )
-        self._inner = inner
-        window = getattr(inner, "context_tokens", None)
-        self.context_tokens = context_tokens or (window if isinstance(window, int) else None)
+        super().__init__(inner)
+        self.name, self.context_tokens = name, context_tokens or inner.context_tokens
 
     async def reply(self, request: Request) -> Reply:
         """Have the plug-in's model answer; one that streams nothing is heard all at once."""
@@ -63,15 +59,10 @@ class PluggedModel(ChatModel):
             request.watch(event)
 
         asked = replace(request, watch=watch) if request.watch else request
-        reply = await self._inner.reply(asked)
+        reply = await self.inner.reply(asked)
         if request.watch and not heard:
             request.watch(Text(request.speaker, reply.content))
         return reply
-
-    async def aclose(self) -> None:
-        """Close what the plug-in's model has open."""
-        if close := getattr(self._inner, "aclose", None):
-            await close()
 
 
 def plugged_model(name: str, context_tokens: int | None = None) -> PluggedModel | None:
@@ -89,7 +80,7 @@ def connect(
     context_tokens: int | None = None,
     guided: Guide | None = None,
     max_attempts: int = 6,
-) -> ChatModel:
+) -> Model:
     """A model by name, or the one that the endpoint serves; its window is looked up where the endpoint tells it."""
     if not base_url and (plugged := plugged_model(name, context_tokens)):
         return plugged
@@ -114,6 +105,13 @@ def connect(
         guided=guided,
         max_attempts=max_attempts,
     )
+
+
+def pool_of(model: Model) -> Pool | None:
+    """The replicas behind a model; None where it is of another kind."""
+    while isinstance(model, WrappedModel):
+        model = model.inner
+    return model.pool if isinstance(model, ChatModel) else None
 
 
 def named_at(spec: str) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.models.endpoint import checked_url
 
 MOST_REPLICAS, MOST_BYTES = 4096, 2**20

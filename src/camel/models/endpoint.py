@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from camel.core.errors import InputError, NotAuthorised, Unreachable, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError, NotAuthorised, Unreachable
 from camel.models import wire
 
 

@@ -17,7 +17,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from camel.core.errors import InputError, Left, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError, Left
 from camel.core.grammar import parse
 from camel.core.message import Usage, well_formed
 from camel.core.model import Choice, Expects, Model, Reply, Request, Text, checked_model
@@ -46,7 +47,7 @@ Answer = str | HandOver | None
 Ask = Callable[[Request], Answer | Awaitable[Answer]]
 
 
-class Person:
+class Person(Model):
     """Somebody who is asked by a function: `RolePlaying(user_model=Person(ask, model=model), model=model, …)`.
 
     `ask(request)` is async, or plain and then called in a thread, so that it may wait as long as a person takes. What was
@@ -92,8 +93,8 @@ class Person:
 
     async def aclose(self) -> None:
         """Close the model beside."""
-        if (close := getattr(self.stand_in, "aclose", None)) is not None:
-            await close()
+        if self.stand_in is not None:
+            await self.stand_in.aclose()
 
     async def _answer(self, request: Request) -> str | HandOver:
         for _ in range(_PATIENCE):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from camel.core.errors import RequestRejected
 from camel.core.message import Usage, well_formed
-from camel.core.model import Model, Reply, Request
+from camel.core.model import Model, Reply, Request, WrappedModel
 
 Once = Callable[[bytes, Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
 """Takes (what identifies the step, how to take it) and gives its result, taken now or before."""
@@ -36,19 +36,19 @@ def usage_in(record: bytes) -> Usage:
     return Usage() if isinstance(paid, str) else paid.usage
 
 
-class RecordedModel:
+class RecordedModel(WrappedModel):
     """Sends each call through `once`."""
 
     def __init__(self, model: Model, once: Once) -> None:
-        self._model, self._once = model, once
-        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+        super().__init__(model)
+        self._once = once
 
     async def reply(self, request: Request) -> Reply:
         """Answer from the record, or from the model and record it."""
 
         async def ask() -> bytes:
             try:
-                reply = await self._model.reply(request)
+                reply = await self.inner.reply(request)
             except RequestRejected as error:
                 # Whoever is refused several choices asks for one after the other: other steps, that must come again.
                 if request.sampling.n > 1 and type(error) is RequestRejected:
@@ -67,15 +67,15 @@ class RecordedModel:
         return recorded
 
 
-class CountedModel:
+class CountedModel(WrappedModel):
     """Sums what one item's calls used, those answered from the record included."""
 
     def __init__(self, model: Model) -> None:
-        self._model, self.usage = model, Usage()
-        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+        super().__init__(model)
+        self.usage = Usage()
 
     async def reply(self, request: Request) -> Reply:
         """Ask, and count."""
-        reply = await self._model.reply(request)
+        reply = await self.inner.reply(request)
         self.usage += reply.usage
         return reply

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from camel.core.errors import ModelError, ServerFailed
 from camel.core.history import Entry, estimate_tokens
 from camel.core.message import Usage
-from camel.core.model import Choice, Reply, Request, Text
+from camel.core.model import Choice, Model, Reply, Request, Text
 
 Line = str | Reply | ModelError
 
 
-class ScriptedModel:
+class ScriptedModel(Model):
     """Replays lines in order, or asks a function for each; an error in the script is raised where it stands.
 
     `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. Every request it got is

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from camel.core.errors import ModelError
-from camel.core.model import Model, Reply, Request
+from camel.core.model import Model, Reply, Request, WrappedModel
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -34,16 +34,15 @@ def flush() -> None:
             provider.force_flush(5_000)
 
 
-class TracedModel:
+class TracedModel(WrappedModel):
     """Sends each call through a span of kind client."""
 
     def __init__(self, model: Model, name: str, tracer: Any) -> None:
-        self._model, self._name, self._tracer = model, name, tracer
-        self.context_tokens: int | None = getattr(model, "context_tokens", None)
+        super().__init__(model)
+        self._name, self._tracer = name, tracer
         trace = import_module("opentelemetry.trace")
         self._client, self._failed = trace.SpanKind.CLIENT, trace.StatusCode.ERROR
-        url: Any = getattr(model, "base_url", "")
-        parts = urlsplit(url if isinstance(url, str) else "")
+        parts = urlsplit(model.base_url)
         self._fixed: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "openai",  # of the protocol, whoever speaks it
@@ -74,7 +73,7 @@ class TracedModel:
             set_status_on_exception=False,
         ) as span:
             try:
-                reply = await self._model.reply(request)
+                reply = await self.inner.reply(request)
             except ModelError as error:
                 span.set_attribute("error.type", type(error).__name__)
                 span.set_attribute("camel.attempts", error.attempts)

@@ -6,10 +6,10 @@ scenario = load("ai_society")          # or the path of a folder of your own
 scenario.count, scenario.id(0)         # 25000, "001_001_001"
 """
 
+from camel.core.lists import parse_list
 from camel.scenarios.checking import Rendered, check, load, sample
 from camel.scenarios.duplicates import deduplicate, near_duplicate
 from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, read_lists, render_lists
-from camel.scenarios.parsing import parse_list
 from camel.scenarios.reading import Problem, known, shipped
 from camel.scenarios.scaffold import scaffold
 from camel.scenarios.scenario import (

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import msgspec
 
-from camel.core.errors import InputError, similar
+from camel.core.checks import similar
+from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
 from camel.core.society import PLACEHOLDERS

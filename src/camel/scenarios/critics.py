@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from camel.core.agent import Critic
+from camel.core.conversation import Critic
 from camel.core.critic import PROPOSALS, TEMPERATURE, BestOf, Fallback
 from camel.core.errors import CamelError, InputError
 from camel.core.judge import Mode, ModelJudge
@@ -140,7 +140,7 @@ class CriticSettings(
         return 2.0, 2.0 + rounds, float(most)
 
 
-class _Nobody:
+class _Nobody(Model):
     """Stands in for a model while settings are checked."""
 
     async def reply(self, request: Request) -> Reply:

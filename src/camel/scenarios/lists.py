@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import NamedTuple
 
-from camel.core.errors import InputError, ModelError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError, ModelError
 from camel.core.history import History
+from camel.core.lists import parse_list
 from camel.core.message import Sampling, in_one_line
 from camel.core.model import Model, Request
 from camel.scenarios.duplicates import Distinct
-from camel.scenarios.parsing import parse_list
 from camel.scenarios.scenario import DEFAULT_ASK, fill_count
 
 ROUNDS = 8

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.errors import InputError, shown, similar
+from camel.core.checks import shown, similar
+from camel.core.errors import InputError
 from camel.core.inception import Inception
 from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
 from camel.core.society import PLACEHOLDERS, Society
-from camel.core.stopping import STOP_RULES, StopRule, paper_rules
+from camel.core.stops import STOP_RULES, StopRule, paper_rules
 from camel.core.task import TaskSpecifier
 from camel.scenarios.critics import CriticSettings
 

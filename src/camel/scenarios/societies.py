@@ -13,14 +13,15 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from camel.core.errors import InputError, similar
-from camel.core.first_steps import Casting, Planner
+from camel.core.checks import similar
+from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Graph
 from camel.core.member import Member
 from camel.core.message import Sampling
+from camel.core.planner import Casting, Planner
 from camel.core.society import PLACEHOLDERS, Ending, Society
-from camel.core.stopping import Vote
+from camel.core.stops import Vote
 from camel.core.turns import Policy
 from camel.scenarios.scenario import placeholders
 

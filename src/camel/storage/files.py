@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import quote
 
-from camel.core.errors import InputError, shown
-from camel.storage.journal import sync, sync_folder
+from camel.core.checks import shown
+from camel.core.errors import InputError
 
 Put = Callable[[str, bytes], None]
 """Takes the name of a document and its JSON."""
@@ -205,3 +206,25 @@ def _compressed(file: IO[bytes], ending: str) -> Generator[IO[bytes]]:
     # No name and no time in the header, so that the bytes are the same every time.
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as stream:
         yield cast("IO[bytes]", stream)
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it, durably."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    sync(folder)
+
+
+def sync(path: Path) -> None:
+    """Make a file that is there, or the names in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

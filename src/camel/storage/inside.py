@@ -18,8 +18,9 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from camel.core.errors import Damaged, InputError, shown
-from camel.storage.journal import make_folder as make_durably
+from camel.core.checks import shown
+from camel.core.errors import Damaged, InputError
+from camel.storage.files import make_folder as make_durably
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

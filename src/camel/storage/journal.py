@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from camel.core.errors import CamelError, mend_of
+from camel.storage.files import make_folder, sync_folder
 
 _MAGIC = b"camel-journal:2\n"
 _HEADER = struct.Struct("<16s8sI")
@@ -279,25 +280,3 @@ class Tail:
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
-
-
-def make_folder(folder: Path) -> None:
-    """Make `folder` and those above it, durably."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_folder(made.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in `folder` durable."""
-    sync(folder)
-
-
-def sync(path: Path) -> None:
-    """Make a file that is there, or the names in a folder, durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -28,7 +28,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
-from camel.core.errors import CamelError, InputError, MissingExtra, shown
+from camel.core.checks import shown
+from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.storage import inside
 from camel.storage.inside import Entry
 

@@ -12,8 +12,8 @@ from camel.core.message import in_one_line
 
 if TYPE_CHECKING:
     from camel.training.config import TrainConfig
+    from camel.training.results import Trained
     from camel.training.rows import Rows
-    from camel.training.train import Trained
 
 _WIDTH, _HEIGHT = 640, 200
 
@@ -74,7 +74,7 @@ def write_card(
 
 
 def _labels(rows: Rows) -> set[str]:
-    from camel.storage.table import arrow
+    from camel.record.parquet import arrow
 
     pq = arrow("pyarrow.parquet")
     found: set[str] = set()

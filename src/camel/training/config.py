@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.tables import read_table
+from camel.core.toml import read_table
 
 LLAMA_7B = "LLaMA-7B"
 

@@ -23,7 +23,8 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.training.config import TrainConfig
-from camel.training.train import PROGRESS, Step, Trained, finished, prepared, train
+from camel.training.results import Step, Trained
+from camel.training.train import PROGRESS, finished, prepared, train
 from camel.training.weights import need
 
 STOP, LOG = "stop", "launch.log"
@@ -96,7 +97,7 @@ _SAID = "camel: "
 
 
 def _on_ray(config: TrainConfig, gguf: bool, address: str) -> None:
-    from camel.engine.ray.training import fit
+    from camel.engine.ray.torch import fit
 
     given = {"config": msgspec.to_builtins(config), "gguf": gguf, "folder": str(Path.cwd())}
     fit(on_a_cluster, given, address=address, workers=config.devices, storage=str(Path(config.out).resolve()))

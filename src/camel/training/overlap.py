@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from camel.storage.table import Table, arrow
+from camel.record.parquet import Table, arrow
 
 SHINGLE = 5
 """Words of the shingles by which two rows are compared."""

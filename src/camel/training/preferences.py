@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.errors import InputError
-from camel.storage.exporters import preferences
-from camel.storage.reader import Run
-from camel.storage.run import open_folder
+from camel.formats.preferences import preferences
+from camel.runs.reader import RunReader
+from camel.runs.run import open_folder
 from camel.training.weights import need
 
 FOLDER = "preferences"
@@ -29,7 +29,7 @@ def digest_of(name: str) -> str:
         raise InputError(
             f"there are no preferences in {name}: name a run, or a file that camel export RUN preferences wrote"
         )
-    return " ".join(marker.sha256 for marker in Run(name).markers)
+    return " ".join(marker.sha256 for marker in RunReader(name).markers)
 
 
 def pairs(names: tuple[str, ...], scratch: Path) -> Any:
@@ -42,7 +42,7 @@ def pairs(names: tuple[str, ...], scratch: Path) -> Any:
             path = scratch / FOLDER / f"{number}.jsonl"
             if not path.is_file():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                preferences(Run(name), path)
+                preferences(RunReader(name), path)
         files.append(str(path))
     try:
         found: Any = datasets.Dataset.from_json(files, cache_dir=str(scratch))

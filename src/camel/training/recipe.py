@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.tables import read_table
+from camel.core.toml import read_table
 from camel.detectors import DETECTORS
 from camel.evaluation.humaneval.problems import PLUS_FILE, human_eval_file
 from camel.training.overlap import Question

@@ -31,18 +31,20 @@ from camel._version import __version__
 from camel.core.errors import Damaged, InputError
 from camel.detectors import detect
 from camel.detectors.languages import language_of
+from camel.engine.halt import Halt
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt
-from camel.storage.compact import Part
+from camel.record.arrow import read_shard, stream_groups
+from camel.record.arrow import rows as transcripts_of
+from camel.record.parquet import Table, arrow, write_batches
+from camel.record.release import RESTRICTED
+from camel.runs.compact import Part
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
+from camel.runs.verify import look_at
 from camel.storage.files import taking_place
-from camel.storage.reader import Run
-from camel.storage.release import RESTRICTED
-from camel.storage.run import RunFolder, Settings, open_folder
 from camel.storage.store import DiskStore
-from camel.storage.table import Table, arrow, read_shard, stream_groups, write_batches
-from camel.storage.table import rows as transcripts_of
-from camel.storage.verify import look_at
 from camel.training.overlap import BANDS, BINS, Questions, bands, digests, signatures
 from camel.training.recipe import Recipe, digest_of, read_questions
 from camel.training.rows_card import rows_card
@@ -97,7 +99,7 @@ class RowBuilder:
     ) -> None:
         self.recipe, self.halt = recipe, halt or Halt()
         self._tokens = tokens
-        self.runs = [Run(source.run) for source in recipe.sources]
+        self.runs = [RunReader(source.run) for source in recipe.sources]
         self.pieces = [
             _Piece(number, part.first, part.last)
             for number, run in enumerate(self.runs)

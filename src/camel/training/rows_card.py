@@ -12,9 +12,9 @@ from pathlib import PurePath
 import msgspec
 
 from camel._version import __version__
-from camel.storage.dataset import Split, card_of, plain
-from camel.storage.reader import Run
-from camel.storage.release import RESTRICTED
+from camel.formats.dataset import Split, card_of, plain
+from camel.record.release import RESTRICTED
+from camel.runs.reader import RunReader
 from camel.training.recipe import Recipe
 
 _COLUMNS = (
@@ -23,7 +23,9 @@ _COLUMNS = (
 )
 
 
-def rows_card(recipe: Recipe, runs: Sequence[Run], counts: Mapping[str, int], rows: int, size: int) -> str:
+def rows_card(
+    recipe: Recipe, runs: Sequence[RunReader], counts: Mapping[str, int], rows: int, size: int
+) -> str:
     """The text of the card; `counts` says what became of conversations and rows, in order."""
     shape = msgspec.structs.asdict(recipe.shape)
     sources = [_source(run, one.weight) for run, one in zip(runs, recipe.sources, strict=True)]
@@ -59,7 +61,7 @@ def rows_card(recipe: Recipe, runs: Sequence[Run], counts: Mapping[str, int], ro
     )
 
 
-def _source(run: Run, weight: float) -> str:
+def _source(run: RunReader, weight: float) -> str:
     """A run by its name: the folders above it are nobody's business."""
     model = run.settings.config.get("model.name")
     often = f", each row {weight:g} times" if weight != 1 else ""

@@ -19,7 +19,7 @@ import msgspec
 from camel.core.errors import InputError
 from camel.core.inception import paper
 from camel.core.role_playing import ASSISTANT, USER
-from camel.storage.table import Table, arrow
+from camel.record.parquet import Table, arrow
 
 Seat = Literal["assistant", "user", "both"]
 Tokens = Callable[[Any], Any]

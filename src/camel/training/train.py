@@ -33,6 +33,7 @@ from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
 from camel.training.preferences import digest_of, pairs
+from camel.training.results import Step, Trained
 from camel.training.rows import Rows
 from camel.training.weights import GGUF, MERGED, content_of, converter, need, opened, to_gguf
 
@@ -41,36 +42,6 @@ CHECKPOINTS, PROGRESS, CONFIG, RESULT = "checkpoints", "progress.jsonl", "config
 
 class NotANumber(CamelError):
     """The loss became infinite or no number."""
-
-
-class Step(msgspec.Struct, frozen=True):
-    """How a training stands after a step."""
-
-    step: int
-    of: int
-    epoch: float
-    loss: float
-    learning_rate: float
-    tokens: int
-    """Read so far in this start."""
-    seconds: float
-    """Of this start."""
-    memory: float
-    """GB, of the device; of the process where that is a CPU."""
-
-
-class Trained(msgspec.Struct, frozen=True):
-    """What came of it."""
-
-    out: str
-    steps: int
-    rows: int
-    first_loss: float
-    """Mean over the first tenth of the steps."""
-    last_loss: float
-    """Mean over the last tenth."""
-    seconds: float
-    """Of the last start."""
 
 
 def train(

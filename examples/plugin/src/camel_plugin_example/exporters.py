@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from camel import Transcript
-from camel.storage.exporters import ROW_ENDINGS, Exporter, write_rows
-from camel.storage.release import Release, Written
+from camel.formats.exporters import Exporter
+from camel.formats.rows import ROW_ENDINGS, write_rows
+from camel.record.release import Release, Written
 
 
 def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,10 @@
 """A model: made with what stands behind the colon of its name; answers a request, or raises a `ModelError`."""
 
 from camel import Choice, Reply, Request, Usage
+from camel.core.model import Model
 
 
-class Parrot:
+class Parrot(Model):
     """Says what it is named after, in the format of whoever's turn it is. Where yours would call an API of its own."""
 
     context_tokens = 100_000

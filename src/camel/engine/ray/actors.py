@@ -19,9 +19,9 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from camel._version import __version__
 from camel.core.errors import CamelError
+from camel.engine.cluster_worker import Left, Member
 from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator, Totals
-from camel.engine.member import Left, Member
 from camel.engine.ray.metrics import Metrics
 from camel.engine.site import Beat, Desk, DeskGone, Factory, Orders, Share, Turn
 

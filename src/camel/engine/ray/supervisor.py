@@ -21,16 +21,16 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from camel.core.errors import CamelError
+from camel.engine.cluster_worker import Left
 from camel.engine.control import controlled
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
-from camel.engine.member import Left
+from camel.engine.halt import Halt
 from camel.engine.notices import Tell, shards_again, unheard
 from camel.engine.ray.actors import CoordinatorActor, Job, WorkerActor
 from camel.engine.site import Factory, Share, Turn, equal_share
 from camel.engine.stage import Stage
-from camel.engine.worker import Halt
-from camel.storage.run import RunFolder
+from camel.runs.run import RunFolder
 
 ray: Any = import_module("ray")  # whose types say little that holds
 TTL = 10.0

@@ -18,21 +18,23 @@ from typing import Any
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import CamelError, InputError, ModelError, ServerFailed, shown
+from camel.core.checks import shown
+from camel.core.errors import CamelError, InputError, ModelError, ServerFailed
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.message import Sampling, Usage
 from camel.core.model import Model, Request
+from camel.engine.halt import Halt, Halted
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_lines
 from camel.engine.supervisor import run_stage
-from camel.engine.worker import Halt, Halted
 from camel.evaluation.humaneval.extract import extract
 from camel.evaluation.humaneval.judging import NO_CODE, Judge, Verdict
 from camel.evaluation.humaneval.problems import COUNT, HASHES, Problem, problems
 from camel.jobs.failures import failure_of
 from camel.models.recorded import RecordedModel
-from camel.storage.run import RunFolder, Settings
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
 
 SAMPLES, VERDICTS = "samples", "verdicts"
 PASSES = 3

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from camel.evaluation.humaneval.problems import Problem
-from camel.evaluation.sandbox.process import (
+from camel.sandbox.process import (
     Killed,
     Limits,
     Program,
@@ -26,7 +26,7 @@ from camel.evaluation.sandbox.process import (
     SandboxFailed,
     request_for,
 )
-from camel.evaluation.sandbox.values import Damaged, decode
+from camel.sandbox.values import Damaged, decode
 
 Suite = Literal["humaneval", "plus"]
 SECONDS = 3

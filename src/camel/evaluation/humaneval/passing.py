@@ -12,7 +12,7 @@ from math import comb
 
 import msgspec
 
-from camel.evaluation.intervals import wilson
+from camel.reports.intervals import wilson
 
 RESAMPLES = 5_000
 SEED = 164

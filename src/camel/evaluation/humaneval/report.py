@@ -21,10 +21,10 @@ from camel.evaluation.humaneval.campaign import Config, Judged, Sample
 from camel.evaluation.humaneval.judging import Verdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.humaneval.problems import COUNT
-from camel.evaluation.markdown import fenced, grid, md
-from camel.evaluation.page import document, figure, money, text, tiles
-from camel.evaluation.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.models.catalogue import Entry
+from camel.reports.html import document, figure, money, text, tiles
+from camel.reports.markdown import fenced, grid, md
+from camel.reports.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
 from camel.storage import inside
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"

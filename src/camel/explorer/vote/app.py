@@ -31,8 +31,8 @@ from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
 from camel.explorer.forms import read_form
 from camel.explorer.pages import STATIC, environment
 from camel.explorer.vote.passes import Passes
+from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
-from camel.storage.release import RESTRICTED
 
 _NONCE = re.compile(r"[0-9a-f]{0,32}")
 

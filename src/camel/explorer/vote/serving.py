@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from camel.core.errors import InputError, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError
 from camel.evaluation.pairs import read_pairs
 from camel.evaluation.votes import BallotBox, voter_name, votes_folder
 from camel.explorer.access import Keys, is_loopback

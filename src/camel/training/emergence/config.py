@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, shown, whole
+from camel.core.checks import shown, whole
+from camel.core.errors import InputError
 from camel.core.message import Sampling
-from camel.core.tables import read_table
+from camel.core.toml import read_table
 from camel.evaluation.agents import JUDGE_PROMPT
 from camel.evaluation.humaneval.problems import COUNT
 

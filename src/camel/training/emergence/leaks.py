@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from camel.evaluation.tasks import Drawn
+from camel.record.arrow import stream_groups
 from camel.storage.files import replacing
-from camel.storage.table import stream_groups
 from camel.training.overlap import Question, Questions
 from camel.training.rows import Rows
 

@@ -16,17 +16,17 @@ import msgspec
 from camel.core.errors import InputError, ModelError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
+from camel.engine.halt import Halt, Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
-from camel.engine.worker import Halt, Unfinished
 from camel.evaluation.agents import Named
 from camel.evaluation.tasks import Drawn
 from camel.models.recorded import CountedModel, RecordedModel
+from camel.runs.run import RunFolder
 from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
-from camel.storage.run import RunFolder
 from camel.training.emergence.config import SHIPPED, Domain, EmergenceConfig
 from camel.training.recipe import read_questions
 

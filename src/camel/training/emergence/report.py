@@ -16,12 +16,7 @@ from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import PAPER as PAPER_PROGRAMS
 from camel.evaluation.humaneval.report import SUITES
 from camel.evaluation.humaneval.report import points as percentages
-from camel.evaluation.intervals import Rate
-from camel.evaluation.markdown import grid, md
-from camel.evaluation.page import document, figure, outcomes, short, text, tiles
-from camel.evaluation.page import table as html_table
 from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
-from camel.evaluation.plots import INK, MUTED, Plot, Spec, svg, write_plots
 from camel.evaluation.report import (
     LOSS,
     WIN,
@@ -31,6 +26,11 @@ from camel.evaluation.report import (
     judging_plots,
 )
 from camel.evaluation.standing import Interval
+from camel.reports.html import document, figure, outcomes, short, text, tiles
+from camel.reports.html import table as html_table
+from camel.reports.intervals import Rate
+from camel.reports.markdown import grid, md
+from camel.reports.plots import INK, MUTED, Plot, Spec, svg, write_plots
 from camel.training.emergence.results import Figures, Line
 from camel.training.emergence.study import Emergence
 

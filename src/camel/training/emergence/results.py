@@ -17,11 +17,11 @@ import msgspec
 from camel._version import __version__
 from camel.core.message import Usage
 from camel.evaluation.humaneval.passing import Passing
-from camel.evaluation.intervals import Rate, holm, paired
 from camel.evaluation.pairs import Pair, Verdict, Winner
 from camel.evaluation.results import Comparison, Evaluation, evaluate
 from camel.evaluation.standing import Interval, Shares, shares
 from camel.models.catalogue import cost
+from camel.reports.intervals import Rate, holm, paired
 from camel.training.emergence.config import EmergenceConfig
 from camel.training.emergence.study import Emergence
 

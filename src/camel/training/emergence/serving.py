@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from camel.core.errors import InputError, ServerFailed, shown
+from camel.core.checks import shown
+from camel.core.errors import InputError, ServerFailed
 from camel.core.model import Model, Reply, Request
 from camel.models.catalogue import Entry, find
 from camel.models.connect import connect, label, named_at
@@ -96,7 +97,7 @@ def _folder(path: Path) -> Path:
     return found
 
 
-class Lent:
+class Lent(Model):
     """A model that answers while it is open."""
 
     def __init__(

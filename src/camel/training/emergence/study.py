@@ -25,7 +25,7 @@ import msgspec
 from camel.core.errors import InputError, ServerFailed
 from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request
-from camel.engine.worker import Halt
+from camel.engine.halt import Halt
 from camel.evaluation.agents import KINDS, AgentsConfig, Contest, Group, Kind, Named, Need
 from camel.evaluation.humaneval.campaign import Config as ProgramConfig
 from camel.evaluation.humaneval.campaign import Evaluation as Programs
@@ -34,17 +34,18 @@ from camel.evaluation.humaneval.judging import Judge
 from camel.evaluation.humaneval.report import Report as ProgramReport
 from camel.evaluation.humaneval.report import default_ks, report_of
 from camel.evaluation.report import STEPS
-from camel.evaluation.sandbox.process import Sandbox
 from camel.models.catalogue import Entry
-from camel.storage.run import RunFolder
+from camel.runs.run import RunFolder
+from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.config import EmergenceConfig
 from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.serving import FREE, Lent, Place, find_place, trained, version_of
 from camel.training.launch import launched as train
+from camel.training.results import Step, Trained
 from camel.training.rows import Rows
-from camel.training.train import RESULT, Step, Trained
+from camel.training.train import RESULT
 from camel.training.weights import converter
 
 KEPT, MODELS, HUMANEVAL = "kept", "models", "humaneval"
@@ -415,7 +416,7 @@ def _need(model: str, usage: Usage) -> Need:
     return Need("answer", model, usage.calls, (prompt, prompt, prompt), (said // 2, said, 2 * said))
 
 
-class _Absent:
+class _Absent(Model):
     def __init__(self, context_tokens: int) -> None:
         self.context_tokens = context_tokens
 

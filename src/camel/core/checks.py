@@ -1,0 +1,41 @@
+"""How a value that is not accepted is shown, and the name that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+from camel.core.errors import InputError
+
+
+def shown(value: object) -> str:
+    """A value that was refused, as the one line of an error shows it."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer too long to be written in decimals
+        text = f"a very large {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def whole(name: str, value: object, low: int, high: int) -> None:
+    """Raise an `InputError` unless `value` is a whole number between the bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} must be a whole number from {low} to {high}, not {shown(value)}")
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """A suggestion to put behind a name that is not known."""
+    close = closest(name, known)
+    return f" (did you mean {close}?)" if close else ""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that is probably meant: one that is nearly the same, or begins with it; else empty."""
+    import difflib
+
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    longer = [one for one in names if len(name) >= 3 and one.startswith(name)]
+    return next(iter(close or longer), "")

@@ -1,0 +1,206 @@
+"""What may come before a society talks: a model proposes its roles, and plans its task.
+
+Both ask for a list and read it leniently; a reply that cannot be read is asked for again a few times, each time with
+other words and without what failed. What is asked next depends on nothing but the replies so far, so a journaled model
+answers all over again after a crash and the same members meet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from camel.core.checks import whole
+from camel.core.errors import NotUnderstood
+from camel.core.history import History
+from camel.core.inception import fill
+from camel.core.member import MAX_NAME_CHARS, Member, as_key
+from camel.core.message import Sampling, Usage, well_formed
+from camel.core.model import Model, Reply, Request, Watch
+from camel.core.task import MAX_TASK_CHARS, checked_text
+
+ATTEMPTS = 3
+"""Calls for one list, at most."""
+MAX_STEP_CHARS = 600
+CASTING, PLANNER = "casting", "planner"
+"""The speaker names under which the two are reported."""
+FIRST_SAMPLING = Sampling(temperature=0.7)
+
+T = TypeVar("T")
+
+
+class Casting(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Asks a model for the roles that a task needs; they join the members that are declared."""
+
+    count: int
+    """How many to propose."""
+    prompt: str = ""
+    """Asks for them; mentions `<COUNT>` and `<TASK>`. Left out, one that comes with CAMEL."""
+    sampling: Sampling = FIRST_SAMPLING
+
+    def __post_init__(self) -> None:
+        whole("count", self.count, 1, 100)
+
+    def asked(self, task: str) -> str:
+        """The prompt, filled in."""
+        return fill(self.prompt or prompts()["roles"], {"COUNT": str(self.count), "TASK": task})
+
+
+class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Asks a model for the steps of a task; they are put below it."""
+
+    steps: int = 6
+    """How many at most."""
+    prompt: str = ""
+    """Asks for them; mentions `<COUNT>` and `<TASK>`. Left out, one that comes with CAMEL."""
+    sampling: Sampling = FIRST_SAMPLING
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps, 1, 50)
+
+    def asked(self, task: str) -> str:
+        """The prompt, filled in."""
+        return fill(self.prompt or prompts()["plan"], {"COUNT": str(self.steps), "TASK": task})
+
+
+class Cast(NamedTuple):
+    """Members as a model proposed them, and what that took."""
+
+    members: tuple[Member, ...]
+    usage: Usage
+    model: str
+
+
+class Plan(NamedTuple):
+    """Steps as a model proposed them, and what that took."""
+
+    steps: tuple[str, ...]
+    usage: Usage
+    model: str
+
+    def text(self, task: str) -> str:
+        """The task with its plan below."""
+        numbered = "\n".join(f"{number}. {step}" for number, step in enumerate(self.steps, 1))
+        return f"{task}\n\nThe plan:\n{numbered}" if self.steps else task
+
+
+async def assign_roles(
+    model: Model,
+    task: str,
+    count: int | Casting,
+    *,
+    taken: Collection[str] = (),
+    session: str = "",
+    watch: Watch | None = None,
+) -> Cast:
+    """Have a model propose `count` members for a task, none of them called as one of `taken`; or raise `NotUnderstood`."""
+    casting = count if isinstance(count, Casting) else Casting(count)
+    wanted = casting.count
+
+    def read(text: str) -> list[Member] | None:
+        members = read_roles(text, taken)
+        return members[:wanted] if len(members) >= wanted else None
+
+    asked = casting.asked(checked_text("the task", task, MAX_TASK_CHARS))
+    request = Request(History(), casting.sampling, session, CASTING, "list", watch)
+    members, usage, name = await _ask(model, asked, read, request)
+    if members is None:
+        raise NotUnderstood(
+            f"asked {usage.calls} times for {wanted} roles and got no list of so many: lower the count, or name the "
+            "members yourself"
+        )
+    return Cast(tuple(members), usage, name)
+
+
+async def plan_task(
+    model: Model,
+    task: str,
+    steps: int | Planner = 6,
+    *,
+    session: str = "",
+    watch: Watch | None = None,
+) -> Plan:
+    """Have a model plan a task in at most `steps` steps; no step where it gave none, which leaves the task as it is."""
+    planner = steps if isinstance(steps, Planner) else Planner(steps)
+    asked = planner.asked(checked_text("the task", task, MAX_TASK_CHARS))
+    request = Request(History(), planner.sampling, session, PLANNER, "list", watch)
+    found, usage, name = await _ask(model, asked, lambda text: _lines(text)[: planner.steps] or None, request)
+    return Plan(tuple(found or ()), usage, name)
+
+
+def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:
+    """The members that a list proposes: the name before the colon, the brief behind it; what cannot be one is left out."""
+    members: list[Member] = []
+    seen = {as_key(name) for name in taken}
+    for line in _lines(text):
+        bold = _BOLD.match(line)
+        name, brief = bold.groups() if bold else [*_EXPLAINED.split(line, maxsplit=1), ""][:2]
+        name = " ".join(_UNNAMEABLE.sub(" ", name).split()).strip(" .'’-_")[:MAX_NAME_CHARS].rstrip(" .'’-_")
+        key = as_key(name)
+        if not name[:1].isalnum() or key in seen:
+            continue
+        seen.add(key)
+        brief = brief.strip(" :-–—*")
+        # "Neighbour (lives there)": the name was cut off at the opening bracket.
+        brief = brief.removesuffix(")") if brief.count(")") > brief.count("(") else brief
+        members.append(Member(name, name, brief.rstrip()))
+    return members
+
+
+@cache
+def prompts() -> dict[str, str]:
+    """The texts that come with CAMEL, by name."""
+    folder = Path(__file__).parent / "inception" / "society"
+    return {path.stem: path.read_text("utf-8").strip() for path in folder.glob("*.txt")}
+
+
+async def _ask(
+    model: Model, prompt: str, read: Callable[[str], Sequence[T] | None], request: Request
+) -> tuple[Sequence[T] | None, Usage, str]:
+    """Ask until the reply can be read, or often enough; what was read, and what all calls took."""
+    usage, reply = Usage(), None
+    for attempt in range(ATTEMPTS):
+        history = History()
+        # A model that always answers the same to the same must be asked something else.
+        again = f"\n\nOnly the numbered list, one item on each line. This is attempt {attempt + 1}."
+        history.add("user", f"{prompt}{again if attempt else ''}")
+        reply = await model.reply(msgspec.structs.replace(request, history=history))
+        usage += reply.usage
+        if (found := read(_text(reply))) is not None:
+            return found, usage, reply.model
+    return None, usage, reply.model if reply else ""
+
+
+def _text(reply: Reply) -> str:
+    choice = reply.choices[0]
+    if choice.finish in ("refusal", "content_filter"):
+        return ""
+    text = well_formed(choice.content)
+    # Cut off in the middle of its last line, as like as not.
+    return text.rpartition("\n")[0] if choice.finish == "length" else text
+
+
+_MARK = re.compile(r"[ \t]*(?:\(?\d{1,3}[.):]|[-*•+])[ \t]+(?=\S)")
+_BOLD = re.compile(r"\*\*([^*\n]{1,80})\*\*[ \t]*[:(–—-]?(.*)")
+_EXPLAINED = re.compile(r"[:：(]|[ \t][–—-][ \t]")
+_UNNAMEABLE = re.compile(r"[^\w .'’-]")
+
+
+def _lines(text: str) -> list[str]:
+    """The items of a list: its marked lines, the outer ones where some are set in; or all lines where none is marked."""
+    lines = [line for line in text.expandtabs(4).splitlines() if line.strip()]
+    marked = [(line, found) for line in lines if (found := _MARK.match(line))]
+    if marked:
+        outer = min(len(line) - len(line.lstrip()) for line, _ in marked)
+        lines = [line[found.end() :] for line, found in marked if len(line) - len(line.lstrip()) < outer + 2]
+    else:
+        lines = [line for line in lines if not line.rstrip().endswith((":", "："))]  # announces the list
+    # Control characters have no place in a name or a prompt.
+    printable = ("".join(char if char.isprintable() else " " for char in line) for line in lines)
+    items = (" ".join(line.split()) for line in printable)
+    return [item for item in items if any(map(str.isalnum, item)) and len(item) <= MAX_STEP_CHARS]

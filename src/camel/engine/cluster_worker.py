@@ -1,0 +1,201 @@
+"""A worker of a cluster: takes its turns, works as any worker does, and keeps its lease alive.
+
+The one decision to know: the lease counts from when a heartbeat was *sent*, so a worker stops calling before anybody
+else may take over what it holds. It needs no word for that: `Halt` looks at the clock before every step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeVar
+
+import msgspec
+
+from camel.core.errors import CamelError
+from camel.engine.halt import LEASE_LOST, Halted, clock
+from camel.engine.site import WAIT, Beat, Desk, DeskGone, Orders, Site
+from camel.engine.worker import Window, run_worker
+
+BEAT_EVERY = 1.0
+PATIENCE = 2.0
+"""Seconds after which a beat that was not answered is sent again."""
+PAUSE = 0.2
+"""Seconds before somebody who got nothing asks again."""
+OUT, GONE = "this worker was taken for dead", "the driver is gone"
+_OWN = (LEASE_LOST, OUT, GONE)
+"""Reasons that concern this worker alone."""
+T = TypeVar("T")
+
+
+class Left(msgspec.Struct, frozen=True):
+    """How a worker ended."""
+
+    how: Literal["dismissed", "out", "failed"]
+    why: str = ""
+
+
+class Member:
+    """One worker's life."""
+
+    def __init__(self, name: str, site: Site, desk: Desk) -> None:
+        self._name, self._site, self._desk = name, site, desk
+        self._halt = site.halt
+        self._window = Window(0)
+        self._turn, self._stage = -1, ""
+        self._committed: list[int] = []
+        self._left: list[int] = []
+        self._ended = True
+        self._leases = 0
+        """Numbers the shards asked for, so that one whose answer was lost is not leased twice."""
+        self._apart = 0.0
+        self._ordered = ""
+        """Why the coordinator told us to halt."""
+        self._news = asyncio.Event()
+        self._one_beat = asyncio.Lock()
+
+    async def live(self) -> Left:
+        """Work until there is nothing to do any more, or until this worker may not go on."""
+        try:
+            await self._tell()
+            async with asyncio.TaskGroup() as group:
+                beating = group.create_task(self._keep_beating())
+                try:
+                    await self._work()
+                finally:
+                    beating.cancel()
+            await self._tell()
+        except ExceptionGroup as errors:
+            error = errors.exceptions[0]
+            if not isinstance(error, CamelError):
+                raise error from None
+            # Of one that is out, others have the shards, and its trouble with them is nobody's.
+            if self._halt.reason not in _OWN:
+                return Left("failed", str(error))
+        finally:
+            await self._site.aclose()
+        return Left("out", self._halt.reason) if self._halt.reason in _OWN else Left("dismissed")
+
+    async def _work(self) -> None:
+        with contextlib.suppress(Halted, DeskGone):
+            while (turn := await self._ask(lambda: self._desk.turn(self._name))) is not None:
+                if turn.number == self._turn or not turn.stage:
+                    if self._halt.reason in _OWN:
+                        return
+                    await self._pause()
+                    continue
+                self._turn, self._stage, self._ended = turn.number, turn.stage, False
+                stage, failed = self._site.stage(turn.stage, turn.attempt), None
+                try:
+                    await run_worker(
+                        stage,
+                        self._site.folder,
+                        self._lease,
+                        concurrency=self._window,
+                        fingerprint=turn.fingerprint,
+                        halt=self._halt,
+                        committed=self._note_committed,
+                        left=self._note_left,
+                    )
+                except Exception as error:
+                    failed = error
+                self._ended = True
+                await self._tell()
+                if failed is not None:
+                    raise failed
+
+    async def _lease(self) -> int | None:
+        with contextlib.suppress(Halted, DeskGone):
+            self._leases += 1
+            while True:
+                shard = await self._ask(lambda: self._desk.lease(self._name, self._turn, self._leases))
+                if shard != WAIT:
+                    return shard
+                await self._pause()
+        return None
+
+    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The coordinator's answer, asked for and waited for as long as the lease holds."""
+        while True:
+            answer = asyncio.ensure_future(question())
+            while not answer.done():
+                if self._halt.reason in _OWN:
+                    answer.cancel()
+                    raise Halted(self._halt.reason)
+                await asyncio.wait({answer}, timeout=PAUSE)
+            try:
+                return answer.result()
+            except TimeoutError:
+                await asyncio.sleep(PAUSE)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(max(PAUSE, _about(self._apart)))
+
+    def _note_committed(self, shard: int) -> None:
+        self._committed.append(shard)
+        self._site.committed(self._stage, shard)
+        self._news.set()
+
+    def _note_left(self, shard: int) -> None:
+        self._left.append(shard)
+        self._news.set()
+
+    async def _tell(self) -> None:
+        """Tell all that is new, as long as somebody listens."""
+        while self._halt.reason not in _OWN:
+            try:
+                await self._beat()
+                return
+            except TimeoutError:
+                await asyncio.sleep(PAUSE)  # some of them come at once, and would come again and again
+            except DeskGone:
+                self._halt.revoke(GONE)
+                return  # also where it was to stop already, for another reason
+
+    async def _keep_beating(self) -> None:
+        while self._halt.reason not in _OWN:
+            self._news.clear()
+            await self._tell()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(BEAT_EVERY, _about(self._apart))):
+                    await self._news.wait()
+
+    async def _beat(self) -> None:
+        async with self._one_beat:
+            committed, left = tuple(self._committed), tuple(self._left)
+            wish = self._halt.reason
+            beat = Beat(
+                self._name,
+                self._turn,
+                self._site.report(),
+                committed,
+                left,
+                self._ended,
+                "" if wish in _OWN or wish == self._ordered else wish,
+                max(self._window.taken, self._window.size),
+            )
+            sent = clock()
+            async with asyncio.timeout(PATIENCE):
+                orders = await self._desk.beat(beat)
+            self._follow(orders, sent)
+            del self._committed[: len(committed)], self._left[: len(left)]
+
+    def _follow(self, orders: Orders, sent: float) -> None:
+        if orders.out:
+            self._halt.revoke(OUT)
+            return
+        self._halt.lease(sent + orders.ttl)
+        self._halt.paused = orders.paused
+        if orders.halt:
+            self._ordered = orders.halt
+            self._halt.set(orders.halt)
+        self._window.resize(orders.window)
+        self._site.obey(orders.share)
+        self._apart = orders.apart
+
+
+def _about(seconds: float) -> float:
+    """As long, more or less: who began together does not ask together for ever."""
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - no secret hangs on it

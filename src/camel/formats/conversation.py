@@ -1,0 +1,79 @@
+"""Formats of conversations for training: messages, ShareGPT, Alpaca."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from camel.core.heard import heard_by
+from camel.core.role_playing import ASSISTANT
+from camel.core.transcript import Transcript
+from camel.formats.original import pairs, problem_of
+from camel.formats.rows import ROW_ENDINGS, write_rows
+from camel.record.release import Release, Written
+
+
+def messages(
+    transcripts: Iterable[Transcript],
+    path: Path,
+    *,
+    release: Release = Release(),  # noqa: B008 - frozen
+    seat: str = ASSISTANT,
+    system: bool = True,
+) -> Written:
+    """`{"messages": [{"role", "content"}…]}`, as OpenAI and TRL read it: what the model in `seat` heard and said."""
+
+    def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+        if turns := turns_of(transcript, seat, system=system):
+            yield {"messages": [{"role": role, "content": content} for role, content in turns]}
+
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+_SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt"}
+
+
+def sharegpt(
+    transcripts: Iterable[Transcript],
+    path: Path,
+    *,
+    release: Release = Release(),  # noqa: B008 - frozen
+    seat: str = ASSISTANT,
+    system: bool = True,
+) -> Written:
+    """`{"conversations": [{"from", "value"}…]}`: what the model in `seat` heard and said."""
+
+    def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+        if turns := turns_of(transcript, seat, system=system):
+            yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
+
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+    """`{"instruction", "input", "output"}`: every solved instruction, or the problem and its solution."""
+
+    def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+        # A role play of two messages never ends as done: the token would be the third.
+        answered = len(transcript.speakers) == 1 or (transcript.stop and transcript.stop.reason == "done")
+        if answered and (found := problem_of(transcript)):
+            yield {"instruction": found[0], "input": "", "output": found[1]}
+            return
+        for pair in pairs(transcript):
+            yield {"instruction": pair.instruction, "input": pair.input, "output": pair.output}
+
+    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+def turns_of(transcript: Transcript, seat: str, *, system: bool) -> list[tuple[str, str]]:
+    """A chat as one seat took part in it, up to the last thing it said; empty when it said nothing."""
+    turns = [
+        (entry.role, entry.content)
+        for entry in heard_by(transcript, seat)
+        if system or entry.role != "system"
+    ]
+    first = next((place for place, (role, _) in enumerate(turns) if role != "system"), 0)
+    if turns and turns[first][0] == "assistant":  # it spoke first, and data from elsewhere says no opening
+        turns.insert(first, ("user", transcript.task.text))
+    return turns

@@ -1,0 +1,391 @@
+"""The dataset export: Parquet files and a card, which `datasets.load_dataset(folder)` opens and the hub shows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from camel._version import __version__
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.core.message import Usage
+from camel.core.transcript import Transcript
+from camel.record import arrow as table
+from camel.record.release import RESTRICTED, WARNING, Release, Written, published
+from camel.storage.files import new_folder
+
+
+def dataset(
+    transcripts: Iterable[Transcript] | Mapping[str, Iterable[Transcript]],
+    path: Path,
+    *,
+    release: Release = Release(),  # noqa: B008 - frozen
+    title: str = "",
+    licence: str = "",
+    planned: int = 0,
+    rows_per_file: int = 100_000,
+) -> Written:
+    """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
+
+    `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
+    stated unless you give one, such as `cc-by-4.0`: the data is yours, whoever's scenario it was made with. Where more
+    conversations were `planned` than there are, the card says so.
+    """
+    given = cast("Any", transcripts)
+    splits = cast(
+        "Mapping[str, Iterable[Transcript]]", given if isinstance(given, Mapping) else {"train": given}
+    )
+    figures = {split: _Figures() for split in splits}
+    with new_folder(path) as folder:
+        (folder / "data").mkdir()
+        for split, rows in splits.items():
+            if not re.fullmatch(r"[A-Za-z]\w*", split, re.ASCII):
+                raise InputError(f"a split is named by letters, digits and _, not {shown(split)}")
+            counted = _counted(rows, figures[split], release)
+            figures[split].bytes = _write_split(folder / "data", split, counted, release, rows_per_file)
+        card = _card(title or path.name, licence, figures, release, planned)
+        with (folder / "README.md").open("wb") as file:
+            file.write(card.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    count = sum(figure.conversations for figure in figures.values())
+    return Written(path, count, count)
+
+
+def _counted(transcripts: Iterable[Transcript], figures: _Figures, release: Release) -> Iterator[Transcript]:
+    for transcript in published(transcripts, release):
+        figures.add(transcript)
+        yield transcript
+
+
+def _write_split(
+    folder: Path, split: str, transcripts: Iterator[Transcript], release: Release, rows_per_file: int
+) -> int:
+    """Write the files of a split; returns their size in bytes."""
+    layout = dataset_schema(release)
+    files: list[Path] = []
+    first = next(transcripts, None)
+    while first is not None or not files:
+        rows = chain([first], islice(transcripts, rows_per_file - 1)) if first is not None else iter(())
+        files.append(folder / f"{split}-{len(files):05d}")
+        groups = (_as_dataset(batch, layout, release) for batch in table.batches(rows))
+        table.write_batches(files[-1], groups, layout)
+        first = next(transcripts, None)
+    for number, file in enumerate(files):
+        files[number] = file.rename(folder / f"{split}-{number:05d}-of-{len(files):05d}.parquet")
+    return sum(file.stat().st_size for file in files)
+
+
+def dataset_schema(release: Release = Release()) -> Any:  # noqa: B008 - frozen
+    """A transcript's schema, with maps as pairs, because `datasets` knows no maps, and the canary on every row."""
+    pa = table.arrow()
+    fields = [
+        pa.field(one.name, pa.list_(pa.struct([("key", one.type.key_type), ("value", one.type.item_type)])))
+        if pa.types.is_map(one.type)
+        else one
+        for one in table.schema()
+    ]
+    if release.canary:
+        fields.append(pa.field("canary", pa.string()))
+    return pa.schema(fields)
+
+
+def _as_dataset(batch: Any, layout: Any, release: Release) -> Any:
+    pa = table.arrow()
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for name, pairs in columns.items():
+        if pa.types.is_map(pairs.type):
+            pair = pa.StructArray.from_arrays(
+                [pairs.keys, pairs.items], fields=list(layout.field(name).type.value_type)
+            )
+            columns[name] = pa.ListArray.from_arrays(pairs.offsets, pair)
+    if release.canary:
+        columns["canary"] = pa.repeat(pa.scalar(release.canary, pa.string()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([columns[name] for name in layout.names], schema=layout)
+
+
+def dataset_rows(files: list[str], content: str) -> Iterator[dict[str, Any]]:
+    """The rows of committed shards in a dataset's layout, one row group in memory at a time; `content` names what is in them."""
+    layout, release = dataset_schema(), Release()
+    for file in files:
+        for group in table.stream_groups(Path(file)):
+            for batch in group.to_batches():
+                yield from _as_dataset(batch, layout, release).to_pylist()
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What the card says about a split; small however many transcripts it has seen."""
+
+    conversations: int = 0
+    usage: Usage = field(default_factory=Usage)
+    characters: int = 0
+    bytes: int = 0
+    """Of its files."""
+    lengths: Counter[int] = field(default_factory=Counter[int])
+    stops: Counter[str] = field(default_factory=Counter[str])
+    finishes: Counter[str] = field(default_factory=Counter[str])
+    empty: int = 0
+    models: Counter[str] = field(default_factory=Counter[str])
+    scenarios: Counter[str] = field(default_factory=Counter[str])
+    fingerprints: Counter[str] = field(default_factory=Counter[str])
+    labels: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, transcript: Transcript) -> None:
+        self.conversations += 1
+        self.usage += transcript.usage
+        self.lengths[len(transcript.messages)] += 1
+        self.stops[transcript.stop.reason if transcript.stop else "unfinished"] += 1
+        self.scenarios[transcript.scenario] += 1
+        self.fingerprints[transcript.fingerprint] += 1
+        self.labels.update(transcript.labels)
+        for message in transcript.messages:
+            self.characters += len(message.content)
+            self.finishes[message.finish] += 1
+            self.empty += not message.content.strip()
+            self.models[message.model] += 1
+
+    def update(self, other: _Figures) -> None:
+        self.conversations += other.conversations
+        self.usage += other.usage
+        self.characters += other.characters
+        self.bytes += other.bytes
+        self.empty += other.empty
+        for name in ("lengths", "stops", "finishes", "models", "scenarios", "fingerprints", "labels"):
+            getattr(self, name).update(getattr(other, name))
+
+    @property
+    def messages(self) -> int:
+        return sum(length * count for length, count in self.lengths.items())
+
+    def length_at(self, share: float) -> int:
+        """The number of messages that this share of the conversations does not exceed."""
+        seen = 0
+        for length, count in sorted(self.lengths.items()):
+            seen += count
+            if seen >= share * self.conversations:
+                return length
+        return 0
+
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_FAILURES = {
+    "error": "ended by an error of the model or its endpoint",
+    "assistant_instructs": "the assistant gave an instruction (role flipping)",
+    "user_no_instruction": "the user stopped giving instructions",
+    "message_loop": "the speakers repeated themselves",
+    "token_limit": "cut off at the context window",
+    "unfinished": "without an end",
+}
+
+
+def _card(title: str, licence: str, figures: Mapping[str, _Figures], release: Release, planned: int) -> str:
+    """The dataset's README: YAML for machines, then words for people."""
+    total = _Figures()
+    for figure in figures.values():
+        total.update(figure)
+    restricted = bool(RESTRICTED.intersection(total.labels))
+    splits = {
+        split: Split(f"data/{split}-*.parquet", figure.conversations, figure.bytes)
+        for split, figure in figures.items()
+    }
+    parts = [
+        [
+            f"{total.conversations:,} conversations between language-model agents, {total.messages:,} messages, "
+            "generated with CAMEL. Text written by models: it contains errors and inventions.",
+        ],
+        [
+            f"**Unfinished**: {total.conversations:,} of {planned:,} planned conversations; the run that they are from "
+            "had not ended."
+        ]
+        if total.conversations < planned
+        else [],
+        ["## Provenance", "", *_provenance(total, licence)],
+        ["## Statistics", "", *_statistics(figures, total)],
+        ["## Known failure rates", "", *_failure_rates(total)],
+        ["## Columns", "", *_COLUMNS],
+    ]
+    return card_of(title, licence, splits, parts, restricted=restricted, canary=release.canary)
+
+
+class Split(NamedTuple):
+    """What a card says of a split to machines."""
+
+    path: str
+    """Of its files, with a star."""
+    rows: int
+    bytes: int
+
+
+def card_of(
+    title: str,
+    licence: str,
+    splits: Mapping[str, Split],
+    parts: Iterable[Sequence[str]],
+    *,
+    restricted: bool,
+    canary: str,
+) -> str:
+    """A card of the hub: YAML for machines, the title, what must be said first, and then `parts`, each of lines."""
+    rows = sum(split.rows for split in splits.values())
+    front = [
+        "---",
+        f"pretty_name: {_quoted(title)}",
+        f"license: {_quoted(licence or 'unknown')}",
+        "task_categories:",
+        "- text-generation",
+        "tags:",
+        "- synthetic",
+        "- role-playing",
+        "- camel",
+        *(["- red-teaming", "- not-for-all-audiences"] if restricted else []),
+        "size_categories:",
+        f"- {next((name for limit, name in _SIZES if rows < limit), 'n>1M')}",
+        *(_gate() if restricted else []),
+        *_sizes(splits),
+        "configs:",
+        "- config_name: default",
+        "  data_files:",
+        *(
+            line
+            for name, split in splits.items()
+            for line in (f"  - split: {name}", f"    path: {split.path}")
+        ),
+        "---",
+    ]
+    first = [
+        [f"# {plain(title)}"],
+        [f"> **Warning.** {WARNING}"] if restricted else [],
+        [f"Canary: `{plain(canary)}`. Data with this GUID must not be in a training corpus."]
+        if canary and restricted
+        else [f"Canary: `{plain(canary)}`."]
+        if canary
+        else [],
+    ]
+    said = "\n\n".join("\n".join(part) for part in [*first, *parts] if part)
+    return "\n".join(front) + "\n\n" + said + "\n"
+
+
+def _sizes(splits: Mapping[str, Split]) -> list[str]:
+    """What each split holds. `datasets` keeps what it once loaded under a hash of the card: without these figures it would
+    show the old rows of a dataset that was exported anew, or of another one whose folder has the same name."""
+    each = (
+        (f"  - name: {name}", f"    num_bytes: {split.bytes}", f"    num_examples: {split.rows}")
+        for name, split in splits.items()
+    )
+    total = sum(split.bytes for split in splits.values())
+    return [
+        "dataset_info:",
+        "  config_name: default",
+        "  splits:",
+        *chain.from_iterable(each),
+        f"  download_size: {total}",
+        f"  dataset_size: {total}",
+    ]
+
+
+def _gate() -> list[str]:
+    agreement = "I will use this data for safety research only, and not to train a deployed model"
+    return [
+        f"extra_gated_prompt: {_quoted(WARNING)}",
+        "extra_gated_fields:",
+        "  Name: text",
+        "  Affiliation: text",
+        "  Purpose: text",
+        f"  {_quoted(agreement)}: checkbox",
+    ]
+
+
+def _provenance(total: _Figures, licence: str) -> list[str]:
+    return [
+        f"- Scenario: {_listed(total.scenarios)}",
+        f"- Models, by messages: {_listed(total.models)}",
+        f"- Configuration fingerprint: {_listed(total.fingerprints)}",
+        *([f"- Labels: {_listed(total.labels)}"] if total.labels else []),
+        f"- Written by camel-society {__version__}",
+        f"- Licence: {plain(licence) or 'none stated'}; what a model wrote is also subject to the terms of that model.",
+    ]
+
+
+def _statistics(figures: Mapping[str, _Figures], total: _Figures) -> list[str]:
+    columns = {**figures, **({"all": total} if len(figures) > 1 else {})}
+    rows: list[tuple[str, Callable[[_Figures], str]]] = [
+        ("conversations", lambda f: f"{f.conversations:,}"),
+        ("messages", lambda f: f"{f.messages:,}"),
+        (
+            "messages a conversation, median (5% – 95%)",
+            lambda f: f"{f.length_at(0.5)} ({f.length_at(0.05)} – {f.length_at(0.95)})",
+        ),
+        ("characters a message, mean", lambda f: f"{f.characters / max(1, f.messages):,.0f}"),
+        ("calls", lambda f: f"{f.usage.calls:,}"),
+        ("prompt tokens", lambda f: f"{f.usage.prompt:,}"),
+        ("of these cached", lambda f: f"{f.usage.cached:,}"),
+        ("completion tokens", lambda f: f"{f.usage.completion:,}"),
+        ("calls without a token count", lambda f: f"{f.usage.unknown:,}"),
+    ]
+    return [
+        f"| | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+        *(f"| {name} | {' | '.join(map(show, columns.values()))} |" for name, show in rows),
+        *(
+            f"| ended: {reason} | {' | '.join(_share(f.stops[reason], f.conversations) for f in columns.values())} |"
+            for reason, _ in _ranked(total.stops)
+        ),
+    ]
+
+
+def _failure_rates(total: _Figures) -> list[str]:
+    found = [
+        f"| {words} | {_share(total.stops[reason], total.conversations)} |"
+        for reason, words in _FAILURES.items()
+    ]
+    of_messages = {
+        "messages cut off at their length limit": total.finishes["length"],
+        "messages that are refusals or were filtered": total.finishes["refusal"]
+        + total.finishes["content_filter"],
+        "messages without text": total.empty,
+    }
+    found += [f"| {words} | {_share(count, total.messages)} |" for words, count in of_messages.items()]
+    return ["| | |", "|---|---:|", *found, "", "What was said has not been checked for truth."]
+
+
+_COLUMNS = [
+    "One row a conversation: `id`, `scenario`, `task` (original, specified), `speakers` (with their system prompts and, as JSON,",
+    "their sampling), `messages` (speaker, role, content, model, finish reason, token usage, latency), `stop` (why it ended), `inputs`",
+    "(what the scenario drew it from), `labels`, `fingerprint`, `schema`, and totals.",
+]
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count:,} ({count / total:.1%})" if total else "0"
+
+
+def _ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+    """By frequency; those of the same by name, so that no two exports differ."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _listed(counts: Counter[str], most: int = 8) -> str:
+    """Names by frequency; they come from endpoints and configurations, so they are shown as code."""
+    named = [(name, count) for name, count in _ranked(counts) if name]
+    shown_names = [f"`{plain(name)}` ({count:,})" for name, count in named[:most]]
+    if len(named) > most:
+        shown_names.append(f"and {len(named) - most:,} more")
+    return ", ".join(shown_names) or "not recorded"
+
+
+def plain(text: str) -> str:
+    """On one line and without what Markdown or a table would read as markup."""
+    return " ".join(re.sub(r"[`|<>\[\]*\\]", " ", text).split())[:200]
+
+
+def _quoted(text: str) -> str:
+    """As a YAML string on one line."""
+    plain = "".join(char for char in text if char.isprintable())
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

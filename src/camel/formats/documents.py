@@ -1,0 +1,508 @@
+"""Importers: the original's files as transcripts, as far as they carry one.
+
+Reads chat, instruction and Math/Science data from an archive (tar, zip), a folder, one JSON file or JSON lines,
+compressed or not, without unpacking anything to disk. What is missing gets its default and what is unknown is
+ignored; a document that cannot be understood raises an `InputError` that names it, or is handed to `on_error`.
+
+The one decision to know: what was exported, imported and exported again is the same, byte for byte. Instruction rows
+do not hold the messages they came from, so there the messages are written anew until the grammar reads them as the row
+says; only text that imitates the grammar can defeat that (a few in 1,000 rows of a fuzzer that writes nothing else).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, islice
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple, TypeVar, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from camel._version import __version__
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.core.grammar import Move, parse
+from camel.core.message import Message, well_formed
+from camel.core.role_playing import ASSISTANT, USER
+from camel.core.stops import Stop
+from camel.core.task import Task
+from camel.core.transcript import Speaker, Transcript
+from camel.formats.original import stop_reason
+from camel.index.build import no_cost, write_indexed
+from camel.index.facets import Cost
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.reader import LAST_STAGES
+from camel.runs.run import RunFolder
+from camel.runs.settings import Settings
+
+MAX_DOCUMENT = 64 * 2**20
+"""Bytes of one document; a larger one is damage or an attack."""
+_CHUNK = 2**20
+_ROWS_PER_SHARD = 512
+
+OnError = Callable[[InputError], None]
+"""Told of each document that was passed over."""
+T = TypeVar("T")
+
+
+class _Document(NamedTuple):
+    where: str
+    """The file, and the place in it, as an error names it."""
+    stem: str
+    """The file's name without its ending, or a number; stands in for an id."""
+    data: Any
+    """JSON, or what it decodes to."""
+
+    def row(self) -> dict[str, Any]:
+        data = self.data
+        if isinstance(data, bytes | str):
+            try:
+                data = _decoded(data)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{self.where}: not JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise InputError(f"{self.where}: not a JSON object but {shown(data)}")
+        return cast("dict[str, Any]", data)
+
+    def id(self, row: dict[str, Any], *keys: str) -> str:
+        """What its row says it is, under the first of `keys` that it has; else what its file is called."""
+        found = next((key for key in keys if row.get(key) is not None), None)
+        return self.stem if found is None else _text(row, found, self.where)
+
+
+def chat(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Conversations in the original's chat format."""
+    return _converted(_documents(path), lambda document: _chat(document, scenario), on_error)
+
+
+def problems(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Problems and their solutions in the original's Math and Science format."""
+    return _converted(_documents(path), lambda document: _problem(document, scenario), on_error)
+
+
+def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Conversations put together from neighbouring rows of the original's instruction format.
+
+    Only what was instructed and solved is in the file; the messages keep the numbers they had.
+    """
+    rows = _converted(_documents(path), _instruction_row, on_error)
+    for shared, group in groupby(rows, key=lambda row: row.shared):
+        yield _instruction(shared, group, scenario)
+
+
+def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
+    """Conversations that `camel play --save` or `Transcript.to_json` wrote."""
+    return _converted(_documents(path), lambda document: _transcript(document, scenario), on_error)
+
+
+IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
+    "chat": chat,
+    "instruction": instruction,
+    "problems": problems,
+    "transcript": transcript,
+}
+"""Every format that can be read back, by the name under which it is exported; and what `camel play --save` writes."""
+
+
+def _converted(
+    documents: Iterable[_Document], convert: Callable[[_Document], T], on_error: OnError | None
+) -> Iterator[T]:
+    for document in documents:
+        try:
+            made = convert(document)
+        except InputError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+        else:
+            yield made
+
+
+def _transcript(document: _Document, scenario: str) -> Transcript:
+    row = document.row()
+    if "messages" not in row or "task" not in row:
+        raise InputError(f"{document.where}: no transcript; {_looks_like(row)}")
+    try:
+        made = Transcript.from_json(msgspec.json.encode(row))
+    except InputError as error:
+        raise InputError(f"{document.where}: {error}") from None
+    return msgspec.structs.replace(made, scenario=scenario) if scenario else made
+
+
+def _chat(document: _Document, scenario: str) -> Transcript:
+    row, where = document.row(), document.where
+    roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
+    numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
+    if not numbered and row.get("num_messages") not in (
+        0,
+        "0",
+    ):  # a conversation may have failed before it began
+        raise InputError(f"{where}: a conversation needs message_1; {_looks_like(row)}")
+    messages: list[Message] = []
+    for index, (_, key) in enumerate(numbered):
+        said = row[key]
+        if not isinstance(said, dict):
+            raise InputError(f"{where}: {key} is not a message but {shown(said)}; {_looks_like(row)}")
+        message = cast("dict[str, Any]", said)
+        speaker = _speaker(message, index, where)
+        role = _text(message, "role_name", where) or roles[speaker]
+        messages.append(Message(index, speaker, role, _text(message, "content", where)))
+    return Transcript(
+        document.id(row, "id", "input"),
+        _task(row, where),
+        _speakers(roles),
+        messages,
+        _stop(row, where),
+        scenario,
+        labels=_labels(row, where),
+    )
+
+
+def _looks_like(row: dict[str, Any]) -> str:
+    """What a row of another format is, for whoever named the wrong one."""
+    if "message_1" in row:
+        found = "chat" if isinstance(row["message_1"], dict) else "problems"
+    elif "instruction" in row and "output" in row:
+        found = "instruction"
+    elif "messages" in row and "speakers" in row:
+        found = "transcript"
+    elif "messages" in row or "conversations" in row:
+        kind = "messages" if "messages" in row else "sharegpt"
+        return (
+            f"this row is of the format {kind}, which is not read: there are {', '.join(IMPORTERS)} "
+            "(docs/formats.md says what is in each); a run of ours is exported as chat"
+        )
+    else:
+        return f"this row has {shown(list(row))}: name the file's format with --format {', '.join(IMPORTERS)}"
+    return f"this row looks like --format {found}"
+
+
+def _speaker(message: dict[str, Any], index: int, where: str) -> str:
+    kind = (_text(message, "role_type", where) or _text(message, "role", where)).upper()
+    if kind.endswith((USER.upper(), ASSISTANT.upper())):
+        return USER if kind.endswith(USER.upper()) else ASSISTANT
+    # The user speaks first and the two take turns.
+    return ASSISTANT if index % 2 else USER
+
+
+def _problem(document: _Document, scenario: str) -> Transcript:
+    row, where = document.row(), document.where
+    if "message_1" not in row or "message_2" not in row:
+        raise InputError(f"{where}: a problem needs message_1 and message_2; {_looks_like(row)}")
+    if isinstance(row["message_1"], dict):
+        raise InputError(f"{where}: message_1 is not text; {_looks_like(row)}")
+    role, problem = _role(row, "role_1", where), _text(row, "message_1", where)
+    # Published files spell the first of these keys with a semicolon.
+    topic = _text(row, "topic", where) or _text(row, "topic;", where)
+    return Transcript(
+        document.id(row, "id"),
+        Task(problem),
+        _speakers({USER: "User", ASSISTANT: role}),
+        [Message(0, USER, "User", problem), Message(1, ASSISTANT, role, _text(row, "message_2", where))],
+        Stop("done", "the question was answered", ASSISTANT),
+        scenario,
+        {"topic": topic, "subtopic": _text(row, "sub_topic", where), "problem": problem},
+        _labels(row, where),
+    )
+
+
+class _Shared(NamedTuple):
+    """What all rows of a conversation have in common."""
+
+    id: str
+    assistant: str
+    user: str
+    task: Task
+    stop: Stop | None
+    labels: tuple[str, ...]
+
+
+class _InstructionRow(NamedTuple):
+    shared: _Shared
+    number: int | None
+    before: str
+    instruction: str
+    input: str
+    output: str
+
+
+def _instruction_row(document: _Document) -> _InstructionRow:
+    row, where = document.row(), document.where
+    if "instruction" not in row or "output" not in row:
+        raise InputError(f"{where}: a row needs an instruction and an output; {_looks_like(row)}")
+    number = row.get("role_1_message_id")
+    if isinstance(number, str) and number.isdecimal() and len(number) < 10:
+        number = int(number)
+    shared = _Shared(
+        document.id(row, "id"),
+        _role(row, "role_1", where),
+        _role(row, "role_2", where),
+        _task(row, where),
+        _stop(row, where),
+        tuple(_labels(row, where)),
+    )
+    return _InstructionRow(
+        shared,
+        number if isinstance(number, int) and 0 < number < 2**31 else None,
+        *(_text(row, key, where) for key in ("role_1_response", "instruction", "input", "output")),
+    )
+
+
+def _instruction(shared: _Shared, rows: Iterable[_InstructionRow], scenario: str) -> Transcript:
+    messages: list[Message] = []
+    for row in rows:
+        index = len(messages) if row.number is None else row.number - 1
+        asked, solved = _asked(row), _solved(row)
+        messages.append(Message(index, USER, shared.user, asked))
+        messages.append(Message(index + 1, ASSISTANT, shared.assistant, solved))
+    return Transcript(
+        shared.id,
+        shared.task,
+        _speakers({USER: shared.user, ASSISTANT: shared.assistant}),
+        messages,
+        shared.stop,
+        scenario,
+        labels=list(shared.labels),
+    )
+
+
+def _asked(row: _InstructionRow) -> str:
+    """The user's message, put together again."""
+    before = f"{row.before}\n\n" if row.before else ""
+    written = before + Move(row.instruction, row.input or None).render()
+    bare, tight = f"{before}Instruction: {row.instruction}", f"{before}Instruction:{row.instruction}"
+    return _reads_as(
+        lambda move: (move.instruction, move.input or "") == (row.instruction, row.input),
+        *(text + more for text in (written, bare, tight) for more in ("", "\nInstruction:")),
+    )
+
+
+def _solved(row: _InstructionRow) -> str:
+    """The assistant's message, put together again."""
+    bare, tight = f"Solution: {row.output}", f"Solution:{row.output}"
+    return _reads_as(
+        lambda move: move.solution == row.output,
+        *(text + more for text in (bare, tight) for more in ("\n\nNext request.", "\nInstruction:", "")),
+    )
+
+
+def _reads_as(right: Callable[[Move], bool], *texts: str) -> str:
+    """The first of `texts` that the grammar reads as it should.
+
+    It nearly always is the first of all. Text that itself looks like the grammar (an open quotation, a done token) may
+    need another mark after it; where none will do, the words are kept and only the reading of them changes.
+    """
+    return next((text for text in texts if right(parse(text))), texts[0])
+
+
+def _speakers(roles: dict[str, str]) -> list[Speaker]:
+    return [Speaker(name, role) for name, role in roles.items()]
+
+
+def _role(row: dict[str, Any], key: str, where: str) -> str:
+    return re.sub(r"_RoleType\.\w+\Z", "", _text(row, key, where))
+
+
+def _task(row: dict[str, Any], where: str) -> Task:
+    return Task(_text(row, "original_task", where), _text(row, "specified_task", where))
+
+
+def _stop(row: dict[str, Any], where: str) -> Stop | None:
+    text = _text(row, "termination_reason", where)
+    return Stop(stop_reason(text), text) if text else None
+
+
+def _labels(row: dict[str, Any], where: str) -> list[str]:
+    try:
+        labels = msgspec.convert(row.get("labels") or [], list[str])
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: labels: {error}") from None
+    return [well_formed(label) for label in labels]
+
+
+def _text(row: dict[str, Any], key: str, where: str) -> str:
+    value = row.get(key)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise InputError(f"{where}: {key} is not text but {shown(value)}")
+
+
+# ---------------------------------------------------------------- finding the documents
+
+
+def _documents(path: Path) -> Iterator[_Document]:
+    """Every JSON document of a file, an archive or a folder, one at a time."""
+    if path.is_dir():
+        return _in_folder(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    name = path.name.lower()
+    if name.endswith((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
+        return _whole(path, _in_tar(path))
+    if name.endswith(".zip"):
+        return _whole(path, _in_zip(path))
+    if name.endswith((".jsonl", ".jsonl.gz", ".ndjson")):
+        return _whole(path, _in_lines(path))
+    if name.endswith((".json", ".json.gz")):
+        return _whole(path, _in_json(path))
+    raise InputError(f"{path}: known are .tar.gz, .zip, .json, .jsonl and folders of .json files")
+
+
+def _whole(path: Path, documents: Iterator[_Document]) -> Iterator[_Document]:
+    """`documents`, with a damaged container as an error that names it."""
+    try:
+        yield from documents
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+
+
+def _in_folder(path: Path) -> Iterator[_Document]:
+    for file in sorted(path.rglob("*.json")):
+        if not file.name.startswith("."):
+            with file.open("rb") as opened:
+                yield _document(f"{file}", file.name, opened)
+
+
+def _in_tar(path: Path) -> Iterator[_Document]:
+    with tarfile.open(path, "r|*") as archive:
+        while (member := archive.next()) is not None:
+            if member.isfile() and _is_json(member.name) and (opened := archive.extractfile(member)):
+                yield _document(f"{path}: {member.name}", member.name, opened)
+            cast("Any", archive).members = []
+
+
+def _in_zip(path: Path) -> Iterator[_Document]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if _is_json(member.filename):
+                with archive.open(member) as opened:
+                    yield _document(f"{path}: {member.filename}", member.filename, opened)
+
+
+def _is_json(name: str) -> bool:
+    """Whether a member is a document, and not what an operating system put beside it."""
+    parts = PurePosixPath(name).parts
+    return (
+        bool(parts)
+        and parts[-1].endswith(".json")
+        and not parts[-1].startswith(".")
+        and parts[0] != "__MACOSX"
+    )
+
+
+def _document(where: str, name: str, opened: IO[bytes]) -> _Document:
+    data = opened.read(MAX_DOCUMENT + 1)
+    _check_size(where, len(data))
+    return _Document(where, _stem(PurePosixPath(name).name), data)
+
+
+def _stem(name: str) -> str:
+    """The id in a file's name."""
+    stem = name.split(".json")[0] if name.endswith(".gz") else name.removesuffix(".json")
+    return "" if stem == "%" else unquote(stem)
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > MAX_DOCUMENT:
+        raise InputError(f"{where}: a document of more than {MAX_DOCUMENT:,} bytes")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def _in_lines(path: Path) -> Iterator[_Document]:
+    with _opened(path) as file:
+        number = 0
+        while line := file.readline(MAX_DOCUMENT + 1):
+            number += 1
+            _check_size(f"{path}:{number}", len(line))
+            if line.strip():
+                yield _Document(f"{path}:{number}", f"{number:06d}", line)
+
+
+def _in_json(path: Path) -> Iterator[_Document]:
+    """The elements of an array, or the one object."""
+    with _opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
+        start = file.read(_CHUNK).lstrip()
+        if start.startswith("["):
+            yield from _elements(path, start[1:], file)
+            return
+        text = start + file.read(MAX_DOCUMENT)
+        _check_size(str(path), len(text))
+        yield _Document(str(path), _stem(path.name), text)
+
+
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def _elements(path: Path, text: str, file: IO[str]) -> Iterator[_Document]:
+    """The elements of an array that may be larger than memory."""
+    scan = json.JSONDecoder().raw_decode
+    at = number = 0
+    while True:
+        at = cast("re.Match[str]", _BETWEEN.match(text, at)).end()
+        if text.startswith("]", at):
+            return
+        where = f"{path}: element {number + 1}"
+        try:
+            value, end = scan(text, at)
+        except (ValueError, RecursionError) as error:
+            # Not whole yet, most likely. Reading at least as much again keeps the work linear.
+            text = text[at:]
+            _check_size(where, len(text))
+            more = file.read(max(_CHUNK, len(text)))
+            if not more:
+                raise InputError(f"{where} is damaged or missing: {error}") from None
+            text, at = text + more, 0
+        else:
+            number, at = number + 1, end
+            yield _Document(where, f"{number:06d}", value)
+
+
+def _decoded(data: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.MsgspecError:
+        # The standard library takes some things that are not quite JSON, and says where the rest is wrong.
+        return json.loads(data)
+
+
+def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cost: Cost = no_cost) -> int:
+    """Make a new run of what was read, and say how many conversations it has.
+
+    Data first, its marker after, `run.json` last, so that half an import is no run.
+    """
+    if folder.exists or folder.stages() or (folder.root.exists() and any(folder.root.iterdir())):
+        raise InputError(f"{folder.address} is not empty: import into a new folder")
+    stage, left = LAST_STAGES[0], iter(transcripts)
+    rows = number = 0
+    scenarios: set[str] = set()
+    while some := list(islice(left, _ROWS_PER_SHARD)):
+        path = folder.data_path(stage, number, new_attempt(), ".parquet")
+        written = write_indexed(folder, stage, path, some, "imported", cost)
+        file, size = folder.keep(path)
+        folder.commit(Marker(stage, number, file, written.rows, written.sha256, "imported", {}, size))
+        scenarios |= {transcript.scenario for transcript in some}
+        rows, number = rows + written.rows, number + 1
+    if not rows:
+        raise InputError(
+            "there is nothing in what was to be imported: known are .json, .jsonl, .tar.gz, .zip and folders of .json files"
+        )
+    config = {"scenario": ", ".join(sorted(scenarios - {""})) or "imported", "imported": format}
+    folder.create(Settings("imported", config, __version__))
+    return rows

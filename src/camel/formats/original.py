@@ -1,0 +1,201 @@
+"""The formats of the original's datasets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.core.grammar import DONE_TOKEN
+from camel.core.message import Message
+from camel.core.role_playing import ASSISTANT, USER
+from camel.core.stops import Stop
+from camel.core.transcript import Speaker, Transcript
+from camel.formats.rows import DOCUMENT_ENDINGS, ROW_ENDINGS, write_rows
+from camel.record.release import Release, Written
+
+
+def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+    """The original's chat format: one JSON object a conversation, in a file of its own or on a line."""
+    return write_rows(
+        transcripts, path, release, lambda transcript: [_chat_row(transcript)], DOCUMENT_ENDINGS
+    )
+
+
+def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+    """The original's instruction format: each instruction with the solution that answers it."""
+    return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS)
+
+
+def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+    """The original's Math and Science format: a problem and its solution. Unanswered problems are left out."""
+    return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS)
+
+
+def _chat_row(transcript: Transcript) -> dict[str, Any]:
+    seats = _Seats.of(transcript)
+    row: dict[str, Any] = {
+        **seats.roles,
+        "id": transcript.id,
+        "original_task": transcript.task.original,
+        "specified_task": transcript.task.specified,
+    }
+    for number, message in enumerate(transcript.messages, 1):
+        kind = "USER" if message.speaker == seats.user.name else "ASSISTANT"
+        row[f"message_{number}"] = {
+            "role_name": message.role,
+            "role_type": kind,
+            "role": kind.lower(),
+            "content": message.content,
+        }
+    row["num_messages"] = len(transcript.messages)
+    row["termination_reason"] = termination(transcript.stop, seats.user.name)
+    return row
+
+
+def _instruction_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+    seats = _Seats.of(transcript)
+    for pair in pairs(transcript):
+        yield {
+            "id": transcript.id,
+            **seats.roles,
+            "original_task": transcript.task.original,
+            "specified_task": transcript.task.specified,
+            "role_1_response": pair.before,
+            "role_1_message_id": pair.message.index + 1,
+            "instruction": pair.instruction,
+            "input": pair.input,
+            "output": pair.output,
+            "termination_reason": termination(transcript.stop, seats.user.name),
+        }
+
+
+def _problem_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
+    if (found := problem_of(transcript)) is None:
+        if len(transcript.messages) > 2:
+            raise InputError(
+                f"conversation {shown(transcript.id)} is not one problem and its solution: export a role play as chat "
+                "or instruction"
+            )
+        return
+    facts = transcript.inputs
+    yield {
+        "role_1": _Seats.of(transcript).roles["role_1"],
+        "topic": facts.get("topic", ""),
+        "sub_topic": facts.get("sub_topic") or facts.get("subtopic", ""),
+        "message_1": found[0],
+        "message_2": found[1],
+    }
+
+
+class _Seats(NamedTuple):
+    """The two seats that the original's formats know."""
+
+    user: Speaker
+    assistant: Speaker
+
+    @staticmethod
+    def of(transcript: Transcript) -> _Seats:
+        """By name; whoever is named otherwise instructs if they come first."""
+        if len(transcript.speakers) > 2:
+            raise InputError(
+                f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, and the format has room for two"
+            )
+        named = {speaker.name: speaker for speaker in transcript.speakers}
+        others = [speaker for speaker in transcript.speakers if speaker.name not in (USER, ASSISTANT)]
+        found: list[Speaker] = []
+        for name in (USER, ASSISTANT):
+            # A conversation that failed before it began has no speakers; its facts may still tell the roles.
+            unseen = Speaker(name, transcript.inputs.get(f"{name}_role", ""))
+            found.append(named.get(name) or (others.pop(0) if others else unseen))
+        return _Seats(*found)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The roles as the original writes them."""
+        return {
+            "role_1": f"{self.assistant.role}_RoleType.ASSISTANT",
+            "role_2": f"{self.user.role}_RoleType.USER",
+        }
+
+
+_TERMINATION: dict[str, str] = {
+    "done": DONE_TOKEN,
+    "user_no_instruction": "user_no_instruct_threshold",
+    "assistant_instructs": "assistant_instruct_threshold",
+    "message_loop": "repeat_word_threshold",
+    "max_messages": "max_num_messages",
+}
+
+
+_STOP_REASON = {text: reason for reason, text in _TERMINATION.items()}
+
+
+def termination(stop: Stop | None, user: str = USER) -> str:
+    """Why a conversation ended, in the original's words; empty when it did not."""
+    if stop is None:
+        return ""
+    if stop_reason(stop.detail) == stop.reason:  # the original's own words already: it was imported
+        return stop.detail
+    if stop.reason == "token_limit":
+        return f"RoleType.{'USER' if stop.speaker == user else 'ASSISTANT'}: max_tokens_exceeded"
+    return _TERMINATION.get(stop.reason) or f"{stop.reason}: {stop.detail}"
+
+
+def stop_reason(text: str) -> str:
+    """What the original's words for the end of a conversation mean; words of nobody's are `stopped`."""
+    if text.startswith("RoleType.") and ": max_tokens" in text:
+        return "token_limit"
+    return "error" if text.startswith("error: ") else _STOP_REASON.get(text, "stopped")
+
+
+class Pair(NamedTuple):
+    """An instruction and the solution that answers it."""
+
+    message: Message
+    """The message that gave the instruction."""
+    before: str
+    """What that message says before the instruction."""
+    instruction: str
+    input: str
+    output: str
+
+
+def pairs(transcript: Transcript) -> Iterator[Pair]:
+    """Every instruction of the user that the assistant's next message solves, by the grammar's own parser."""
+    user = _Seats.of(transcript).user.name
+    for asked, answered in pairwise(transcript.messages):
+        if asked.speaker != user or answered.speaker == user:
+            continue
+        wanted, given = asked.move, answered.move
+        if wanted.instruction is not None and given.solution is not None:
+            before = _before(asked.content, wanted.instruction)
+            yield Pair(asked, before, wanted.instruction, wanted.input or "", given.solution)
+
+
+_DECORATION = re.compile(r"(?:(?:^|\n)[ \t]*(?:\d{1,3}[.)]|[-+•*#]+)?[ \t]*[#*_]*[ \t]*|[ \t][*_]{1,3})\Z")
+"""What belongs to the marker that follows: a list's number, a heading's sign, bold."""
+
+
+def _before(content: str, instruction: str) -> str:
+    """What stands before the marker of `instruction`."""
+    if content.startswith(f"Instruction: {instruction}"):
+        return ""
+    text = content.replace("\r\n", "\n").replace("\r", "\n")
+    marker = re.compile(r"instructions?[\s\d#*_:：]*" + re.escape(instruction), re.IGNORECASE)
+    found = marker.search(text)
+    return _DECORATION.sub("", text[: found.start()]).strip() if found else ""
+
+
+def problem_of(transcript: Transcript) -> tuple[str, str] | None:
+    """A problem and its solution, if that is all there was."""
+    said = transcript.messages
+    if len(said) == 1 and said[0].speaker != USER:
+        return transcript.task.text, said[0].content
+    if len(said) == 2 and said[0].speaker == USER != said[1].speaker:
+        return said[0].content, said[1].content
+    return None

@@ -1,0 +1,46 @@
+"""Rows of JSON, one file for each document or one line for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.core.transcript import Transcript
+from camel.record.release import Release, Written, marks, published
+from camel.storage.files import sink
+
+DOCUMENT_ENDINGS = (".tar.gz", ".tgz", ".jsonl", ".jsonl.gz", ".json", ".json.gz", "")
+
+
+ROW_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def write_rows(
+    transcripts: Iterable[Transcript],
+    path: Path,
+    release: Release,
+    rows: Callable[[Transcript], Iterable[dict[str, Any]]],
+    endings: tuple[str, ...],
+) -> Written:
+    """Write the rows that `rows` makes of each transcript as JSON, by how the path ends; whole or not at all."""
+    conversations = count = 0
+    with sink(path, endings) as put:
+        for transcript in published(transcripts, release):
+            marked = marks(transcript, release)
+            conversations += 1
+            for row in rows(transcript):
+                put(transcript.id, _encode({**row, **marked} if marked else row))
+                count += 1
+        if conversations and not count:
+            raise InputError(
+                f"none of the {conversations:,} conversations has a row for this format: export questions and answers "
+                "as problems or alpaca, role plays as chat or instruction, those with a critic as preferences"
+            )
+    return Written(path, conversations, count)

@@ -1,0 +1,290 @@
+"""First steps: a configuration made from a few answers, and the files of the demonstration.
+
+The one decision to know: what is written is read back before it is kept, so a configuration from here works; and nothing
+that exists is overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.generation.config import LOCAL, GenerateConfig, ModelSection
+from camel.generation.plan import make_plan
+from camel.models.catalogue import find
+from camel.models.discovery import find_replicas
+from camel.models.endpoint import checked_name
+from camel.scenarios import RolePlay, Scenario, Translate, load
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+LOCAL_SIZE, SIZE = 2, 8
+"""Conversations of a first run: with the tiny model, and with a capable one."""
+
+
+class Answers(NamedTuple):
+    """What somebody wants to begin with."""
+
+    scenario: str = "ai_society"
+    """A name, or the path of a folder."""
+    model: str = LOCAL
+    """A model's name; `local` is the tiny one on this machine."""
+    base_url: str = ""
+    key_variable: str = ""
+    """The environment variable that holds the key."""
+    size: int | None = None
+    """Conversations, or questions; left out: as many as `money` pays for, or a few."""
+    money: float | None = None
+    """Dollars that may be spent."""
+
+
+def offered_scenarios() -> list[Scenario]:
+    """What can be generated without more ado: no gate before it, no other run needed."""
+    from camel.scenarios import known
+
+    loaded: list[Scenario] = []
+    for name in known():
+        try:
+            scenario = load(name)
+        except InputError:  # a broken plug-in is no choice
+            continue
+        if not scenario.gated and not isinstance(scenario.end, Translate):
+            loaded.append(scenario)
+    return loaded
+
+
+def read_size(text: str) -> tuple[int | None, float | None]:
+    """How many, or for how much: `8`, `25,000`, `$5`, `5 dollars`."""
+    plain = text.strip().lower().replace(",", "").replace("_", "")
+    number = plain.removeprefix("$").removesuffix("dollars").removesuffix("usd").strip()
+    is_money = number != plain
+    try:
+        value = float(number) if is_money else int(number)
+    except ValueError:
+        value = 0
+    if not 0 < value < 1e12:
+        raise InputError(f"say how many, such as 8, or how much money, such as $5, not {shown(text)}")
+    return (None, float(value)) if is_money else (int(value), None)
+
+
+def counts_for(counts: Mapping[str, int], size: int) -> dict[str, int]:
+    """Sizes of levels whose product is as near to `size` as it gets without being more: all grow alike."""
+    chosen = dict.fromkeys(counts, 1)
+    while True:
+        room = [
+            name
+            for name in chosen
+            if chosen[name] < counts[name]
+            and prod(chosen.values()) // chosen[name] * (chosen[name] + 1) <= size
+        ]
+        if not room:
+            return chosen
+        # The one that has grown least; among equals the last, which varies fastest.
+        name = min(reversed(room), key=lambda name: chosen[name])
+        chosen[name] += 1
+
+
+def config_text(answers: Answers, name: str) -> str:
+    """A commented configuration; `name` is the file's, for the commands in it and the run's folder."""
+    scenario = _scenario(answers.scenario)
+    _quoted(name)
+    checked_name(answers.model)
+    if answers.base_url:
+        find_replicas(answers.base_url)
+    full = {level.name: level.count for level in scenario.levels}
+    size = answers.size or (_affordable(answers, full) if answers.money else _few(answers))
+    if size > scenario.count:
+        raise InputError(
+            f"{scenario.name} has {scenario.count:,} at its full size, and {size:,} are wanted: take fewer, or a scenario of "
+            "your own with larger counts (camel scenarios new)"
+        )
+    counts = counts_for(full, size)
+    text = _text(answers, name, scenario, full, counts)
+    _checked(text)
+    return text
+
+
+def write_config(path: Path, answers: Answers) -> str:
+    """Write a configuration and return its text. A file that is there stays as it is."""
+    text = config_text(answers, str(path))
+    _write_new(path, text)
+    return text
+
+
+def _scenario(name: str) -> Scenario:
+    scenario = load(name)
+    if isinstance(scenario.end, Translate):
+        raise InputError("a translation is made of a run that is there: camel translate RUN --to LANGUAGE")
+    if scenario.gated:
+        raise InputError(
+            f"{scenario.name} runs only when it is acknowledged, which nobody can do for you: copy its configuration from "
+            "configs/ and read the comments there"
+        )
+    return scenario
+
+
+def _few(answers: Answers) -> int:
+    return LOCAL_SIZE if answers.model == LOCAL else SIZE
+
+
+def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
+    """How many the money is likely to pay for."""
+    assert answers.money is not None
+    config = GenerateConfig(answers.scenario, _section(answers))
+
+    def cost(size: int) -> float:
+        money = make_plan(config, counts=counts_for(full, size)).money
+        if money is None:
+            raise InputError(
+                f"the price of {answers.model} is not known: say how many instead of how much, and add its price to the file"
+            )
+        return money.likely
+
+    most = prod(full.values())
+    low, high = 0, most + 1
+    if cost(1) > answers.money:
+        raise InputError(
+            f"one conversation is likely to cost {cost(1):.2f} dollars with {answers.model}, more than {answers.money:g}: "
+            "take a cheaper model, or more money"
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= answers.money else (low, middle)
+    return low
+
+
+def _section(answers: Answers) -> ModelSection:
+    return ModelSection(answers.model, answers.base_url, key_variable=answers.key_variable)
+
+
+def _text(
+    answers: Answers, name: str, scenario: Scenario, full: Mapping[str, int], counts: Mapping[str, int]
+) -> str:
+    total = prod(counts.values())
+    what = "conversations" if isinstance(scenario.end, RolePlay) else "items"
+    lines = [
+        "# Made by camel init. Every line may be changed; docs/generate.md has all that can stand here.",
+        f"#   camel doctor {name}      is everything there?",
+        f"#   camel plan {name}        what will it take?",
+        f"#   camel generate {name}    make it; the same line resumes",
+        _line(
+            f"scenario = {_quoted(answers.scenario)}", f"{scenario.title}; camel scenarios lists the others"
+        ),
+        _line(f"out = {_quoted(f'runs/{Path(name).stem}')}", "the run's folder"),
+        "",
+        _line("[counts]", f"{' × '.join(map(str, counts.values()))} = {total:,} {what}"),
+        *(_line(f"{level} = {count}", f"{full[level]} at full size") for level, count in counts.items()),
+        "",
+        "[model]",
+    ]
+    if answers.model == LOCAL:
+        lines.append(
+            _line(f'name = "{LOCAL}"', "the tiny model on this machine: well-formed nonsense, for trying")
+        )
+        lines.append(_line('# name = "gpt-4.1-mini"', "a capable one, with its key in OPENAI_API_KEY"))
+    else:
+        lines += _model_lines(answers)
+        lines += [
+            "",
+            "[run]",
+            _line(
+                f"concurrency = {min(64, max(1, total))}",
+                "conversations in flight; may change between starts",
+            ),
+        ]
+    money = answers.money
+    lines += ["", "[budget]" if money else "# [budget]"]
+    budget = f"money = {money:g}" if money else "# money = 5"
+    lines.append(_line(budget, "US dollars; reaching it stops new calls and leaves a run that resumes"))
+    return "\n".join(lines) + "\n"
+
+
+def _model_lines(answers: Answers) -> list[str]:
+    lines = [_line(f"name = {_quoted(answers.model)}", "as the endpoint calls it")]
+    if answers.base_url:
+        lines.append(_line(f"base_url = {_quoted(answers.base_url)}", "may change between starts"))
+    else:
+        lines.append(_line('# base_url = "http://127.0.0.1:8000/v1"', "left out: OPENAI_BASE_URL, or OpenAI"))
+    if answers.key_variable:
+        key = f"key_variable = {_quoted(answers.key_variable)}"
+        lines.append(_line(key, "the environment variable that holds the key; no key stands in a file"))
+    if find(answers.model) is None:
+        price = "# price = { input = 0.40, cached = 0.10, output = 1.60 }"
+        lines.append(_line(price, "dollars per million tokens: not in the catalogue, needed for money"))
+    return lines
+
+
+def _line(code: str, comment: str) -> str:
+    # A title may come from a stranger's scenario: in a comment it must stay one.
+    plain = "".join(letter if letter.isprintable() else " " for letter in comment)
+    return f"{code:<31} # {plain}"
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable():
+        raise InputError(f"{shown(text)} holds characters that cannot be printed")
+    return json.dumps(text, ensure_ascii=False)  # a JSON string of printable characters is a TOML string too
+
+
+def _checked(text: str) -> None:
+    """What was made can be read, and its scenario run."""
+    try:
+        config = msgspec.convert(tomllib.loads(text), GenerateConfig)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error).partition(" - at ")[0]) from None
+    config.loaded_scenario()
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{path} exists and is not overwritten: name another file") from None
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+# ---------------------------------------------------------------- the demonstration
+
+_DEMO = {
+    "scenario/scenario.toml": """\
+title = "Demonstration"
+
+[[levels]]
+name = "expert"                 # prompts mention it as <EXPERT>
+items = ["Beekeeper", "Lighthouse Keeper", "Baker"]
+
+[role_play]
+assistant = "<EXPERT>"
+user = "Curious Neighbour"
+task = "Plan the first week of learning to be a <EXPERT>"
+max_messages = 4                # short, because the model is slow and small
+""",
+    "demo.toml": """\
+# The run of camel demo: three short conversations of the tiny model on this machine.
+# The same with a capable model: change the name below, export OPENAI_API_KEY, then camel generate camel-demo/demo.toml --out runs/better
+scenario = "scenario"           # the folder beside this file: a scenario to change
+out = {out}
+
+[model]
+name = "local"
+""",
+}
+
+
+def write_demo(folder: Path) -> Path:
+    """Write the demonstration's scenario and configuration where they are not there yet, and return the latter's path."""
+    for name, text in _DEMO.items():
+        path = folder / name
+        if not path.exists():
+            _write_new(path, text.replace("{out}", _quoted(str(folder / "demonstration"))))
+    return folder / "demo.toml"

@@ -1,0 +1,1 @@
+"""What makes stored conversations quick to find: facets, counts, sorted copies, text."""

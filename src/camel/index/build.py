@@ -1,0 +1,343 @@
+"""The index of one shard, made from its data."""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import CamelError
+from camel.core.message import Usage
+from camel.core.transcript import Transcript
+from camel.index.facets import (
+    COUNTED,
+    FOLDER,
+    MOST_VALUES,
+    TASK_CHARS,
+    UNKNOWN,
+    Cost,
+    Facet,
+    bucket_names,
+    elements,
+    joined,
+)
+from camel.index.files import (
+    FOOTER_KEY,
+    Header,
+    Indexed,
+    read_errors,
+    schema,
+)
+from camel.record.arrow import batches, read_shard
+from camel.record.arrow import schema as data_schema
+from camel.record.parquet import Shard, arrow, write_batches
+from camel.runs.markers import new_attempt
+from camel.runs.run import RunFolder
+from camel.storage.files import make_folder, sync
+from camel.storage.store import BucketStore
+
+_SMALL = 10_000
+"""Rows up to which counting them here is quicker than having them grouped."""
+
+
+_COLUMNS = [
+    "id",
+    "scenario",
+    "task.original",
+    "speakers.list.element.name",
+    "speakers.list.element.role",
+    "messages.list.element.model",
+    "stop.reason",
+    "labels",
+    "num_messages",
+    "prompt_tokens",
+    "completion_tokens",
+    "cached_tokens",
+    "calls",
+]
+
+
+_NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
+
+
+UNFINISHED = "unfinished"
+"""How a conversation ended that has no end."""
+
+
+class Told(NamedTuple):
+    """What every index says of a conversation in the same words."""
+
+    assistant: str
+    user: str
+    stop: str
+    model: str
+
+
+def told_of(
+    names: Sequence[str], roles: Sequence[str], models: Iterable[str | None], reason: str | None
+) -> Told:
+    """The same from the speakers' names and roles, the messages' models, and why it stopped."""
+    seats = dict(zip(reversed(names), reversed(roles), strict=True))  # of two with one name, the first
+    return Told(
+        seats.get("assistant", ""),
+        seats.get("user", ""),
+        reason or UNFINISHED,
+        " + ".join(dict.fromkeys(filter(None, models))),
+    )
+
+
+def no_cost(model: str, usage: Usage) -> float | None:
+    """Where nobody knows what a model costs."""
+    return None
+
+
+def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any:
+    """The index of a shard's rows from `start` on, from a table or a batch of them; only some columns are needed."""
+    pa, pc = arrow(), arrow("pyarrow.compute")
+    columns = {name: _whole(data, name) for name in _NEEDED}
+    original = pc.utf8_slice_codeunits(pc.struct_field(columns["task"], "original"), 0, 4 * TASK_CHARS)
+    task = pc.utf8_slice_codeunits(
+        pc.utf8_trim_whitespace(pc.replace_substring_regex(original, r"\s+", " ")), 0, TASK_CHARS
+    )
+    seats = _parts(columns["speakers"], "name", "role")
+    said = _parts(columns["messages"], "model")
+    reasons = pc.struct_field(columns["stop"], "reason").to_pylist()
+    told = [
+        told_of(names, roles, models, reason)
+        for (names, roles), (models,), reason in zip(seats, said, reasons, strict=True)
+    ]
+    prompt, completion, cached, calls = (
+        columns[name].to_pylist() for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
+    )
+    costs = [
+        cost(one.model, Usage(*counts)) if counts[0] or counts[1] else None
+        for one, *counts in zip(told, prompt, completion, cached, calls, strict=True)
+    ]
+    made = {
+        "id": columns["id"],
+        "scenario": columns["scenario"],
+        "assistant": _texts([one.assistant for one in told]),
+        "user": _texts([one.user for one in told]),
+        "others": _texts([_others(names, roles) for names, roles in seats]),
+        "task": task,
+        "stop": _texts([one.stop for one in told]),
+        "model": _texts([one.model for one in told]),
+        "labels": _texts([joined(labels) for labels in columns["labels"].to_pylist()]),
+        "findings": _texts([""] * data.num_rows),
+        "marks": _texts([""] * data.num_rows),
+        "messages": columns["num_messages"],
+        "tokens": pc.add(columns["prompt_tokens"], columns["completion_tokens"]),
+        "completion": columns["completion_tokens"],
+        "calls": columns["calls"],
+        "cost": pa.array(costs, pa.float64()),
+        "shard": pa.repeat(shard, data.num_rows),
+        "row": pa.array(range(start, start + data.num_rows), pa.int32()),
+    }
+    layout = schema()
+    arrays = [made[field.name].cast(field.type) for field in layout]
+    return pa.Table.from_arrays(arrays, schema=layout)
+
+
+def _whole(data: Any, name: str) -> Any:
+    """A column as one array, whatever it comes in."""
+    column = data.column(name)
+    return column.combine_chunks() if hasattr(column, "combine_chunks") else column
+
+
+def _texts(values: list[str]) -> Any:
+    return arrow().array(values, arrow().string())
+
+
+def _parts(lists: Any, *names: str) -> list[list[list[str]]]:
+    """The fields of the structs in each list of a column."""
+    ends: list[int] = lists.offsets.to_pylist()
+    fields: list[list[str]] = [lists.values.field(name).to_pylist() for name in names]
+    return [[field[start:end] for field in fields] for start, end in pairwise(ends)]
+
+
+def _others(names: Sequence[str], roles: Sequence[str]) -> str:
+    if len(names) <= 2 and {*names} <= {"assistant", "user"}:
+        return ""
+    return joined(role for name, role in zip(names, roles, strict=True) if name not in ("assistant", "user"))
+
+
+def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
+    """The rows of an index by labels, facet and value; None where they are too many different ones."""
+    counted: dict[str, dict[str, dict[str, int]]] = {}
+    for name, its in COUNTED.items():
+        names = bucket_names(its) if its.edges else []
+        for label, value, number in _pairs(table, its.column):
+            if label not in counted and len(counted) > MOST_VALUES:
+                return None
+            by = counted.setdefault(label, {}).setdefault(name, {})
+            for each in _values(its, value, names):
+                by[each] = by.get(each, 0) + number
+    return bounded(counted)
+
+
+def _pairs(table: Any, column: str) -> Iterable[tuple[str, Any, int]]:
+    """How often each set of labels stands beside each value of a column."""
+    labels, values = table.column("labels"), table.column(column)
+    if table.num_rows < _SMALL:
+        counted = Counter(zip(labels.to_pylist(), values.to_pylist(), strict=True))
+        return ((label, value, number) for (label, value), number in counted.items())
+    both = arrow().table([labels, values], ["label", "value"])
+    found = both.group_by(["label", "value"]).aggregate([([], "count_all")])
+    return zip(*(found.column(name).to_pylist() for name in ("label", "value", "count_all")), strict=True)
+
+
+def _values(facet: Facet, value: Any, names: list[str]) -> list[str]:
+    if facet.many:
+        return elements(value)
+    if facet.edges:
+        return [UNKNOWN if value is None else names[max(0, bisect_right(facet.edges, value) - 1)]]
+    return [str(value)]
+
+
+def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, dict[str, int]]] | None:
+    """Counts without the facets that have too many values."""
+    if len(counted) > MOST_VALUES:
+        return None
+    large = {name for by in counted.values() for name, values in by.items() if len(values) > MOST_VALUES}
+    return {
+        label: {name: values for name, values in by.items() if name not in large}
+        for label, by in counted.items()
+    }
+
+
+GROUP_ROWS = 8_192
+"""Of a row group: what a page of a list loads at least."""
+
+
+_BLOOM = {"ndv": 1_024, "fpp": 0.05}
+
+
+_MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
+
+
+def write(path: Path, table: Any, header: Header) -> None:
+    """Write an index file whole or not at all."""
+    writing = path.with_name(f".{path.name}.{new_attempt()}")
+    if not path.parent.exists():
+        make_folder(path.parent)
+    try:
+        with Writer(writing, header, small=True) as writer:
+            writer.add(table)
+        sync(writing)
+        writing.replace(path)  # its name may be lost in a power cut, its content not: then it is made anew
+    finally:
+        writing.unlink(missing_ok=True)
+
+
+class Writer:
+    """An index file being written, one table after the other."""
+
+    def __init__(self, path: Path, header: Header, *, small: bool = False) -> None:
+        pq = arrow("pyarrow.parquet")
+        # Of a small file, beginning to compress each column well would cost more than it saves.
+        how: dict[str, Any] = (
+            {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": 3}
+        )
+        self.header = header
+        """Written last, so that it may be of what was counted meanwhile."""
+        self._writer = pq.ParquetWriter(
+            path,
+            schema(),
+            **how,
+            # Ids and tasks differ; a dictionary of them is built only to be given up.
+            use_dictionary=[name for name in schema().names if name not in _MANY_VALUES],
+            # A role stands in few row groups: the others need not be read.
+            bloom_filter_options=None if small else dict.fromkeys(("assistant", "user"), _BLOOM),
+        )
+
+    def add(self, table: Any) -> None:
+        """Write more rows."""
+        self._writer.write_table(table.cast(schema()), row_group_size=GROUP_ROWS)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.add_key_value_metadata({FOOTER_KEY: msgspec.json.encode(self.header)})
+        self._writer.close()
+
+
+def build(
+    path: Path,
+    data: Path,
+    marker_file: str,
+    stage: str,
+    shard: int,
+    fingerprint: str,
+    cost: Cost = no_cost,
+    rows: tuple[int, int] | None = None,
+) -> Header:
+    """Write the index of one shard from its data file, or from `rows` of one that holds several."""
+    read = read_shard(data, _COLUMNS)
+    if rows is not None:
+        read = read.slice(rows[0], rows[1] - rows[0])
+    table = table_of(read, shard, cost)
+    stem = PurePosixPath(marker_file).stem
+    header = Header(stage, fingerprint, [Indexed(shard, stem, table.num_rows)], count(table))
+    write(path, table, header)
+    return header
+
+
+def write_indexed(
+    folder: RunFolder,
+    stage: str,
+    path: Path,
+    transcripts: Iterable[Transcript],
+    fingerprint: str,
+    cost: Cost = no_cost,
+) -> Shard:
+    """Write the data file of a shard, and beside it its index. The index never fails: without it the data is read.
+
+    It is there before the shard is committed. Whoever is stopped in between leaves an index that nobody believes.
+    """
+    shard = int(path.stem.partition("-")[0])
+    tables: list[Any] = []
+
+    def noted() -> Iterator[Any]:
+        start = 0
+        for batch in batches(transcripts):
+            with contextlib.suppress(*read_errors()):
+                tables.append(table_of(batch, shard, cost, start))
+            start += batch.num_rows
+            yield batch
+
+    written = write_batches(path, noted(), data_schema())
+    with contextlib.suppress(OSError, CamelError, *read_errors()):
+        table = arrow().concat_tables(tables) if tables else schema().empty_table()
+        if table.num_rows == written.rows:
+            name = f"{FOLDER}/{stage}/{path.stem}.parquet"
+            header = Header(stage, fingerprint, [Indexed(shard, path.stem, written.rows)], count(table))
+            place = folder.path(name)
+            write(place, table, header)
+            if isinstance(folder.store, BucketStore):
+                folder.store.upload(place, name)
+                place.unlink()
+    return written
+
+
+def merge_counts(headers: Iterable[Header]) -> dict[str, dict[str, dict[str, int]]] | None:
+    """The counts of several files together."""
+    total: dict[str, dict[str, dict[str, int]]] = {}
+    known: set[str] = set(COUNTED)
+    for header in headers:
+        if header.counts is None:
+            return None
+        for label, by in header.counts.items():
+            known &= by.keys()
+            into = total.setdefault(label, {})
+            for name, values in by.items():
+                counts = into.setdefault(name, {})
+                for value, number in values.items():
+                    counts[value] = counts.get(value, 0) + number
+    return bounded({label: {n: v for n, v in by.items() if n in known} for label, by in total.items()})

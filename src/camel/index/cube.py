@@ -1,0 +1,178 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, or quoted where it takes none
+"""Cubes: how many conversations have which combination of facet values, counted once for a whole run.
+
+    index/<stage>/cube-<digest>.parquet     the digest is of the index files that were counted
+
+A file holds several cubes, each over some facets: all that have few values; those and a role; each role with one other
+facet; both roles. A question is answered from the smallest that has all facets it names. One with too many cells is left
+out, and what it would have answered is counted from the index.
+
+The one decision to know: the set of labels is in every cube, for who may see a row depends on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError, MissingExtra
+from camel.index.facets import FACETS, VERSION, Facet
+from camel.index.files import said_in
+from camel.record.parquet import arrow
+from camel.storage.files import taking_place
+
+MOST_CELLS = 2_000_000
+_ROLES = ("assistant", "user")
+_KEY = "camel.cube"
+
+
+class Cube(msgspec.Struct, frozen=True):
+    """One cube of a file."""
+
+    facets: tuple[str, ...]
+    cells: int
+
+
+class Cubes(msgspec.Struct, frozen=True):
+    """What a file of cubes says about itself."""
+
+    cubes: list[Cube]
+    digest: str
+    version: int = VERSION
+
+    def best(self, facets: set[str]) -> int | None:
+        """The smallest cube that has all of these facets."""
+        fit = [(one.cells, n) for n, one in enumerate(self.cubes) if facets <= {*one.facets, "label"}]
+        return min(fit)[1] if fit else None
+
+
+def digest_of(names: Sequence[str]) -> str:
+    """Of the index files that a cube counts."""
+    return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
+
+
+def facet_sql(facet: Facet) -> str:
+    """What a facet's rows are grouped by: the column, or the number of its bucket, -1 where the number is not known."""
+    if not facet.edges:
+        return f'"{facet.column}"'  # `user` is also a word of SQL
+    cases = " ".join(f"when {facet.column} < {edge} then {n}" for n, edge in enumerate(facet.edges[1:]))
+    return f"(case when {facet.column} is null then -1 {cases} else {len(facet.edges) - 1} end)::int"
+
+
+def read_cubes(path: Path) -> Cubes:
+    """What a file of cubes says about itself; an `InputError` where it is damaged, or of another version."""
+    try:
+        metadata = arrow("pyarrow.parquet").read_metadata(path)
+        found = msgspec.json.decode(said_in(metadata, _KEY.encode()), type=Cubes)
+    except (OSError, ValueError, arrow().ArrowException) as error:
+        raise InputError(f"{path} is not a cube: {' '.join(str(error).split())}") from None
+    if found.version != VERSION or metadata.num_rows != sum(one.cells for one in found.cubes):
+        raise InputError(f"{path} is a cube of another version")
+    return found
+
+
+def write_cubes(
+    path: Path,
+    files: Sequence[Path],
+    digest: str,
+    *,
+    most: int = MOST_CELLS,
+    note: Callable[[int, int], None] = lambda done, of: None,
+) -> Cubes:
+    """Count index files into one file of cubes; `note` is told how many cubes are done, and of how many."""
+    few = tuple(name for name in FACETS if name not in _ROLES)
+    # The larger first: what is there in full need not be counted from the files again.
+    wanted = [(*few, *_ROLES), (*few, "assistant"), (*few, "user"), few, _ROLES]
+    wanted += [(role, name) for role in _ROLES for name in few if name != "label"]
+    with taking_place(path) as writing, tempfile.TemporaryDirectory(prefix="camel-cube-") as scratch:
+        counting = _Counting(scratch, files, most)
+        try:
+            for number, facets in enumerate(wanted):
+                counting.add(facets)
+                note(number + 1, len(wanted))
+            made = counting.write(writing, digest)
+        finally:
+            counting.close()
+    return made
+
+
+class _Counting:
+    """Cubes being counted, in tables of a database that may use a disk."""
+
+    def __init__(self, scratch: str, files: Sequence[Path], most: int) -> None:
+        try:
+            duckdb: Any = import_module("duckdb")
+        except ImportError:
+            raise MissingExtra("Counting an index", "data") from None
+        settings = {"memory_limit": "2GB", "temp_directory": scratch, "preserve_insertion_order": False}
+        self._database = duckdb.connect(config=settings)
+        self._database.execute("set enable_progress_bar = false")
+        self._files, self._most = files, most
+        self.cubes: list[Cube] = []
+
+    def add(self, facets: tuple[str, ...]) -> None:
+        """Count a cube, unless it has too many cells."""
+        names = facets if "label" in facets else (*facets, "label")
+        columns, table = ", ".join(f'"{name}"' for name in names), f"cube{len(self.cubes)}"
+        larger = next((n for n, one in enumerate(self.cubes) if {*names} <= {*one.facets}), None)
+        if larger is not None:
+            self._do(
+                f"create table {table} as select {columns}, sum(n)::bigint as n from cube{larger} group by all"
+            )
+        else:
+            grouped = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
+            for number, file in enumerate(self._files):
+                counted = f"select {grouped}, count(*) as n from read_parquet(?) group by all"
+                begin = f"insert into {table}" if number else f"create or replace table {table} as"
+                self._do(f"{begin} {counted}", [str(file)])
+                if self._cells(table) > self._most:
+                    self._do(
+                        f"create or replace table {table} as select {columns}, sum(n)::bigint as n from {table} group by all"
+                    )
+                    if self._cells(table) > self._most:
+                        self._do(f"drop table {table}")
+                        return
+            self._do(
+                f"create or replace table {table} as select {columns}, sum(n)::bigint as n from {table} group by all"
+            )
+        self.cubes.append(Cube(names, self._cells(table)))
+
+    def write(self, path: Path, digest: str) -> Cubes:
+        """Write all cubes, one after the other, so that a reader of one skips the others."""
+        made = Cubes(self.cubes, digest)
+        selects = [
+            f"select {number} as cube, {', '.join(self._column(name, one) for name in FACETS)}, n from cube{number}"
+            for number, one in enumerate(self.cubes)
+        ]
+        said = _quoted(msgspec.json.encode(made).decode())
+        self._do(
+            f'copy (select * from ({" union all ".join(selects)}) order by cube, assistant, "user", stop) to {_quoted(path)} '
+            f"(format parquet, compression zstd, row_group_size 65536, kv_metadata {{'{_KEY}': {said}}})"
+        )
+        return made
+
+    def _column(self, name: str, cube: Cube) -> str:
+        if name in cube.facets:
+            return f'"{name}"'
+        return f'null::{"int" if FACETS[name].edges else "varchar"} as "{name}"'
+
+    def _cells(self, table: str) -> int:
+        return self._do(f"select count(*) from {table}").fetchone()[0]
+
+    def _do(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        return self._database.execute(sql, list(parameters))
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._database.close()
+
+
+def _quoted(value: object) -> str:
+    """As a text of SQL."""
+    return "'" + str(value).replace("'", "''") + "'"

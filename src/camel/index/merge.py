@@ -1,0 +1,172 @@
+"""The index of a run: what a list of its conversations shows, in files that are narrow and quick to read.
+
+    index/<stage>/<shard>-<attempt>.parquet            of one shard, named after its data file
+    index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
+    index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
+    index/<stage>/o<first>-<last>-<attempt>-….parquet  large ones once more, in the order of a number
+
+A row is a conversation: who, what, how it ended, how long it was, what it cost, its labels, what was found in it, and
+where it stands (shard, and row in the shard, which stay when shards are compacted). Each file counts its own rows by
+facet in its footer, and says there of which shards it knows what was found (`marks.py` puts that in).
+
+The one decision to know: an index is derived and never needed. It is believed only for the data file that a marker names,
+so that it needs no marker of its own; one that is missing, damaged or of another version is made anew from the data.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from camel.core.errors import CamelError
+from camel.index.build import GROUP_ROWS, Writer, build, merge_counts, no_cost
+from camel.index.cube import digest_of, write_cubes
+from camel.index.facets import FOLDER, Cost
+from camel.index.files import Header, Readable, believed, files_of, is_for, name_of
+from camel.index.marks import Looking, put_in
+from camel.index.sorted import write_ordered
+from camel.record.parquet import arrow
+from camel.runs.compact import parts_of, ranges
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.storage.files import make_folder, taking_place
+
+# ---------------------------------------------------------------- from a data file to its index
+
+
+# ---------------------------------------------------------------- files
+
+
+# ---------------------------------------------------------------- one index for many shards
+
+
+MERGED = 4_194_304
+"""Rows of a file at most."""
+_GATHERED = 8 * GROUP_ROWS
+
+
+class Merged(NamedTuple):
+    """What putting indexes together came to."""
+
+    built: int
+    """Shards that had no index."""
+    made: int
+    """Files written now."""
+    files: int
+    """That a reader of the stage opens."""
+    rows: int
+
+
+def merge(
+    folder: RunFolder,
+    stage: str,
+    *,
+    cost: Cost = no_cost,
+    target: int = MERGED,
+    looking: Looking | None = None,
+    note: Callable[[str, int, int], None] = lambda what, done, of: None,
+) -> Merged:
+    """Index the shards that are not indexed, put the indexes together into few files, and count those into cubes.
+
+    Each file is whole or not there, so that whoever is stopped goes on where they were; several may do it at once. While
+    a run goes on, too: what is committed later is taken in the next time. With `looking`, what was found is put in as
+    well. `note` is told what is done, and of how many.
+    """
+    fingerprint = folder.settings().fingerprint
+    markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
+    with tempfile.TemporaryDirectory(prefix="camel-index-") as scratch:
+        files = Readable(folder, Path(scratch))
+        merged = believed(files, stage, fingerprint)
+        covered = {one.shard for _, header in merged for one in header.shards}
+        built = _build_missing(files, [one for n, one in markers.items() if n not in covered], cost, note)
+        sizes = {shard: marker.rows for shard, marker in markers.items()}
+        existing = [(header.shards[0].shard, header.shards[-1].shard) for _, header in merged]
+        wanted = list(ranges(sizes, target, existing))
+        for number, (first, last) in enumerate(wanted):
+            sources = [name for name, header in merged if first <= header.shards[0].shard <= last]
+            sources += [name_of(markers[n]) for n in range(first, last + 1) if n not in covered]
+            _merge_range(files, stage, fingerprint, first, last, sources)
+            note("files put together", number + 1, len(wanted))
+        found = believed(files, stage, fingerprint)
+        if looking is not None:
+            held = {one.shard for _, header in found for one in header.shards}
+            alone = [
+                (name_of(one), files.header(name_of(one))) for n, one in markers.items() if n not in held
+            ]
+            if put_in(files, [*found, *alone], looking, note):
+                found = believed(files, stage, fingerprint)
+        write_ordered(files, found, note)
+        names = [name for name, _ in found]
+        if names:
+            digest = digest_of(names)
+            cube = f"{FOLDER}/{stage}/cube-{digest}.parquet"
+            if not folder.store.exists(cube):
+                path = folder.path(cube)
+                make_folder(path.parent)
+                write_cubes(
+                    path,
+                    [files.path(name) for name in names],
+                    digest,
+                    note=lambda done, of: note("cubes counted", done, of),
+                )
+                files.keep(cube)
+        held = {n for name in names for n in (one.shard for one in files.header(name).shards)}
+        return Merged(built, len(wanted), len(names) + len(markers.keys() - held), sum(sizes.values()))
+
+
+def _build_missing(
+    files: Readable, markers: Sequence[Marker], cost: Cost, note: Callable[[str, int, int], None]
+) -> int:
+    folder = files.folder
+    if not markers:
+        return 0
+    stage = markers[0].stage
+    listed = files_of(folder, stage).single
+    missing: list[Marker] = []
+    for marker in markers:
+        try:
+            if PurePosixPath(marker.file).stem in listed and is_for(files.header(name_of(marker)), marker):
+                continue
+        except (CamelError, OSError):
+            pass
+        missing.append(marker)
+    where = {n: part for part in parts_of(folder, stage, missing) for n in range(part.first, part.last + 1)}
+    with folder.opened(where[marker.shard].file for marker in missing) as opened:
+        for number, (marker, data) in enumerate(zip(missing, opened, strict=True)):
+            part, name = where[marker.shard], name_of(marker)
+            start = sum(part.rows[: marker.shard - part.first])
+            between = (start, start + marker.rows)
+            build(
+                folder.path(name), data, marker.file, stage, marker.shard, marker.fingerprint, cost, between
+            )
+            files.keep(name)
+            note("shards indexed", number + 1, len(missing))
+    return len(missing)
+
+
+def _merge_range(
+    files: Readable, stage: str, fingerprint: str, first: int, last: int, sources: Sequence[str]
+) -> None:
+    headers = sorted(((files.header(name), name) for name in sources), key=lambda one: one[0].shards[0].shard)
+    shards = [shard for header, _ in headers for shard in header.shards]
+    whole = Header(stage, fingerprint, shards, merge_counts(header for header, _ in headers))
+    name = f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
+    path = files.folder.path(name)
+    make_folder(path.parent)
+    pa, pq = arrow(), arrow("pyarrow.parquet")
+    with taking_place(path) as writing, Writer(writing, whole) as writer:
+        held: list[Any] = []
+        for _, source in headers:
+            with pq.ParquetFile(files.path(source)) as file:
+                for batch in file.iter_batches(_GATHERED):
+                    held.append(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+                    if sum(table.num_rows for table in held) >= _GATHERED:
+                        together = pa.concat_tables(held)
+                        even = together.num_rows // GROUP_ROWS * GROUP_ROWS
+                        writer.add(together.slice(0, even))
+                        held = [together.slice(even)]
+        if held:
+            writer.add(pa.concat_tables(held))
+    files.keep(name)

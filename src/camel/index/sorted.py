@@ -1,0 +1,171 @@
+"""Copies of a large index in the order of a number, so that a list sorted by it is read and not sorted.
+
+    index/<stage>/o<first>-<last>-<attempt>-<number>.parquet     of the index file m<first>-<last>-<attempt>.parquet
+
+A row is a value, its place (shard, row) and the facets with few values, by which such a list is mostly narrowed; equal
+values stand in the order of the run. The footer says between which values each row group lies, and how many rows of each
+such facet it has, so that also a row far down is found by reading one row group of each file.
+
+The one decision to know: one copy for each index file, and not one for the whole run: an index file never changes, so
+neither do its copies, and a run that grows sorts only what is new. Some values of some files are then put in order when a
+page is read. They cost about as much room as the index itself, and are derived and never needed, as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.index.facets import FACETS, FOLDER, NUMBERS, VERSION
+from camel.index.files import Header, Readable, said_in
+from camel.record.parquet import arrow
+from camel.storage.files import taking_place
+
+FROM = 50_000
+"""Rows of an index file from which it has copies; fewer are sorted as quickly."""
+KEPT = ("stop", "finding", "label", "model", "scenario")
+"""Facets by which a copy can be narrowed."""
+_COLUMNS = ["shard", "row", *(FACETS[name].column for name in KEPT)]
+_GROUP = 8_192
+_FEW = 256
+"""Combinations of values up to which they are counted for each row group."""
+_KEY = b"camel.ordered"
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """How many rows of each combination of some facets the row groups have."""
+
+    facets: tuple[str, ...]
+    cells: list[tuple[list[str], list[int]]]
+    """A set of labels and a value of each facet; and the rows of each group."""
+
+
+class Ordered(msgspec.Struct, frozen=True):
+    """What a copy says about itself."""
+
+    number: str
+    low: list[float]
+    """The least value of each row group."""
+    high: list[float]
+    rows: list[int]
+    counts: list[Counted]
+    """Over all facets together, and over each; without those that have many combinations."""
+    version: int = VERSION
+
+
+def ordered_name(index: str, number: str) -> str:
+    """The name of an index file's copy."""
+    folder, _, file = index.rpartition("/")
+    return f"{folder}/o{file.removeprefix('m').removesuffix('.parquet')}-{number}.parquet"
+
+
+def write_ordered(
+    files: Readable,
+    indexes: Sequence[tuple[str, Header]],
+    note: Callable[[str, int, int], None] = lambda what, done, of: None,
+) -> int:
+    """Make the copies of large index files that are not there; says how many."""
+    stage = indexes[0][1].stage if indexes else ""
+    there = set(files.folder.store.names(f"{FOLDER}/{stage}")) if stage else set[str]()
+    wanted = [
+        (name, number)
+        for name, header in indexes
+        for number in NUMBERS
+        if header.rows >= FROM and ordered_name(name, number).rpartition("/")[2] not in there
+    ]
+    for done, (name, number) in enumerate(wanted):
+        made = ordered_name(name, number)
+        write_copy(files.folder.path(made), files.path(name), number)
+        files.keep(made)
+        note("copies sorted", done + 1, len(wanted))
+    return len(wanted)
+
+
+def write_copy(path: Path, index: Path, number: str) -> None:
+    """Write the copy of an index file in the order of a number."""
+    pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+    table = pq.read_table(index, columns=[number, *_COLUMNS], read_dictionary=_COLUMNS[2:])
+    value = table.column(number)
+    # What is not known comes before all others.
+    value = pc.fill_null(value, -1.0) if number == "cost" else value.cast(pa.int64())
+    table = table.drop_columns([number]).add_column(0, "value", value)
+    table = table.take(
+        pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("value", "shard", "row")])
+    )
+    table = table.replace_schema_metadata(None).combine_chunks()
+    low, high, rows = _limits(table)
+    combinations = [KEPT, *((name,) for name in KEPT)]
+    said = Ordered(
+        number, low, high, rows, [one for each in combinations if (one := _counted(table, each)) is not None]
+    )
+    few = _COLUMNS[2:]
+    packed = {"row": "DELTA_BINARY_PACKED"} | ({} if number == "cost" else {"value": "DELTA_BINARY_PACKED"})
+    with (
+        taking_place(path) as writing,
+        pq.ParquetWriter(
+            writing,
+            table.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["shard", *few],
+            column_encoding=packed,
+            store_schema=False,  # in memory some columns are coded; readers want text
+        ) as writer,
+    ):
+        writer.write_table(table, row_group_size=_GROUP)
+        writer.add_key_value_metadata({_KEY: msgspec.json.encode(said)})
+
+
+def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:
+    values, total = table.column("value"), table.num_rows
+    starts = list(range(0, total, _GROUP))
+    ends = [min(start + _GROUP, total) for start in starts]
+    firsts, lasts = (
+        arrow().array(starts, arrow().int64()),
+        arrow().array([end - 1 for end in ends], arrow().int64()),
+    )
+    sizes = [end - start for start, end in zip(starts, ends, strict=True)]
+    return values.take(firsts).to_pylist(), values.take(lasts).to_pylist(), sizes
+
+
+def _counted(table: Any, facets: tuple[str, ...]) -> Counted | None:
+    """How many rows of each combination of labels and values a row group has; None where they are too many."""
+    pa = arrow()
+    groups = -(-table.num_rows // _GROUP)
+    numbers = pa.array([n for n in range(groups) for _ in range(_GROUP)][: table.num_rows], pa.int32())
+    names = ["labels", *(FACETS[name].column for name in facets)]
+    keys = [f"k{n}" for n in range(len(names))]
+    found = (
+        pa.table([numbers, *(_text(table.column(name)) for name in names)], ["group", *keys])
+        .group_by(["group", *keys])
+        .aggregate([([], "count_all")])
+    )
+    cells: dict[tuple[str, ...], list[int]] = {}
+    for group, number, *values in zip(
+        *(found.column(name).to_pylist() for name in ("group", "count_all", *keys)), strict=True
+    ):
+        if tuple(values) not in cells and len(cells) >= _FEW:
+            return None
+        cells.setdefault(tuple(values), [0] * groups)[group] = number
+    return Counted(facets, [(list(values), counts) for values, counts in sorted(cells.items())])
+
+
+def _text(column: Any) -> Any:
+    """A column as plain text, whatever it is coded as: dictionaries of two chunks may differ."""
+    return column.cast(arrow().string())
+
+
+def read_ordered(path: Path) -> Ordered:
+    """What a copy says about itself; an `InputError` where it is damaged, or of another version."""
+    try:
+        metadata = arrow("pyarrow.parquet").read_metadata(path)
+        found = msgspec.json.decode(said_in(metadata, _KEY), type=Ordered)
+    except (OSError, ValueError, arrow().ArrowException) as error:
+        raise InputError(f"{path} is not a sorted copy: {' '.join(str(error).split())}") from None
+    if found.version != VERSION or sum(found.rows) != metadata.num_rows:
+        raise InputError(f"{path} is a sorted copy of another version")
+    return found

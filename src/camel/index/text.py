@@ -1,0 +1,274 @@
+"""The full-text index of a run, made by `camel index RUN --text` and never needed.
+
+    text/<stage>/<first>-<last>-<attempt>/     of a range of shards: tantivy's files, and camel.json, which says which
+
+It lies beside the run's data, or, of a run in an object store, in the folder on this machine that also has its journals.
+
+The one decision to know: a document is a conversation, and its text is kept in the index, because the words around a hit
+would otherwise have to be read from as many row groups as a page has rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError, MissingExtra
+from camel.core.transcript import Transcript
+from camel.index.build import Told, told_of
+from camel.index.files import Indexed, are_newest, files_anew
+from camel.record.arrow import stream_shard
+from camel.runs.compact import Part, open_parts, parts_of, ranges
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.run import RunFolder
+from camel.storage import inside
+from camel.storage.files import make_folder, sync_folder
+from camel.storage.store import DiskStore
+
+FOLDER = "text"
+VERSION = 1
+ROWS = 262_144
+"""Conversations of one index at most."""
+BETWEEN = "\x1e"
+"""Between the task and the messages in the text of a document."""
+KEPT = ("scenario", *Told._fields)
+"""Facets by which a search can be narrowed before its best hits are chosen."""
+_HEAP = 256 * 2**20
+_ABANDONED = 86_400.0
+"""Seconds after which nobody is still writing an index."""
+
+
+class TextHeader(msgspec.Struct, frozen=True):
+    """What a text index says about itself."""
+
+    stage: str
+    fingerprint: str
+    shards: list[Indexed]
+    version: int = VERSION
+
+
+class TextMade(NamedTuple):
+    """What making a text index came to."""
+
+    made: int
+    """Indexes written now."""
+    indexes: int
+    rows: int
+
+
+def tantivy() -> Any:
+    """The search engine, imported only where it is used."""
+    try:
+        return import_module("tantivy")
+    except ImportError:
+        raise MissingExtra("Full-text search", "explore") from None
+
+
+def texts_of(transcript: Transcript) -> list[str]:
+    """What is searched of a conversation: its task, then what was said."""
+    task = transcript.task
+    return [f"{task.original}\n{task.specified}", *(message.content for message in transcript.messages)]
+
+
+def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[Path, TextHeader]]:
+    """The indexes of a stage that are whole and of this run, none within another."""
+    found: list[tuple[int, int, str]] = []
+    for name in DiskStore(folder.root).folders(f"{FOLDER}/{stage}"):
+        first, last, *_ = *name.split("-"), "", ""
+        if first.isdecimal() and last.isdecimal():
+            found.append((int(first), -int(last), name))
+    chosen: list[tuple[Path, TextHeader]] = []
+    reached, anew = -1, files_anew(folder, stage)
+    for first, last, name in sorted(found):
+        if first <= reached:
+            continue
+        where = f"{FOLDER}/{stage}/{name}"
+        list(
+            inside.entries(folder.root, where)
+        )  # raises where there is a link, which the engine would follow
+        with contextlib.suppress(OSError, ValueError):
+            header = msgspec.json.decode(inside.read(folder.root, f"{where}/camel.json"), type=TextHeader)
+            shards = [one.shard for one in header.shards]
+            if (header.stage, header.fingerprint, header.version) == (
+                stage,
+                fingerprint,
+                VERSION,
+            ) and (shards == list(range(first, -last + 1)) and are_newest(header.shards, anew)):
+                chosen.append((folder.path(where), header))
+                reached = -last
+    return chosen
+
+
+def make_text_index(
+    folder: RunFolder,
+    stage: str,
+    *,
+    target: int = ROWS,
+    note: Callable[[str, int, int], None] = lambda what, done, of: None,
+) -> TextMade:
+    """Index the text of all committed conversations; goes on where it was stopped, and takes in what has come since."""
+    tantivy()
+    fingerprint = folder.settings().fingerprint
+    markers = {one.shard: one for one in folder.markers(stage, sorted(folder.committed(stage)))}
+    existing = text_indexes(folder, stage, fingerprint)
+    have = [(header.shards[0].shard, header.shards[-1].shard) for _, header in existing]
+    sizes = {shard: marker.rows for shard, marker in markers.items()}
+    wanted = list(ranges(sizes, target, have))
+    covered = {n for first, last in [*wanted, *have] for n in range(first, last + 1)}
+    wanted += [(n, n) for n in sizes if n not in covered]
+    rows = sum(sizes[n] for first, last in wanted for n in range(first, last + 1))
+    done = 0
+    for first, last in sorted(wanted):
+        for indexed in _make(folder, stage, fingerprint, [markers[n] for n in range(first, last + 1)]):
+            done += indexed
+            note("conversations indexed", done, rows)
+    kept = text_indexes(folder, stage, fingerprint)
+    _remove_replaced(folder, stage, {path.name for path, _ in kept})
+    return TextMade(len(wanted), len(kept), sum(one.rows for _, header in kept for one in header.shards))
+
+
+def _remove_replaced(folder: RunFolder, stage: str, kept: set[str]) -> None:
+    """Remove indexes that are within others, and what was left half done."""
+    where = folder.path(f"{FOLDER}/{stage}")
+    for path in where.iterdir() if where.is_dir() else ():
+        # Another process may be at work on one that is not whole.
+        young = path.name.startswith(".") and time.time() - path.stat().st_mtime < _ABANDONED
+        if path.name not in kept and not young:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _make(folder: RunFolder, stage: str, fingerprint: str, markers: Sequence[Marker]) -> Iterator[int]:
+    """Write one index, whole or not at all; yields the number of conversations of each shard."""
+    engine = tantivy()
+    name = f"{markers[0].shard:06d}-{markers[-1].shard:06d}-{new_attempt()}"
+    path = folder.path(f"{FOLDER}/{stage}/{name}")
+    writing = path.with_name(f".{name}")
+    make_folder(path.parent)
+    writing.mkdir()
+    try:
+        writer = engine.Index(_schema(), path=str(writing)).writer(_HEAP)
+        parts = parts_of(folder, stage, markers)
+        with open_parts(folder, parts) as files:
+            for part, file in zip(parts, files, strict=True):
+                for marker in _within(part, markers):
+                    start = sum(part.rows[: marker.shard - part.first])
+                    for row, transcript in enumerate(stream_shard(file, start, start + marker.rows)):
+                        writer.add_document(_document(engine, marker.shard, row, transcript))
+                    yield marker.rows
+        writer.commit()
+        writer.wait_merging_threads()
+        shards = [Indexed(one.shard, PurePosixPath(one.file).stem, one.rows) for one in markers]
+        header = TextHeader(stage, fingerprint, shards)
+        (writing / "camel.json").write_bytes(msgspec.json.encode(header))
+        sync_folder(writing)
+        writing.rename(path)
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(writing, ignore_errors=True)
+
+
+def _within(part: Part, markers: Sequence[Marker]) -> Iterator[Marker]:
+    return (marker for marker in markers if part.first <= marker.shard <= part.last)
+
+
+def _schema() -> Any:
+    builder = tantivy().SchemaBuilder()
+    builder.add_text_field("body", stored=True, tokenizer_name="default", index_option="position")
+    for name in (*KEPT, "label"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("place", fast=True)
+    return builder.build()
+
+
+def _document(engine: Any, shard: int, row: int, transcript: Transcript) -> Any:
+    document = engine.Document()
+    document.add_text("body", BETWEEN.join(text.replace(BETWEEN, " ") for text in texts_of(transcript)))
+    for label in transcript.labels:
+        document.add_text("label", label)
+    told = told_of(
+        [speaker.name for speaker in transcript.speakers],
+        [speaker.role for speaker in transcript.speakers],
+        [message.model for message in transcript.messages],
+        transcript.stop and transcript.stop.reason,
+    )
+    for name, value in zip(KEPT, (transcript.scenario, *told), strict=True):
+        document.add_text(name, value)
+    document.add_unsigned("place", shard << 32 | row)
+    return document
+
+
+class TextIndex:
+    """One index, open for searching."""
+
+    def __init__(self, path: Path, header: TextHeader) -> None:
+        try:
+            self._index = tantivy().Index.open(str(path))
+            self._searcher = self._index.searcher()
+        except (ValueError, OSError) as error:
+            raise InputError(f"{path} is damaged: remove it, then camel index --text") from error
+        self.header = header
+
+    def search(
+        self,
+        phrases: Sequence[Sequence[str]],
+        facets: dict[str, tuple[str, ...]],
+        hidden: frozenset[str],
+        most: int,
+    ) -> tuple[list[tuple[float, Any]], int]:
+        """The scores and addresses of the best conversations in which all phrases are said, and how many there are."""
+        engine = tantivy()
+        schema, query = self._index.schema, engine.Query
+        must, never = engine.Occur.Must, engine.Occur.MustNot
+        terms = [
+            (
+                must,
+                query.term_query(schema, "body", words[0])
+                if len(words) == 1
+                else query.phrase_query(schema, "body", list(words)),
+            )
+            for words in phrases
+        ]
+        for name, values in facets.items():
+            terms.append(
+                (must, query.const_score_query(query.term_set_query(schema, name, list(values)), 0.0))
+            )
+        terms += [(never, query.term_query(schema, "label", label)) for label in sorted(hidden)]
+        found = self._searcher.search(query.boolean_query(terms), limit=most, count=True)
+        return found.hits, found.count
+
+    def places(self, addresses: Sequence[Any]) -> list[int]:
+        """Where conversations that were found stand: shard and row, in one number."""
+        return self._searcher.fast_field_values("place", list(addresses)) if addresses else []
+
+    def texts(self, address: Any) -> list[str]:
+        """The task and the messages of a conversation that was found."""
+        return str(self._searcher.doc(address).get_first("body")).split(BETWEEN)
+
+
+def words_of(text: str) -> list[str]:
+    """Words as the index has them."""
+    engine = tantivy()
+    analyzer = engine.TextAnalyzerBuilder(engine.Tokenizer.simple()).filter(engine.Filter.lowercase()).build()
+    return list(analyzer.analyze(text))
+
+
+def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:
+    """The text indexes of a stage that can be used; none where the engine is not installed."""
+    found: list[TextIndex] = []
+    there = text_indexes(folder, stage, fingerprint)
+    try:
+        if there:
+            tantivy()
+    except MissingExtra:
+        return []
+    for path, header in there:
+        with contextlib.suppress(CamelError):
+            found.append(TextIndex(path, header))
+    return found

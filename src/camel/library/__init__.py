@@ -1,0 +1,1 @@
+"""The library: what a program or a notebook uses."""

@@ -1,0 +1,69 @@
+"""A run as a program or a notebook uses it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from camel.formats.dataset import dataset_rows, dataset_schema
+from camel.reports.notebook import facts_html
+from camel.runs.reader import RunReader, need_module
+
+
+class Run(RunReader):
+    """The records of a run, in the order of their items.
+
+    `for transcript in Run("runs/ai_society")`, `Run(…).to_pandas()`, `Run(…).sql("select stop.reason, count(*) …")`.
+    """
+
+    def to_hf(self) -> Any:
+        """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""
+        datasets = need_module("datasets")
+        self.need_some()
+        # `datasets` knows what it has in its cache by these: the hashes tell apart runs that lay in the same place.
+        given = {
+            "files": [str(file.resolve()) for file in self.files],
+            "content": " ".join(marker.sha256 for marker in self.markers),
+        }
+        features = datasets.Features.from_arrow_schema(dataset_schema())
+        return datasets.Dataset.from_generator(dataset_rows, features=features, gen_kwargs=given)
+
+    def sql(self, query: str) -> Any:
+        """Ask DuckDB; the records are the table `run`. Returns DuckDB's relation: `.fetchall()`, `.df()`, `.show()`."""
+        duckdb = need_module("duckdb")
+        self.need_some()
+        connection = duckdb.connect()
+        # By name: shards of earlier versions have a column less.
+        connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
+        return connection.sql(query)
+
+    def view(self, *, port: int = 0, height: int = 640) -> Any:
+        """Open the explorer over this run on this machine: a notebook shows it in a frame, its `url` opens it elsewhere.
+
+        It runs in a thread of this process and stops with it, or with `.stop()`. Needs the extra `explore`.
+        """
+        explorer = need_module("camel.explorer.notebook", "explore")
+        return explorer.view(self.folder.address, port=port, height=height)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: by its markers alone, so that it is quick however large the run is."""
+        config, totals = self.settings.config, Counter[str]()
+        for marker in self.markers:
+            totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - they are numbers, of any kind
+        facts = [
+            ("scenario", str(config.get("scenario", ""))),
+            (
+                self.stage,
+                f"{len(self):,} in {len(self.markers):,} {'shard' if len(self.markers) == 1 else 'shards'}",
+            ),
+            *(
+                (name.replace("_", " "), f"${value:,.2f}" if name == "money" else f"{value:,.0f}")
+                for name, value in sorted(totals.items())
+                if value
+            ),
+            ("fingerprint", self.settings.fingerprint),
+            ("made with", f"camel {self.settings.version}"),
+        ]
+        return facts_html(
+            self.folder.address, [fact for fact in facts if fact[1]], "run.view() opens the explorer"
+        )

@@ -1,0 +1,1 @@
+"""Questions about stored conversations: filters, lists, counts, text search."""

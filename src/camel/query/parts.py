@@ -1,0 +1,183 @@
+"""One index file of a catalogue, of one shard or of many."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from camel.core.errors import CamelError
+from camel.detectors.marks import looked_by
+from camel.index.cube import Cubes
+from camel.index.files import (
+    Header,
+    schema,
+)
+from camel.index.sorted import Ordered, read_ordered
+from camel.record.parquet import arrow
+
+_FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
+
+
+_SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
+"""Columns of a row that a list shows."""
+
+
+def _no_copy(number: str) -> Path | None:
+    return None
+
+
+class Part:
+    """An index file: of one shard or of many."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        metadata: Any = None,
+        copy: Callable[[str], Path | None] | None = None,
+    ) -> None:
+        self.path, self.header = path, header
+        self._copy = copy or _no_copy
+        """Where its copy in the order of a number is, if it has one."""
+        self._ordered: dict[str, tuple[Path, Ordered] | None] = {}
+        if metadata is not None:
+            self._metadata = metadata
+        self.first, self.last = header.shards[0].shard, header.shards[-1].shard
+        self._shards = [one.shard for one in header.shards]
+        self._starts = [0, *accumulate(one.rows for one in header.shards)]
+        self.rows = self._starts[-1]
+        self.damage, self.tried = "", -math.inf
+        """What was said when its conversations could not be read, and when."""
+        self._extremes: dict[str, list[tuple[Any, Any]]] = {}
+
+    @property
+    def sound(self) -> bool:
+        """Whether all of it can be read."""
+        try:
+            with arrow("pyarrow.parquet").ParquetFile(self.path) as file:
+                return sum(batch.num_rows for batch in file.iter_batches()) == self.rows
+        except (OSError, arrow().ArrowException):
+            return False
+
+    @cached_property
+    def labels(self) -> Counter[str]:
+        """Rows by set of labels."""
+        counts = self.header.counts
+        if counts is None:
+            column = arrow("pyarrow.parquet").read_table(self.path, columns=["labels"]).column("labels")
+            return Counter(column.to_pylist())
+        return Counter({labels: sum(by["stop"].values()) for labels, by in counts.items()})
+
+    @cached_property
+    def unknown(self) -> int:
+        """Rows of which nobody has said what is found in them."""
+        return sum(one.rows for one in self.header.shards if one.looked != looked_by())
+
+    def position(self, shard: int, row: int) -> int:
+        """Of a row in the file."""
+        at = bisect_right(self._shards, shard) - 1
+        return self._starts[at] + row
+
+    def after(self, shard: int, row: int) -> int:
+        """Where the rows after a place begin; the shard itself may be another file's."""
+        at = bisect_right(self._shards, shard) - 1
+        if at < 0:
+            return 0
+        if self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row + 1, self._starts[at + 1])
+
+    def before(self, shard: int, row: int) -> int:
+        """Where the rows before a place end."""
+        at = bisect_right(self._shards, shard) - 1
+        if at < 0:
+            return 0
+        if self._shards[at] != shard:
+            return self._starts[at + 1]
+        return min(self._starts[at] + row, self._starts[at + 1])
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The shard and the row in it at a position."""
+        at = bisect_right(self._starts, position) - 1
+        return self._shards[at], position - self._starts[at]
+
+    @cached_property
+    def _metadata(self) -> Any:
+        return arrow("pyarrow.parquet").read_metadata(self.path)
+
+    @cached_property
+    def _groups(self) -> list[int]:
+        """Where the row groups begin, and where the last one ends."""
+        sizes = (self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups))
+        return [0, *accumulate(sizes)]
+
+    def groups_with(self, id: str) -> list[int]:
+        """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
+        return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
+
+    def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
+        """The shard, the row and the labels of a conversation, if one of these row groups has it."""
+        pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+        with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+            for group in groups:
+                at = pc.index(file.read_row_group(group, columns=["id"]).column("id"), id).as_py()
+                if at >= 0:
+                    row = self.rows_at([self._groups[group] + at])[self._groups[group] + at]
+                    return row["shard"], row["row"], row["labels"]
+        return None
+
+    def extremes(self, name: str) -> list[tuple[Any, Any]]:
+        """The least and the greatest value of a column in each row group that has any, from the footer."""
+        if name not in self._extremes:
+            column = schema().get_field_index(name)
+            groups = range(self._metadata.num_row_groups)
+            known = (self._metadata.row_group(n).column(column).statistics for n in groups)
+            self._extremes[name] = [
+                (one.min, one.max) for one in known if one is not None and one.has_min_max
+            ]
+        return self._extremes[name]
+
+    def ordered(self, number: str) -> tuple[Path, Ordered] | None:
+        """Its copy in the order of a number, and what that says about itself."""
+        if number not in self._ordered:
+            self._ordered[number] = None
+            with contextlib.suppress(CamelError, OSError):
+                if (path := self._copy(number)) is not None:
+                    said = read_ordered(path)
+                    if said.number == number and sum(said.rows) == self.rows:
+                        self._ordered[number] = path, said
+        return self._ordered[number]
+
+    def forget_copies(self) -> None:
+        """Go without them: one has gone or cannot be read."""
+        self._copy = _no_copy
+        self._ordered.clear()
+
+    def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Rows by their positions, read from the row groups that hold them."""
+        wanted: dict[int, list[int]] = {}
+        for position in sorted(set(positions)):
+            wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
+        found: dict[int, dict[str, Any]] = {}
+        pq = arrow("pyarrow.parquet")
+        with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
+            for group, some in wanted.items():
+                start = self._groups[group]
+                table = file.read_row_group(group, columns=_SHOWN, use_threads=False)
+                found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
+        return found
+
+
+class Counted(NamedTuple):
+    """A file of cubes, and the parts that it counts."""
+
+    path: Path
+    cubes: Cubes
+    parts: frozenset[Part]

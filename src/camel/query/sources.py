@@ -1,0 +1,426 @@
+"""Where a catalogue's rows come from: runs on a disk or in an object store, and files of the original's formats.
+
+The one decision to know: everything becomes a run with an index. Shards without one get it here, in a folder that goes
+with this process; files of other formats are imported into such a folder first, or into the user's cache where they are
+large. So there is one way to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+import time
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.checks import shown
+from camel.core.errors import CamelError, Damaged, InputError
+from camel.core.transcript import Transcript
+from camel.detectors.marks import looked_by, marks_of
+from camel.index.build import build, count, write
+from camel.index.cube import digest_of, read_cubes
+from camel.index.facets import FOLDER
+from camel.index.files import (
+    are_newest,
+    files_anew,
+    files_of,
+    is_for,
+    is_of,
+    name_of,
+    read_footer,
+    read_header,
+)
+from camel.index.marks import marked
+from camel.index.sorted import ordered_name
+from camel.index.text import FOLDER as TEXT
+from camel.models.catalogue import cost
+from camel.query.imports import import_files
+from camel.query.parts import Counted, Part
+from camel.record.arrow import rows
+from camel.record.parquet import arrow
+from camel.runs.compact import compactions, damaged, open_parts, parts_of
+from camel.runs.markers import Marker, new_attempt
+from camel.runs.reader import LAST_STAGES
+from camel.runs.run import RunFolder, open_folder
+from camel.storage.store import BucketStore, DiskStore, is_remote
+
+_READ_ROWS = 64
+MANY_PARTS = 200
+"""Index files of a run beyond which asking them all takes noticeably longer."""
+
+
+class Source:
+    """One run of a catalogue, as it is now."""
+
+    def __init__(
+        self, name: str, folder: RunFolder, stage: str, parts: list[Part], counted: Counted | None = None
+    ) -> None:
+        self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
+        self._first = [part.first for part in parts]
+        self._sound: set[str] = set()
+
+    @property
+    def address(self) -> str:
+        """Where it is, as people write it."""
+        return self.folder.address
+
+    @property
+    def damage(self) -> list[str]:
+        """Files whose conversations could not be looked through."""
+        bad = [part for part in self.parts if part.damage]
+        said = [
+            f"{self.name}: {part.rows:,} conversations cannot be looked through: {part.damage}"
+            for part in bad
+        ]
+        return said[:_DAMAGE] + (
+            [f"{self.name}: and {len(said) - _DAMAGE:,} files more"] if said[_DAMAGE:] else []
+        )
+
+    def part_of(self, shard: int) -> Part:
+        """The index file that covers a shard."""
+        return self.parts[bisect_right(self._first, shard) - 1]
+
+    def read(self, shard: int, row: int) -> Transcript:
+        """One conversation, from one row group of one file."""
+        with self._opened(shard) as (file, start):
+            return _one(file, start + row)
+
+    def check(self, shard: int) -> None:
+        """Raise unless the file that holds a shard is, on a disk, the one that was committed."""
+        if self.folder.on_disk:
+            marker = self.folder.marker(self.stage, shard)
+            parts = parts_of(self.folder, self.stage, [marker])
+            held = [part for part in parts if part.first <= shard <= part.last]
+            with open_parts(self.folder, held, self._sound) as files:
+                next(files)
+
+    def shard(self, shard: int, count: int) -> Iterator[Transcript]:
+        """The conversations of one shard."""
+        with self._opened(shard) as (file, start):
+            before = 0
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                first, last = max(0, start - before), min(size, start + count - before)
+                before += size
+                if first < last:
+                    yield from rows(file.read_row_group(group).slice(first, last - first))
+
+    @contextlib.contextmanager
+    def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
+        """The data file that holds a shard, and where it begins in it."""
+        name, start = self.data_of(shard)
+        pq, store = arrow("pyarrow.parquet"), self.folder.store
+        try:
+            place = store.reader(name) if isinstance(store, BucketStore) else self.folder.path(name)
+            with pq.ParquetFile(place) as file:
+                yield file, start
+        except FileNotFoundError:
+            raise damaged(self.folder, name, "is gone") from None
+        except (OSError, arrow().ArrowException, UnicodeDecodeError, msgspec.MsgspecError) as error:
+            said = " ".join(str(error).split()).rstrip(".")
+            raise damaged(self.folder, name, f"is damaged: {said}") from None
+
+    def data_of(self, shard: int) -> tuple[str, int]:
+        """The data file that holds a shard, and the row at which it begins."""
+        for one in self._compactions:
+            if shard in one.shards:
+                return one.file, sum(one.rows[: shard - one.first])
+        name = self.folder.marker(self.stage, shard).file
+        if not self.folder.store.exists(name):
+            # Compacted since, and the small file removed.
+            del self._compactions
+            if any(shard in one.shards for one in self._compactions):
+                return self.data_of(shard)
+        return name, 0
+
+    @cached_property
+    def _compactions(self) -> list[Any]:
+        return compactions(self.folder, self.stage)
+
+
+def _one(file: Any, position: int) -> Transcript:
+    """One row. Of its row group, what stands before it must be read, and what stands after it need not be."""
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if position < count:
+            for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
+                if position < batch.num_rows:
+                    return next(iter(rows(arrow().Table.from_batches([batch.slice(position, 1)]))))
+                position -= batch.num_rows
+        position -= count
+    raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
+
+
+_DAMAGE = 3
+"""Damaged files that are named."""
+AGAIN = 30.0
+"""Seconds after which a damaged file is tried again: it may have been restored."""
+LOOKED_THROUGH = 5_000
+"""Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
+
+
+class _Watched:
+    """A run that may grow."""
+
+    def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
+        self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
+        self._parts: dict[int, Part] = {}
+        """Of single shards."""
+        self._merged: dict[str, Part | None] = {}
+        """None where a file is damaged, or of another run."""
+        self._unread: dict[int, str] = {}
+        """Shards without an index whose data cannot be read, and what is said of each."""
+        self._built = 0
+        """Shards that had no index."""
+        self._seen: Any = None
+        self._doubted = False
+        """Whether something could not be read: then what is believed is read in full first."""
+        self.source = Source(name, folder, LAST_STAGES[0], [])
+
+    def look(self) -> bool:
+        """See what has been committed or indexed since; whether there is anything new."""
+        stage = next((name for name in LAST_STAGES if self.folder.committed(name)), LAST_STAGES[0])
+        committed = self.folder.committed(stage)
+        files = files_of(self.folder, stage)
+        texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
+        anew = files_anew(self.folder, stage)
+        seen = (stage, committed, files.merged, files.cubes, texts, anew)
+        if seen == self._seen:
+            return False
+        fingerprint = self.folder.settings().fingerprint
+        self._parts = {
+            shard: part for shard, part in self._parts.items() if are_newest(part.header.shards, anew)
+        }
+        merged: dict[str, Part] = {}
+        reached = -1
+        for first, last, name in files.merged:
+            part = self._read_merged(name, fingerprint, stage, first, last) if first > reached else None
+            if part is not None and not are_newest(part.header.shards, anew):
+                continue
+            if part is not None and committed.issuperset(range(first, last + 1)):
+                merged[name] = part
+                reached = last
+        covered = {one.shard for part in merged.values() for one in part.header.shards}
+        left = sorted(committed - covered)
+        for marker in self.folder.markers(stage, [shard for shard in left if shard not in self._parts]):
+            try:
+                self._parts[marker.shard] = self._single(marker, files.single)
+                self._unread.pop(marker.shard, None)
+            except (Damaged, FileNotFoundError) as error:
+                self._unread[marker.shard] = f"{marker.rows:,} conversations cannot be shown: {error}"
+        parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
+        parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
+        cubes = self._read_cubes(merged, stage, files.cubes)
+        self.source = Source(self.name, self.folder, stage, parts, cubes)
+        self._seen = seen
+        return True
+
+    def doubt(self) -> None:
+        """Look at every index file anew: one has gone or cannot be read."""
+        self._parts = {shard: part for shard, part in self._parts.items() if part.sound}
+        self._merged = {
+            name: part for name, part in self._merged.items() if part is None or part.path.exists()
+        }
+        for name, part in self._merged.items():
+            self._merged[name] = part if part is not None and part.sound else None
+            if part is not None:
+                part.forget_copies()
+        self._seen, self._doubted = None, True
+
+    def unmarked(self) -> list[Part]:
+        """Index files whose conversations nobody has looked through, where they are few enough to do it here."""
+        unknown = [part for part in self.source.parts if part.unknown]
+        few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
+        tried = time.monotonic() - AGAIN
+        return [part for part in unknown if part.tried < tried] if few else []
+
+    def leave(self, part: Part, error: Exception) -> None:
+        """Go on without what is found in the conversations of an index file: they cannot be read, or a detector fails."""
+        part.damage, part.tried = " ".join(str(error).split()), time.monotonic()
+        self._seen = None
+
+    def mark(self, part: Part) -> Part:
+        """The same index file with what is found in its conversations."""
+        by, whole = looked_by(), arrow("pyarrow.parquet").read_table(part.path)
+        pieces: list[Any] = []
+        start = 0
+        for known, some in groupby(part.header.shards, lambda one: one.looked == by):
+            shards = list(some)
+            piece = whole.slice(start, sum(one.rows for one in shards))
+            start += piece.num_rows
+            if not known:
+                read = (row for one in shards for row in self.source.shard(one.shard, one.rows))
+                piece = marked(piece, [marks_of(transcript) for transcript in read])
+            pieces.append(piece)
+        table = arrow().concat_tables(pieces)
+        shards = [msgspec.structs.replace(one, looked=by) for one in part.header.shards]
+        header = msgspec.structs.replace(part.header, shards=shards, counts=count(table))
+        path = self._scratch / f"marked-{new_attempt()}.parquet"
+        write(path, table.replace_schema_metadata(None), header)
+        return Part(path, header)
+
+    def take(self, part: Part, better: Part) -> None:
+        """Have an index file of a run in the place of another one."""
+        for shard, known in self._parts.items():
+            if known is part:
+                self._parts[shard] = better
+        for name, known in self._merged.items():
+            if known is part:
+                self._merged[name] = better
+        self._seen = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What is amiss with it."""
+        how = f"camel index {self.folder.address}"
+        said: list[str] = []
+        unknown = sum(part.unknown for part in self.source.parts)
+        if unknown > LOOKED_THROUGH:
+            said.append(
+                f"{self.name}: what {unknown:,} conversations show is not known; {how} --findings finds it"
+            )
+        said += [f"{self.name}: {note}" for note in list(self._unread.values())[:_DAMAGE]]
+        said += self.source.damage
+        if self._built:
+            said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")
+        elif len(self.source.parts) > MANY_PARTS:
+            said.append(
+                f"{self.name}: its index is in {len(self.source.parts):,} files; {how} puts them together"
+            )
+        return said
+
+    def _read_merged(self, name: str, fingerprint: str, stage: str, first: int, last: int) -> Part | None:
+        if name not in self._merged:
+            self._merged[name] = None
+            with contextlib.suppress(CamelError, OSError):
+                path = self._local(name)
+                header, metadata = read_footer(path)
+                if is_of(header, stage, fingerprint, first, last, {}):
+                    self._merged[name] = Part(path, header, metadata, partial(self._copy, name))
+        return self._merged[name]
+
+    def _copy(self, index: str, number: str) -> Path | None:
+        """The copy of an index file in the order of a number, if it is there."""
+        name = ordered_name(index, number)
+        return self._local(name) if self.folder.store.exists(name) else None
+
+    def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
+        """The cubes that count these files, if all are the run's own: what was found here, no cube has counted."""
+        digest = digest_of(list(merged))
+        name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
+        if merged and name in listed:
+            with contextlib.suppress(CamelError, OSError, arrow().ArrowException):
+                if any(part.path != self._local(file) for file, part in merged.items()):
+                    return None
+                path = self._local(name)
+                cubes = read_cubes(path)
+                readable = arrow("pyarrow.parquet").read_table(path).num_rows if self._doubted else 0
+                if cubes.digest == digest and readable >= 0:
+                    return Counted(path, cubes, frozenset(merged.values()))
+        return None
+
+    def _single(self, marker: Marker, listed: dict[str, str]) -> Part:
+        """The index of a shard: its own, or one made here from the data."""
+        stem = Path(marker.file).stem
+        if stem in listed:
+            with contextlib.suppress(CamelError, OSError):
+                path = self._local(name_of(marker))
+                header = read_header(path)
+                if is_for(header, marker):
+                    return Part(path, header)
+        path = self._scratch / f"{stem}.parquet"
+        source = Source(self.name, self.folder, marker.stage, [])
+        file, start = source.data_of(marker.shard)
+        between = (start, start + marker.rows)
+        with self.folder.opened([file]) as opened:
+            header = build(
+                path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
+            )
+        self._built += 1
+        return Part(path, header)
+
+    def _local(self, name: str) -> Path:
+        """An index file where the database can read it."""
+        if not isinstance(self.folder.store, BucketStore):
+            return self.folder.path(name)
+        path = self._scratch / Path(name).name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            writing = path.with_suffix(".partial")
+            self.folder.store.fetch(name, writing)
+            writing.replace(path)
+        return path
+
+
+class Sources:
+    """The runs of a catalogue."""
+
+    def __init__(self, runs: Sequence[str]) -> None:
+        if not runs:
+            raise InputError("name at least one run")
+        self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
+        try:
+            taken: set[str] = set()
+            self._watched = [
+                _Watched(_name(run, taken), _folder(run, self._scratch), self._scratch) for run in runs
+            ]
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def all(self) -> list[Source]:
+        """As they are now."""
+        return [one.source for one in self._watched]
+
+    def doubt(self) -> None:
+        """Look at every index file anew."""
+        for one in self._watched:
+            one.doubt()
+
+    def unmarked(self) -> list[tuple[_Watched, Part]]:
+        """Index files without what is found in their conversations, of runs that are small enough."""
+        return [(one, part) for one in self._watched for part in one.unmarked()]
+
+    def look(self) -> bool:
+        """See what has come; whether there is anything new."""
+        looks = [one.look() for one in self._watched]
+        return any(looks)
+
+    def notes(self) -> tuple[str, ...]:
+        """What is amiss with them."""
+        return tuple(note for one in self._watched for note in one.notes)
+
+    def close(self) -> None:
+        """Remove what was made for this process."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _name(run: str, taken: set[str]) -> str:
+    """A short name that fits into a URL, and that no other run of the catalogue has."""
+    last = [part for part in re.split(r"[/\\]", run) if part not in ("", ".", "..")][-1:] or ["run"]
+    base = re.sub(r"[^\w.-]+", "-", last[0]).strip(".-") or "run"
+    name = next(
+        one for n in range(1, len(taken) + 2) if (one := base if n == 1 else f"{base}-{n}") not in taken
+    )
+    taken.add(name)
+    return name
+
+
+def _folder(run: str, scratch: Path) -> RunFolder:
+    folder = open_folder(run)
+    if is_remote(run) or folder.exists:
+        folder.settings()
+        return folder
+    path = Path(run)
+    if not path.exists():
+        raise InputError(f"there is no run {shown(run)}: camel runs lists those below a folder")
+    return import_files(path, scratch / f"import-{new_attempt()}")

@@ -1,0 +1,388 @@
+"""Transcripts as Arrow tables and Parquet files, and back, without loss.
+
+The structs of `core` are the only definition of a record. What column each field has follows from its annotation, and
+columns are read by name: one that a file lacks has the field's default, one that is not known is ignored. After the
+fields stand totals for queries (`num_messages`, tokens, `calls`), which reading ignores.
+
+The one decision to know: this runs for every message ever generated, so each field is gathered into one column at a
+time, nested ones included, and no value becomes a `dict` on its way. Only what is a tree that few rows have
+(deliberations, who hears whom) is JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate, chain, pairwise, repeat
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import inspect
+
+from camel.core.errors import InputError
+from camel.core.message import Deliberation, Sampling, well_formed
+from camel.core.transcript import Transcript, check_schema, upgrade
+from camel.record.parquet import Shard, Table, arrow, open_parquet, readable, write_batches
+
+ROW_GROUP = 2_000
+"""Rows of a row group: what a reader must load at least, about 50 MB of text at the paper's lengths."""
+_MOST_CHARS = 2**27
+"""Characters of a row group; a column of Arrow strings holds at most 2 GiB of UTF-8."""
+_READ_ROWS = 256
+"""Rows turned into transcripts at a time, so that whoever reads one after the other holds few."""
+_NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
+"""Columns by which a table of transcripts is known, in every version."""
+_TOTALS = ("prompt", "completion", "cached", "calls")
+_PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "detail", "arguments", "result"})
+"""Texts that differ from row to row. Of all others, equal ones are made once when they are read."""
+_AS_JSON = (Sampling, Deliberation)
+
+
+class _Column(Protocol):
+    """How the values of one field are kept."""
+
+    blank: Any
+    """Stands where there is no value."""
+
+    @property
+    def type(self) -> Any:
+        """The Arrow type."""
+        ...
+
+    def write(self, values: list[Any]) -> Any:
+        """An Arrow array of these values."""
+        ...
+
+    def read(self, array: Any) -> list[Any]:
+        """The values of an Arrow array."""
+        ...
+
+
+class _Text:
+    blank: Any = ""
+
+    def __init__(self, *, prose: bool) -> None:
+        self._prose = prose
+
+    @property
+    def type(self) -> Any:
+        return arrow().string()
+
+    def write(self, values: list[Any]) -> Any:
+        try:
+            return arrow().array(values, self.type)
+        except UnicodeEncodeError:
+            # Half of a surrogate pair; the loop lets none in, but a record may come from elsewhere.
+            return arrow().array([well_formed(value) for value in values], self.type)
+
+    def read(self, array: Any) -> list[Any]:
+        return array.to_pylist() if self._prose else _shared(array)
+
+
+class _Number:
+    blank: Any = 0
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def type(self) -> Any:
+        return getattr(arrow(), self._name)()
+
+    def write(self, values: list[Any]) -> Any:
+        return arrow().array(values, self.type)
+
+    def read(self, array: Any) -> list[Any]:
+        return array.to_pylist()
+
+
+class _Json:
+    """Values as JSON, because they are trees or may hold anything. Nearly all rows share one object."""
+
+    blank: Any = None
+
+    def __init__(self, kind: Any) -> None:
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    @property
+    def type(self) -> Any:
+        return arrow().string()
+
+    def write(self, values: list[Any]) -> Any:
+        texts: dict[int, str | None] = {id(None): None}
+        for value in values:
+            if id(value) not in texts:
+                texts[id(value)] = msgspec.json.encode(value).decode()
+        return arrow().array([texts[id(value)] for value in values], self.type)
+
+    def read(self, array: Any) -> list[Any]:
+        encoded = array.dictionary_encode()
+        values = [None if text is None else self._decode(text) for text in encoded.dictionary.to_pylist()]
+        return [None if index is None else values[index] for index in encoded.indices.to_pylist()]
+
+
+class _List:
+    blank: Any = ()
+
+    def __init__(self, element: _Column) -> None:
+        self._element = element
+
+    @property
+    def type(self) -> Any:
+        return arrow().list_(self._element.type)
+
+    def write(self, values: list[Any]) -> Any:
+        elements = self._element.write(list(chain.from_iterable(values)))
+        return arrow().ListArray.from_arrays(_offsets(values), elements)
+
+    def read(self, array: Any) -> list[Any]:
+        return _cut(array, self._element.read)
+
+
+class _Map:
+    blank: Any = msgspec.UNSET
+
+    def __init__(self, value: _Column) -> None:
+        self.blank = dict[str, Any]()
+        self._key, self._value = _Text(prose=False), value
+
+    @property
+    def type(self) -> Any:
+        return arrow().map_(self._key.type, self._value.type)
+
+    def write(self, values: list[Any]) -> Any:
+        keys = self._key.write(list(chain.from_iterable(values)))
+        items = self._value.write(list(chain.from_iterable([value.values() for value in values])))
+        return arrow().MapArray.from_arrays(_offsets(values), keys, items)
+
+    def read(self, array: Any) -> list[Any]:
+        """Also from the list of pairs as which a dataset holds them: `datasets` knows no maps."""
+
+        def pairs(elements: Any) -> list[Any]:
+            read = self._key.read(elements.field(0)), self._value.read(elements.field(1))
+            return list(zip(*read, strict=True))
+
+        return [dict(pairs) for pairs in _cut(array, pairs)]
+
+
+class _Struct:
+    def __init__(self, info: inspect.StructType, *, optional: bool = False) -> None:
+        self.cls, self.optional = info.cls, optional
+        self._fields = {field.name: _column_of(field.name, field.type) for field in info.fields}
+        self._defaults = {field.name: field for field in info.fields}
+        self.blank: Any = self.cls(*(column.blank for column in self._fields.values()))
+
+    @property
+    def type(self) -> Any:
+        return arrow().struct(self.columns())
+
+    def columns(self) -> list[tuple[str, Any]]:
+        """Name and Arrow type of each field."""
+        return [(name, column.type) for name, column in self._fields.items()]
+
+    def arrays(self, values: list[Any]) -> list[Any]:
+        """One array for each field."""
+        return [column.write(list(map(attrgetter(name), values))) for name, column in self._fields.items()]
+
+    def write(self, values: list[Any]) -> Any:
+        pa, mask = arrow(), None
+        if self.optional:
+            none = [value is None for value in values]
+            if all(none):
+                return pa.nulls(len(values), self.type)
+            mask = pa.array(none, pa.bool_())
+            values = [self.blank if value is None else value for value in values]
+        return pa.StructArray.from_arrays(self.arrays(values), fields=list(self.type), mask=mask)
+
+    def read(self, array: Any) -> list[Any]:
+        names = {field.name for field in array.type}
+        there = array.drop_null() if self.optional else array
+        made = self.made({name: there.field(name) for name in self._fields if name in names}, len(there))
+        if len(there) == len(array):
+            return made
+        found = iter(made)
+        return [next(found) if valid else None for valid in array.is_valid().to_pylist()]
+
+    def made(self, arrays: dict[str, Any], count: int) -> list[Any]:
+        """Structs from the arrays of some fields; the others have their defaults."""
+        return list(
+            map(
+                self.cls,
+                *(
+                    column.read(arrays[name]) if name in arrays else self._default(name, count)
+                    for name, column in self._fields.items()
+                ),
+            )
+        )
+
+    def _default(self, name: str, count: int) -> Iterable[Any]:
+        field = self._defaults[name]
+        if field.default_factory is not msgspec.NODEFAULT:
+            return [field.default_factory() for _ in range(count)]
+        if field.default is msgspec.NODEFAULT:
+            return repeat(self._fields[name].blank, count)
+        return repeat(field.default, count)
+
+
+def _column_of(name: str, info: inspect.Type) -> _Column:
+    """How the values of a field are kept, by its annotation."""
+    optional = isinstance(info, inspect.UnionType)
+    if optional:
+        info = next(one for one in info.types if not isinstance(one, inspect.NoneType))
+    match info:
+        case inspect.StrType() | inspect.LiteralType():
+            return _Text(prose=name in _PROSE)
+        case inspect.IntType():
+            return _Number("int64")
+        case inspect.FloatType():
+            return _Number("float64")
+        case inspect.StructType() if info.cls not in _AS_JSON:
+            return _Struct(info, optional=optional)
+        case inspect.StructType():
+            return _Json(info.cls)
+        case inspect.ListType():
+            return _List(_column_of(name, info.item_type))
+        case inspect.DictType() if isinstance(info.value_type, inspect.ListType):
+            return _Json(dict[str, list[str]])
+        case inspect.DictType():
+            return _Map(_column_of(name, info.value_type))
+        case _:
+            raise TypeError(f"no column can keep {name}: {info}")
+
+
+@cache
+def _transcript() -> _Struct:
+    info = inspect.type_info(Transcript)
+    assert isinstance(info, inspect.StructType)
+    return _Struct(info)
+
+
+@cache
+def schema() -> Any:
+    """The Arrow schema of a transcript."""
+    pa = arrow()
+    totals = [("num_messages", pa.int64()), *((name, pa.int64()) for name in map(_total_name, _TOTALS))]
+    return pa.schema([*_transcript().columns(), *totals])
+
+
+def _total_name(name: str) -> str:
+    return name if name == "calls" else f"{name}_tokens"
+
+
+def is_transcripts(layout: Any) -> bool:
+    """Whether a schema is a transcript's, of this version or of an earlier one."""
+    return {*_NEEDED} <= {*layout.names}
+
+
+def upgraded(table: Table) -> Table:
+    """A table of transcripts in this version's layout; any other table stays as it is."""
+    if {*schema().names} <= {*table.schema.names} or not is_transcripts(table.schema):
+        return table
+    return to_table(rows(table))
+
+
+def to_table(transcripts: Iterable[Transcript]) -> Table:
+    """All of `transcripts` in one table."""
+    return arrow().Table.from_batches(list(batches(transcripts)), schema=schema())
+
+
+def batches(transcripts: Iterable[Transcript]) -> Iterator[Any]:
+    """`transcripts` as record batches, each of the size of a row group. Holds one at a time."""
+    held: list[Transcript] = []
+    chars = 0
+    for transcript in transcripts:
+        held.append(transcript)
+        chars += sum([len(message.content) + len(message.reasoning) for message in transcript.messages])
+        if len(held) == ROW_GROUP or chars > _MOST_CHARS:
+            yield _batch(held)
+            held, chars = [], 0
+    if held:
+        yield _batch(held)
+
+
+def rows(table: Table) -> Iterator[Transcript]:
+    """The transcripts of a table, by the names of its columns: the exact inverse of `to_table`."""
+    if missing := [name for name in _NEEDED if name not in table.schema.names]:
+        raise InputError(f"not a table of transcripts: it has no column {', '.join(missing)}")
+    for batch in table.to_batches(max_chunksize=_READ_ROWS):
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        check_schema(max(columns["schema"].to_pylist(), default=0))
+        if "facts" in columns:  # schema 1
+            columns["inputs"] = columns.pop("facts")
+        made: list[Transcript] = _transcript().made(columns, batch.num_rows)
+        weighed = columns.get("deliberations")  # schema 1
+        yield from map(upgrade, made, repeat(None) if weighed is None else weighed.to_pylist())
+
+
+def write_shard(path: Path, transcripts: Iterable[Transcript]) -> Shard:
+    """Write one Parquet file, durably. On failure nothing is left at `path`."""
+    return write_batches(path, batches(transcripts), schema())
+
+
+def read_shard(path: Path, columns: Sequence[str] | None = None) -> Table:
+    """The table in a Parquet file, or some of its columns; `messages.list.element.content` names a nested one."""
+    with open_parquet(path) as file:
+        found = readable(path, lambda: file.read(columns=None if columns is None else list(columns)))
+    return upgraded(found) if columns is None else found
+
+
+def stream_shard(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Transcript]:
+    """The transcripts of a Parquet file, or those from `start` to `stop`, one row group in memory at a time."""
+    for group in _groups(path, start, stop):
+        yield from rows(group)
+
+
+def stream_groups(path: Path, start: int = 0, stop: int | None = None) -> Iterator[Table]:
+    """The row groups of a Parquet file as tables, cut to the rows from `start` to `stop`."""
+    yield from map(upgraded, _groups(path, start, stop))
+
+
+def _groups(path: Path, start: int, stop: int | None) -> Iterator[Table]:
+    with open_parquet(path) as file:
+        before = 0
+        for group in range(file.metadata.num_row_groups):
+            count: int = file.metadata.row_group(group).num_rows
+            first, last = max(0, start - before), min(count, count if stop is None else stop - before)
+            before += count
+            if first < last:
+                table = readable(path, lambda group=group: file.read_row_group(group))
+                yield table if last - first == count else table.slice(first, last - first)
+
+
+def _batch(transcripts: list[Transcript]) -> Any:
+    """One record batch, built column by column."""
+    pa = arrow()
+    usages = [message.usage for transcript in transcripts for message in transcript.messages]
+    ends = list(accumulate([len(transcript.messages) for transcript in transcripts], initial=0))
+    totals = [pa.array([len(transcript.messages) for transcript in transcripts], pa.int64())]
+    for name in _TOTALS:
+        of = attrgetter(name)
+        sums = list(accumulate(map(of, usages), initial=0))
+        specified = [of(transcript.task.usage) for transcript in transcripts]
+        row_sums = [
+            sums[end] - sums[start] + more
+            for (start, end), more in zip(pairwise(ends), specified, strict=True)
+        ]
+        totals.append(pa.array(row_sums, pa.int64()))
+    return pa.RecordBatch.from_arrays([*_transcript().arrays(transcripts), *totals], schema=schema())
+
+
+def _offsets(lists: Iterable[Sequence[Any] | dict[Any, Any]]) -> Any:
+    return arrow().array(list(accumulate(map(len, lists), initial=0)), arrow().int32())
+
+
+def _cut(lists: Any, read: Any) -> list[Any]:
+    """The lists of a column, whose elements are read all at once."""
+    ends: list[int] = lists.offsets.to_pylist()
+    first = ends[0]
+    elements = read(lists.values.slice(first, ends[-1] - first))
+    return [elements[start - first : end - first] for start, end in pairwise(ends)]
+
+
+def _shared(texts: Any) -> list[str]:
+    """A column of few different values, each made once: faster, and a fraction of the memory."""
+    encoded = texts.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    return [values[index] for index in encoded.indices.to_pylist()]

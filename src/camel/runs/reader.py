@@ -1,0 +1,113 @@
+"""Reading a run: its conversations one by one, or as a table for whatever you like to ask.
+
+Believes markers only, so that it can be used while the run goes on: what is not committed is not there yet. Where small
+shards have been compacted, the larger file is read in their place. A run in an object store is read through temporary
+files: iteration holds a few at a time, tables and queries fetch what they need first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from camel.core.errors import InputError, MissingExtra
+from camel.core.transcript import Transcript
+from camel.record.arrow import read_shard, stream_shard
+from camel.runs.compact import Part, open_parts, parts_of
+from camel.runs.markers import Marker
+from camel.runs.run import open_folder
+
+LAST_STAGES = ("conversations", "answers")
+"""Names under which a campaign's records are kept."""
+
+
+class RunReader:
+    """The records of a run, in the order of their items.
+
+    `camel.Run` has more that a program or a notebook wants of it.
+    """
+
+    def __init__(self, path: str | Path, stage: str = "") -> None:
+        self.folder = open_folder(path)
+        self.settings = self.folder.settings()
+        stages = [name for name in LAST_STAGES if self.folder.committed(name)]
+        self.stage = stage or (stages[0] if stages else LAST_STAGES[0])
+        self._sound: set[str] = set()
+        """Files that were found to be as they were committed."""
+
+    @cached_property
+    def markers(self) -> list[Marker]:
+        """The committed shards when first asked, in order."""
+        return list(self.folder.markers(self.stage, sorted(self.folder.committed(self.stage))))
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Their files, in order: of shards, or of many shards together."""
+        return parts_of(self.folder, self.stage, self.markers)
+
+    @property
+    def files(self) -> list[Path]:
+        """Their Parquet files; those of an object store are fetched, and kept until the process ends."""
+        names = [part.file for part in self.parts]
+        if self.folder.on_disk:
+            return [self.folder.path(name) for name in names]
+        return self._fetched
+
+    @cached_property
+    def _fetched(self) -> list[Path]:
+        scratch = tempfile.mkdtemp(prefix="camel-")
+        # Not with this object: what `sql` returns reads them when it is asked.
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        return self.folder.fetch_all((part.file for part in self.parts), Path(scratch))
+
+    def __len__(self) -> int:
+        return sum(marker.rows for marker in self.markers)
+
+    def __iter__(self) -> Iterator[Transcript]:
+        with self.opened(self.parts) as files:
+            for file in files:
+                yield from stream_shard(file)
+
+    def opened(self, parts: Sequence[Part]) -> AbstractContextManager[Iterator[Path]]:
+        """The files of some parts, each compared with its marker when it is first opened."""
+        return open_parts(self.folder, parts, self._sound)
+
+    def shard(self, number: int) -> list[Transcript]:
+        """The records of one committed shard, the `number`th of `markers`."""
+        shard = self.markers[number].shard
+        part = next(part for part in self.parts if part.first <= shard <= part.last)
+        start = sum(part.rows[: shard - part.first])
+        with self.opened([part]) as files:
+            return list(stream_shard(next(files), start, start + self.markers[number].rows))
+
+    def to_arrow(self, columns: list[str] | None = None) -> Any:
+        """All records as one Arrow table; give `columns` when the run is large."""
+        pyarrow = need_module("pyarrow")
+        self.need_some()
+        with self.folder.opened(part.file for part in self.parts) as files:
+            return pyarrow.concat_tables([read_shard(file, columns) for file in files])
+
+    def to_pandas(self, columns: list[str] | None = None) -> Any:
+        """All records as a pandas frame."""
+        need_module("pandas")
+        return self.to_arrow(columns).to_pandas()
+
+    def need_some(self) -> None:
+        """Raise an `InputError` where nothing is committed yet."""
+        if not self.parts:
+            raise InputError(f"{self.folder.address} has no finished conversations yet")
+
+
+def need_module(module: str, extra: str = "data") -> Any:
+    """A module of an extra; without it, the error names the extra."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtra(f"Reading a run with {module}", extra) from None

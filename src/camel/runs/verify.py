@@ -1,0 +1,293 @@
+"""Verifying a run: every marker, and that the file it names is the one that was committed.
+
+The one decision to know: nothing is believed but what is read. Each file is hashed, its rows are counted from its own
+footer and its ids read; of a run in an object store each is fetched for it. Lists are text for people to edit, so an
+edited one is a note, not a fault.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.record.arrow import read_shard
+from camel.record.parquet import shape_of
+from camel.runs.compact import Compaction, compactions
+from camel.runs.markers import Marker, marker_name
+from camel.runs.run import RunFolder
+from camel.storage.journal import Damage, JournalBroken
+from camel.storage.store import ahead
+
+FILES_AT_ONCE = 4
+MOST_IDS = 5_000_000
+"""Rows up to which ids are compared over the whole stage; of more, within each file."""
+
+
+class Planned(NamedTuple):
+    """What a stage is to have."""
+
+    items: int
+    shard_size: int
+
+    def rows(self, shard: int) -> int:
+        """Of a shard."""
+        return max(0, min(self.shard_size, self.items - shard * self.shard_size))
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that is wrong."""
+
+    stage: str
+    what: str
+    file: str = ""
+    marker: str = ""
+    """Of the file: without both a shard has never been, and `generate` makes it again."""
+
+
+class Report(msgspec.Struct):
+    """What was found."""
+
+    run: str
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    problems: list[Problem] = []
+    missing: dict[str, int] = {}
+    """Shards that are planned and not committed, by stage: none once a run is complete."""
+    notes: list[str] = []
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything that is there is as it was committed."""
+        return not self.problems
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was planned is there."""
+        return not any(self.missing.values())
+
+
+class _Found(NamedTuple):
+    """What a look at one file gave."""
+
+    size: int
+    rows: int
+    ids: list[bytes]
+    problems: list[str]
+    notes: list[str]
+
+
+def verify(
+    folder: RunFolder,
+    planned: Mapping[str, Planned] | None = None,
+    *,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Report:
+    """Look at every marker and every file of a run; `progress` is told how many files are done, and of how many.
+
+    `planned` says what each stage is to have; without it a stage must only be without gaps.
+    """
+    settings = folder.settings()
+    report = Report(folder.address, problems=[], missing={}, notes=[])
+    stages = folder.stages()
+    shards = {stage: sorted(folder.committed(stage)) for stage in {*stages, *(planned or {})}}
+    total, done = sum(map(len, shards.values())), 0
+    for stage in sorted(shards):
+        plan = (planned or {}).get(stage)
+        _count_shards(report, stage, shards[stage], plan)
+        markers = _markers(folder, stage, shards[stage], report)
+        large = _compactions(folder, stage, report)
+        held = {shard for one in large for shard in one.shards}
+        total += len(large)
+        # The shards whose own file is gone because a compaction holds them.
+        gone: set[int] = set()
+        if held:
+            listed = {entry.name for entry in folder.store.entries(f"data/{stage}")}
+            gone = {marker.shard for marker in markers if marker.shard in held and marker.file not in listed}
+        seen: dict[bytes, str] = {}
+        expected, whose = settings.fingerprint, "the run's"
+        # A translation has its own, of which the run knows nothing.
+        if markers and folder.has_own_settings(stage):
+            expected, whose = markers[0].fingerprint, "the stage's"
+        small = [marker for marker in markers if marker.shard not in gone]
+        looks = ahead(partial(_look, folder), [*large, *small], FILES_AT_ONCE)
+        for one, found in zip([*large, *small], looks, strict=True):
+            done += 1
+            progress(done, total)
+            again = isinstance(one, Marker) and one.shard in held
+            report.files += 1
+            report.bytes += found.size
+            report.rows += 0 if again else found.rows
+            report.notes += found.notes
+            wrong = [*found.problems]
+            if one.fingerprint != expected:
+                wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
+            if isinstance(one, Marker):
+                wrong += _against_plan(one, plan)
+            if not again:
+                wrong += _repeated(found.ids, one.file, seen)
+            named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
+            report.problems += [Problem(stage, text, one.file, named) for text in wrong]
+            if len(seen) > MOST_IDS:
+                report.notes.append(f"{stage}: ids were compared within files, not over all of them")
+                seen.clear()
+        done += len(gone)
+        report.problems += _compared(large, {marker.shard: marker for marker in markers}, stage)
+    for stage in sorted({*stages, *folder.journal_stages()}):
+        report.problems += _journals(folder, stage)
+    progress(total, total)
+    report.notes = list(dict.fromkeys(report.notes))
+    return report
+
+
+def _journals(folder: RunFolder, stage: str) -> list[Problem]:
+    """What is damaged in the journals of shards that are still open."""
+    found: list[Damage] = []
+    problems: list[Problem] = []
+    for shard in sorted(folder.journaled(stage)):
+        try:
+            for _ in folder.replay(stage, shard, found.append):
+                pass
+        except (FileNotFoundError, JournalBroken) as error:
+            if not folder.is_committed(stage, shard):  # else its worker has removed them meanwhile
+                problems.append(Problem(stage, str(error), f"journal/{stage}"))
+    cost = (
+        "rerun the command: it pays for this again, and for later replies of the item if the new one differs"
+    )
+    return problems + [
+        Problem(stage, f"{one.where}: {cost}", str(one.path.relative_to(folder.root))) for one in found
+    ]
+
+
+def gone(folder: RunFolder, stage: str) -> list[str]:
+    """The files of committed shards that are not there, as listings of a disk tell it; of an object store, none is looked for.
+
+    For whoever is about to call a run complete: cheap enough for each start, and blind to all other damage.
+    """
+    if not folder.on_disk:
+        return []
+    lost = folder.committed(stage) - folder.with_data(stage)
+    if not lost:
+        return []
+    held = {
+        shard for one in compactions(folder, stage) if folder.store.exists(one.file) for shard in one.shards
+    }
+    return [folder.marker(stage, shard).file for shard in sorted(lost - held)]
+
+
+def _count_shards(report: Report, stage: str, shards: list[int], plan: Planned | None) -> None:
+    """Whether all are there, and none that should not be."""
+    if plan is None:
+        if missing := sorted(set(range(shards[-1] + 1 if shards else 0)) - set(shards)):
+            report.missing[stage] = len(missing)
+        return
+    count = -(-plan.items // plan.shard_size)
+    report.missing[stage] = len(set(range(count)) - set(shards))
+    if beyond := [shard for shard in shards if shard >= count]:
+        report.problems.append(Problem(stage, f"shard {beyond[0]} is beyond the {count:,} that are planned"))
+
+
+def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Report) -> list[Marker]:
+    """The markers that can be read and are what their names say."""
+    good: list[Marker] = []
+
+    def one(shard: int) -> Marker | str:
+        try:
+            return folder.marker(stage, shard)
+        except InputError as error:  # damaged; a store that fails is another matter
+            return str(error)
+        except FileNotFoundError:
+            return "it was listed and is not there"
+
+    for shard, marker in zip(shards, ahead(one, shards, 1 if folder.on_disk else 64), strict=True):
+        name = marker_name(stage, shard)
+        if isinstance(marker, str):
+            report.problems.append(Problem(stage, marker, name, name))
+        elif (marker.stage, marker.shard) != (stage, shard):
+            said = f"it is the marker of shard {marker.shard} of {marker.stage}"
+            report.problems.append(Problem(stage, said, name, name))
+        else:
+            good.append(marker)
+    return good
+
+
+def _compactions(folder: RunFolder, stage: str, report: Report) -> list[Compaction]:
+    try:
+        return compactions(folder, stage)
+    except InputError as error:
+        report.problems.append(Problem(stage, str(error), f"compacted/{stage}"))
+        return []
+
+
+def _look(folder: RunFolder, one: Marker | Compaction) -> _Found:
+    """Read one file."""
+    try:
+        with folder.opened([one.file]) as files:
+            return look_at(next(files), one)
+    except FileNotFoundError:
+        return _Found(0, 0, [], ["it does not exist"], [])
+
+
+def look_at(path: Path, one: Marker | Compaction) -> _Found:
+    """Compare a local file with its marker."""
+    rows = one.rows if isinstance(one, Marker) else sum(one.rows)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    size = path.stat().st_size
+    if path.suffix != ".parquet":
+        edited = [f"{one.file} was edited since it was committed"] if digest != one.sha256 else []
+        return _Found(size, rows, [], [], edited)
+    problems: list[str] = []
+    if one.size and size != one.size:
+        problems.append(f"it has {size:,} bytes, and the marker says {one.size:,}")
+    changed = digest != one.sha256
+    if changed:
+        problems.append("its SHA-256 is not the marker's")
+    ids: list[bytes] = []
+    try:
+        count, _ = shape_of(path)
+        if count != rows:
+            problems.append(f"it has {count:,} rows, and the marker says {rows:,}")
+        column = read_shard(path, ["id"]).column("id")
+        ids = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in column.to_pylist()]
+    except CamelError as error:
+        if not changed:  # else it follows from that
+            problems.append(str(error))
+    return _Found(size, rows, ids, problems, [])
+
+
+def _against_plan(marker: Marker, plan: Planned | None) -> list[str]:
+    if plan is None or marker.rows == plan.rows(marker.shard):
+        return []
+    return [f"it has {marker.rows:,} rows, and {plan.rows(marker.shard):,} are planned"]
+
+
+def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
+    """Ids that stand in this file twice, or in another as well."""
+    problems: list[str] = []
+    if len(set(ids)) < len(ids):
+        problems.append(f"{len(ids) - len(set(ids)):,} of its rows have the id of another")
+    if also := [seen[one] for one in ids if one in seen]:
+        problems.append(f"{len(also):,} of its ids stand in {also[0]} as well")
+    seen.update(dict.fromkeys(ids, file))
+    return problems
+
+
+def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -> list[Problem]:
+    """Whether compactions hold what the shards' markers say."""
+    problems: list[Problem] = []
+    for one in large:
+        for shard, rows in zip(one.shards, one.rows, strict=True):
+            if shard not in markers:
+                said = f"it holds shard {shard}, which is not committed"
+                problems.append(Problem(stage, said, one.file, one.name))
+            elif markers[shard].rows != rows:
+                said = f"it holds other rows of shard {shard} than are committed"
+                problems.append(Problem(stage, said, one.file, one.name))
+    return problems

@@ -1,0 +1,1 @@
+"""Code of strangers, executed under limits."""

@@ -1,0 +1,414 @@
+"""A program in a sandbox: started, called, and ended with everything it left.
+
+    with Sandbox() as sandbox, sandbox.start(source, "add") as program:
+        program.call((1, 2))        # 3, or `ProgramFailed`
+
+bubblewrap gives it namespaces of its own (no network, no other processes, no users), a file system that is one read-only
+copy of Python without /proc or /dev, and the filter of system calls; resource limits hold what is left, and the clock
+ends what waits. The one decision to know: once the interpreter has said that it is ready, whatever happens is the
+program's doing and fails the program; before that, and where bubblewrap itself is killed, it is the sandbox that failed,
+which raises `SandboxFailed` and is never a verdict.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from camel.core.errors import CamelError, InputError
+from camel.sandbox.guest import FOREIGN, RAISED, READY, VALUE
+from camel.sandbox.image import PYTHON, make_image
+from camel.sandbox.seccomp import filter_program
+from camel.sandbox.values import Damaged, decode, encode
+
+NOBODY = 65534
+START_SECONDS = 60.0
+"""How long an interpreter may take to be ready; a busy machine is no failure."""
+_PIECE = 1 << 16
+_LOADER = (
+    "import sys,marshal,os\n"
+    "def r(n):\n"
+    " d=b''\n"
+    " while len(d)<n:\n"
+    "  p=os.read(0,n-len(d))\n"
+    "  if not p: os._exit(1)\n"
+    "  d+=p\n"
+    " return d\n"
+    "exec(marshal.loads(r(int.from_bytes(r(4),'big'))),{'__name__':'__main__'})"
+)
+
+_PROBE = """
+def probe():
+    import os, socket
+    seen = sorted(os.listdir("/"))
+    for attempt in (os.fork, socket.socket, lambda: open("/probe", "w")):
+        try:
+            seen.append(str(attempt()))
+        except OSError:
+            seen.append("forbidden")
+    return seen
+"""
+
+
+class SandboxFailed(CamelError):
+    """The sandbox could not be started, or was ended from outside. Nothing is known of the program in it."""
+
+
+class ProgramFailed(Exception):
+    """The program did not answer; `kind` says how: raised, foreign, ended, time, size, damaged."""
+
+    def __init__(self, kind: str, text: str = "") -> None:
+        super().__init__(f"{kind}: {text}" if text else kind)
+        self.kind, self.text = kind, text
+
+
+class Killed(Exception):
+    """The interpreter was killed and not by us: by the kernel for want of memory, or by a program that likes to seem so."""
+
+
+class Limits(NamedTuple):
+    """What a program may use."""
+
+    seconds: int = 10
+    """Of processor time, in all."""
+    wall: float = 60.0
+    """By the clock, in all; longer, so that a busy machine fails nobody."""
+    memory: int = 1 << 30
+    """Of address space."""
+    answer: int = 32 << 20
+    """Bytes of one answer."""
+    answers: int = 1 << 30
+    """Bytes of all answers."""
+
+
+class Foreign:
+    """An answer that is no plain value. Whoever compares it, or asks whether it is true, fails the program."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __eq__(self, other: object) -> bool:
+        raise ProgramFailed("foreign", self.kind)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __bool__(self) -> bool:
+        raise ProgramFailed("foreign", self.kind)
+
+
+class Sandbox:
+    """Starts programs. Use as a context: the copy of Python that it makes is removed at the end."""
+
+    def __init__(self, *, contained: bool = True) -> None:
+        self.contained = contained
+        """False runs programs as ordinary processes of yours. Only for code that you would run yourself."""
+        self._image: Path | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        if self.contained:
+            _bubblewrap()
+            filter_program()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._image is not None:
+            shutil.rmtree(self._image, ignore_errors=True)
+            self._image = None
+
+    def start(self, source: str, entry: str, limits: Limits | None = None) -> Program:
+        """Load a program and find its function `entry`. Raises what `Program` does."""
+        program = Program(self._command(), source, entry, limits or Limits(), self.contained)
+        try:
+            program.begin()
+        except BaseException:
+            program.close()
+            raise
+        return program
+
+    def check(self) -> None:
+        """Make sure that programs run here and cannot do what they must not; raises `SandboxFailed`."""
+        if not self.contained:
+            return
+        with self.start(_PROBE, "probe") as program:
+            seen = program.call(())
+        assert self._image is not None
+        if seen != [*sorted(os.listdir(self._image)), "forbidden", "forbidden", "forbidden"]:  # noqa: PTH208
+            raise SandboxFailed(f"the sandbox does not hold what runs in it: {seen}")
+
+    def _command(self) -> list[str]:
+        if not self.contained:
+            return [sys.executable, "-I", "-S", "-B", "-c", _LOADER]
+        with self._lock:
+            if self._image is None:
+                self._image = make_image()
+        return [
+            _bubblewrap(),
+            *("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+            *("--uid", str(NOBODY), "--gid", str(NOBODY), "--hostname", "sandbox"),
+            *("--ro-bind", str(self._image), "/", "--chdir", "/", "--clearenv"),
+            *("--setenv", "LD_LIBRARY_PATH", "/lib", "--setenv", "PYTHONHOME", "/"),
+            # The order of a set of texts must not decide who passes.
+            *("--setenv", "PYTHONHASHSEED", "0", "--setenv", "PYTHONUTF8", "1"),
+            *("--seccomp", "SECCOMP", "--", f"/{PYTHON}", "-S", "-B", "-c", _LOADER),
+        ]
+
+
+class Program:
+    """A program that has been started."""
+
+    def __init__(
+        self, command: Sequence[str], source: str, entry: str, limits: Limits, contained: bool
+    ) -> None:
+        self._limits, self._contained = limits, contained
+        self._until = time.monotonic() + START_SECONDS
+        self._buffer = bytearray()
+        self._heard = 0
+        self._ready = False
+        self.seconds = 0.0
+        """Of processor time that it took, once it has ended."""
+        self._process = _spawn(command, contained)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._in, False)
+        os.set_blocking(self._out, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._out, selectors.EVENT_READ)
+        allowed = {
+            "RLIMIT_AS": limits.memory,
+            "RLIMIT_CPU": limits.seconds,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_FSIZE": 0,
+            "RLIMIT_NOFILE": 32,
+            "RLIMIT_MEMLOCK": 0,
+        }
+        code = _runner()
+        request = encode((source, entry, allowed))
+        self._first = b"".join(len(part).to_bytes(4, "big") + part for part in (code, request))
+
+    def begin(self) -> None:
+        """Wait until it is ready, then until its function is there."""
+        answers = self._exchange([self._first], 2)
+        if next(answers) != READY:
+            raise SandboxFailed("the interpreter in the sandbox does not speak as it should")
+        self._ready = True
+        self._until = time.monotonic() + self._limits.wall
+        loaded = next(answers)
+        if loaded != READY:
+            raise _failure(loaded)
+
+    def call(self, positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> Any:
+        """What the function gives: exact built-in values, or a `Foreign`. Raises `ProgramFailed`."""
+        answer = next(self.answers([request_for(positional, named)]))
+        if answer[:1] == FOREIGN:
+            return Foreign(answer[1:].decode("utf-8", "replace"))
+        if answer[:1] != VALUE:
+            raise _failure(answer)
+        try:
+            return decode(answer[1:])
+        except Damaged as error:
+            raise ProgramFailed("damaged", str(error)) from None
+
+    def answers(self, requests: Sequence[bytes]) -> Iterator[bytes]:
+        """The raw answers to many calls, each as soon as it is there; the calls are sent without waiting for them."""
+        return self._exchange(
+            [len(request).to_bytes(4, "big") + request for request in requests], len(requests)
+        )
+
+    def _exchange(self, requests: Sequence[bytes], count: int) -> Iterator[bytes]:
+        pending = memoryview(b"".join(requests))
+        if pending:
+            self._selector.register(self._in, selectors.EVENT_WRITE)
+        try:
+            while count:
+                frame = self._frame()
+                if frame is not None:
+                    count -= 1
+                    yield frame
+                    continue
+                left = self._until - time.monotonic()
+                ready = self._selector.select(max(0.0, left)) if left > 0 else []
+                if not ready:
+                    self._late()
+                for key, _ in ready:
+                    if key.fd == self._out:
+                        self._read()
+                        continue
+                    try:
+                        pending = pending[os.write(self._in, pending[:_PIECE]) :]
+                    except BrokenPipeError:
+                        pending = pending[:0]
+                    if not pending:
+                        self._selector.unregister(self._in)
+        finally:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(self._in)
+
+    def _frame(self) -> bytes | None:
+        buffer = self._buffer
+        if len(buffer) < 4:
+            return None
+        size = int.from_bytes(buffer[:4], "big")
+        if not 0 < size <= self._limits.answer:
+            raise ProgramFailed("size" if size else "damaged")
+        if len(buffer) < 4 + size:
+            return None
+        frame = bytes(buffer[4 : 4 + size])
+        del buffer[: 4 + size]
+        return frame
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._out, 1 << 20)
+        except BlockingIOError:
+            return
+        if not data:
+            self._ended()
+        self._heard += len(data)
+        if self._heard > self._limits.answers:
+            raise ProgramFailed("size")
+        self._buffer += data
+
+    def _late(self) -> None:
+        if not self._ready:
+            raise SandboxFailed(f"the sandbox did not start within {START_SECONDS:g} s")
+        raise ProgramFailed("time", "by the clock")
+
+    def _ended(self) -> None:
+        """The pipe is closed: say whose doing that was."""
+        status = self._wait(2.0)
+        if not self._ready:
+            said = b"" if self._process.stderr is None else self._process.stderr.read(2_000)
+            text = " ".join(said.decode("utf-8", "replace").split()) or f"exit status {status}"
+            raise SandboxFailed(f"the sandbox did not start: {text}{_hint(text)}")
+        if status is None:
+            raise ProgramFailed("ended", "it closed its answers")
+        if status in (128 + signal.SIGXCPU, -signal.SIGXCPU) or self.seconds > 0.8 * self._limits.seconds:
+            raise ProgramFailed("time", "of the processor")
+        if status < 0 and self._contained:
+            raise SandboxFailed(f"the sandbox was ended from outside by signal {-status}")
+        if status in (128 + signal.SIGKILL, -signal.SIGKILL):
+            raise Killed
+        raise ProgramFailed("ended", f"exit status {status}")
+
+    def _wait(self, patience: float) -> int | None:
+        """The exit status, once there is one."""
+        process, until = self._process, time.monotonic() + patience
+        while process.returncode is None:
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                process.returncode = os.waitstatus_to_exitcode(status)
+                self.seconds = used.ru_utime + used.ru_stime
+            elif time.monotonic() > until:
+                return None
+            else:
+                time.sleep(0.001)
+        return process.returncode
+
+    def close(self) -> None:
+        """End it, and all that it started."""
+        process = self._process
+        self._selector.close()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        # Its end of the pipe is closed: it leaves by itself unless it does something else.
+        if self._wait(0.0 if self._buffer else 0.02) is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            self._wait(30.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def request_for(positional: Sequence[Any], named: Mapping[str, Any] | None = None) -> bytes:
+    """A call, as it is sent."""
+    return encode((tuple(positional), dict(named or {})))
+
+
+def _failure(answer: bytes) -> ProgramFailed:
+    kind = {RAISED: "raised", FOREIGN: "foreign"}.get(answer[:1], "damaged")
+    return ProgramFailed(kind, answer[1:401].decode("utf-8", "replace"))
+
+
+def _spawn(command: Sequence[str], contained: bool) -> subprocess.Popen[bytes]:
+    # Never as root: within the sandbox it would still be root to every file of the system that it could reach.
+    lowered: dict[str, Any] = (
+        {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    )
+    with contextlib.ExitStack() as stack:
+        passed: tuple[int, ...] = ()
+        if contained:
+            read, write = os.pipe()
+            stack.callback(os.close, read)
+            os.write(write, filter_program())
+            os.close(write)
+            passed = (read,)
+            command = [str(read) if word == "SECCOMP" else word for word in command]
+        else:
+            lowered = {}
+        try:
+            return subprocess.Popen[bytes](
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=passed,
+                start_new_session=True,
+                cwd="/",
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                **lowered,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise SandboxFailed(f"the sandbox cannot be started: {error}") from None
+
+
+@cache
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap")
+    if found is None:
+        raise InputError(
+            "programs run in bubblewrap, and there is no bwrap here: install it (apt install bubblewrap)"
+        )
+    return found
+
+
+def _hint(text: str) -> str:
+    if "namespace" in text or "uid map" in text:
+        return ": this system lets no ordinary user make namespaces (sysctl kernel.unprivileged_userns_clone, or AppArmor)"
+    if "Permission denied" in text or "find source path" in text:
+        return ": every user must be able to enter the folder for temporary files; set TMPDIR to another"
+    return ""
+
+
+@cache
+def _runner() -> bytes:
+    """The code that runs inside, compiled by this interpreter, which is the one that runs it."""
+    here = Path(__file__).parent
+    values = (here / "values.py").read_text("utf-8")
+    own = (here / "guest.py").read_text("utf-8").replace("from __future__ import annotations\n", "")
+    return marshal.dumps(compile(values + own, "guest.py", "exec", dont_inherit=True, optimize=2))

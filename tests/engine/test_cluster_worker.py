@@ -1,0 +1,545 @@
+"""Workers, coordinator and driver in one process on real files: what Ray would do to them, done by hand.
+
+The witness is the stage's own count of steps that were taken, as the endpoint's ledger would have them.
+"""
+
+# ruff: noqa: ASYNC110 - what is waited for is the world, not an event
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from camel.engine import cluster_worker as member
+from camel.engine.cluster_worker import Left, Member
+from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
+from camel.engine.halt import LEASE_LOST, Halt, Unfinished
+from camel.engine.site import WAIT, Beat, DeskGone, Orders, Report, Turn
+from camel.engine.stage import Stage
+from camel.runs.run import RunFolder
+from camel.storage.journal import JournalBroken
+from tests.support.bench import Bench
+from tests.support.virtual_time import now, virtual_time
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "BEAT_EVERY", 0.02)
+    monkeypatch.setattr(member, "PATIENCE", 0.05)
+    monkeypatch.setattr(member, "PAUSE", 0.01)
+    monkeypatch.setattr("camel.engine.halt.clock", now)
+    monkeypatch.setattr(member, "clock", now)
+
+
+class BenchSite:
+    """A worker's site on a bench."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench, self.folder, self.halt = bench, RunFolder(bench.folder.root), Halt()
+        self.attempts: list[int] = []
+        self.shares: list[dict[str, float]] = []
+        self.closed = False
+        self.finished = 0
+
+    def stage(self, name: str, attempt: int) -> Stage:
+        self.attempts.append(attempt)
+        return self._bench.stage
+
+    def committed(self, stage: str, shard: int) -> None:
+        self.finished += 1
+
+    def report(self) -> Report:
+        return Report({"shards": float(self.finished)}, {"running": 1.0})
+
+    def obey(self, share: Mapping[str, float]) -> None:
+        self.shares.append(dict(share))
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+class Line:
+    """A worker's way to the coordinator, which can be cut."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.cut = self.dead = False
+        self.loses, self.chance = 0.0, random.Random(0)
+
+    async def _pass(self) -> None:
+        await asyncio.sleep(0.001)
+        if self.dead:
+            raise DeskGone
+        while self.cut:
+            await asyncio.sleep(0.01)
+
+    def _lose_some(self) -> None:
+        """What was said has been heard; the answer gets lost."""
+        if self.chance.random() < self.loses:
+            raise TimeoutError
+
+    async def turn(self, worker: str) -> Turn | None:
+        await self._pass()
+        return self._coordinator.turn(worker)
+
+    async def lease(self, worker: str, turn: int, number: int) -> int | None:
+        await self._pass()
+        answer = self._coordinator.lease(worker, turn, number)
+        self._lose_some()
+        return answer
+
+    async def beat(self, beat: Beat) -> Orders:
+        await self._pass()
+        answer = self._coordinator.beat(beat)
+        self._lose_some()
+        return answer
+
+
+class Team:
+    """A driver by hand, and its workers."""
+
+    def __init__(self, bench: Bench, *, ttl: float = 2.0, concurrency: int = 6) -> None:
+        self.bench = bench
+        self.coordinator = Coordinator(concurrency, ttl=ttl, now=now)
+        self.sites: dict[str, BenchSite] = {}
+        self.lines: dict[str, Line] = {}
+        self.tasks: dict[str, asyncio.Task[Left]] = {}
+        self.seen: list[int] = []
+        self.number = 0
+        self.expected = 2
+
+    def hire(self, name: str) -> None:
+        self.sites[name], self.lines[name] = BenchSite(self.bench), Line(self.coordinator)
+        worker = Member(name, self.sites[name], self.lines[name])
+        self.tasks[name] = asyncio.create_task(worker.live())
+
+    def look(self) -> Totals:
+        totals = self.coordinator.look(len(self.seen), self.expected)
+        self.seen += totals.committed
+        return totals
+
+    async def stage(self, attempt: int = 0, during: Any = None) -> Totals:
+        self.number += 1
+        self.seen.clear()
+        turn = Turn(self.number, "talk", attempt, "f")
+        self.coordinator.begin(turn, self.bench.stage.shards, self.bench.folder.committed("talk"))
+        acting = asyncio.create_task(during()) if during else None
+        async with asyncio.timeout(120):
+            while not (totals := self.look()).over:
+                await asyncio.sleep(0.01)
+            if acting:
+                await acting
+        return totals
+
+    async def close(self) -> dict[str, Left]:
+        self.coordinator.close()
+        async with asyncio.timeout(60):
+            while not all(task.done() for task in self.tasks.values()):
+                self.look()
+                await asyncio.sleep(0.01)
+        return {name: task.result() for name, task in self.tasks.items() if not task.cancelled()}
+
+
+@virtual_time
+async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_path: Path):
+    site, asked = BenchSite(Bench(tmp_path, 1)), 0
+
+    class Unavailable(Line):
+        async def beat(self, beat: Beat) -> Orders:
+            nonlocal asked
+            asked += 1
+            raise TimeoutError
+
+    task = asyncio.create_task(Member("a", site, Unavailable(Coordinator(1, now=now))).live())
+    await asyncio.sleep(0.1)
+    site.halt.set(member.GONE)
+    await task
+    assert 1 < asked < 20, "ten pauses of 0.01 s"
+
+
+@virtual_time
+async def test_two_workers_do_everything_once(tmp_path: Path):
+    bench = Bench(tmp_path, 80)
+    team = Team(bench)
+    team.hire("a")
+    team.hire("b")
+    totals = await team.stage()
+    assert bench.data() == bench.expected()
+    assert set(bench.taken.values()) == {1}
+    assert bench.most <= 6, "more in flight than the window of the whole run"
+    assert sorted(team.seen) == list(range(20))
+    left = await team.close()
+    assert left == {"a": Left("dismissed"), "b": Left("dismissed")}
+    assert all(site.closed and site.finished for site in team.sites.values()), "one of them did nothing"
+    assert team.look().counters == {"shards": 20.0}
+    assert totals.shards == {"done": 20, "held": 0, "waiting": 0}
+
+
+@virtual_time
+async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path: Path):
+    bench = Bench(tmp_path, 80)
+    team = Team(bench)
+    inflight = 0
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+
+    async def kill() -> None:
+        nonlocal inflight
+        while bench.taken.total() < 60:
+            await asyncio.sleep(0.001)
+        inflight = bench.running
+        team.tasks["a"].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await team.tasks["a"]
+        team.coordinator.lost("a")
+        team.hire("c")
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    await team.stage(during=kill)
+    assert bench.data() == bench.expected()
+    assert sum(times - 1 for times in bench.taken.values()) <= inflight
+    await team.close()
+
+
+@virtual_time
+async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("camel.engine.halt.PAUSED", 0.01)
+    bench = Bench(tmp_path, 80)
+    team = Team(bench, ttl=1.5)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+
+    async def pause() -> None:
+        while bench.taken.total() < 60:
+            await asyncio.sleep(0.001)
+        team.coordinator.pause(True)
+        await asyncio.sleep(0.8)
+        taken = bench.taken.total()
+        await asyncio.sleep(1.8)  # longer than a lease, which is kept alive
+        assert bench.taken.total() == taken
+        team.coordinator.pause(False)
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    await team.stage(during=pause)
+    assert bench.data() == bench.expected()
+    assert set(bench.taken.values()) == {1}
+    assert {left.how for left in (await team.close()).values()} == {"dismissed"}
+
+
+@virtual_time
+async def test_lost_answers_lose_nothing(tmp_path: Path):
+    bench = Bench(tmp_path, 120)
+    team = Team(bench, ttl=5)
+    for name in ("a", "b", "c"):
+        team.hire(name)
+        team.lines[name].loses = 0.4
+    await team.stage()
+    assert bench.data() == bench.expected()
+    assert set(bench.taken.values()) == {1}
+    assert sorted(team.seen) == list(range(30))
+    assert {left.how for left in (await team.close()).values()} == {"dismissed"}
+
+
+@virtual_time
+async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tmp_path: Path):
+    bench = Bench(tmp_path, 60, steps=6)
+    team = Team(bench)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.01)
+
+    async def cut() -> None:
+        while bench.taken.total() < 60:
+            await asyncio.sleep(0.001)
+        team.lines["a"].cut = True
+        await team.tasks["a"]
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    await team.stage(during=cut)
+    assert team.tasks["a"].result() == Left("out", LEASE_LOST)
+    assert bench.data() == bench.expected()
+    assert all(times == 1 for times in bench.taken.values()), (
+        "its calls ended and were journaled, so none is repeated"
+    )
+    await team.close()
+
+
+@virtual_time
+async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path):
+    bench = Bench(tmp_path, 4)
+    team = Team(bench, ttl=0.2)
+
+    async def until_out(index: int, step: int) -> None:
+        while not team.sites["a"].halt.reason:
+            await asyncio.sleep(0.01)
+        raise JournalBroken("a file that somebody else has removed")
+
+    bench.before = until_out
+    team.hire("a")
+    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.look()
+    while not bench.running:
+        await asyncio.sleep(0.01)
+    team.lines["a"].cut = True
+    assert await team.tasks["a"] == Left("out", LEASE_LOST)
+
+
+@virtual_time
+async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
+    bench = Bench(tmp_path, 40)
+    team = Team(bench, ttl=30)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+
+    async def declare() -> None:
+        while bench.taken.total() < 20:
+            await asyncio.sleep(0.001)
+        team.coordinator.lost("a")
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    await team.stage(during=declare)
+    assert (await team.close())["a"] == Left("out", member.OUT)
+    assert bench.data() == bench.expected()
+    assert len(bench.files("data")) == 10
+
+
+@virtual_time
+async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
+    bench = Bench(tmp_path, 120)
+    team = Team(bench, ttl=0.3)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.01)
+
+    bench.before = slow
+    team.hire("a")
+    team.hire("b")
+    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.look()  # and never again
+    async with asyncio.timeout(60):
+        left = await asyncio.gather(*team.tasks.values())
+    assert [one.how for one in left] == ["out", "out"]
+    taken = bench.taken.total()
+    assert 0 < taken < 360
+    bench.before = bench.nothing
+    assert await bench.run()
+    assert set(bench.taken.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("reason", "left"),
+    [("", Left("out", member.GONE)), ("the budget of 5 calls is used up", Left("dismissed"))],
+)
+@virtual_time
+async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, left: Left):
+    """Also one that was to stop already, for a reason of its own."""
+    bench = Bench(tmp_path, 400)
+    team = Team(bench, ttl=30)
+
+    async def slow(index: int, step: int) -> None:
+        await asyncio.sleep(0.01)
+
+    bench.before = slow
+    team.hire("a")
+    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.look()
+    await asyncio.sleep(0.1)
+    team.lines["a"].dead = True
+    team.sites["a"].halt.set(reason)
+    async with asyncio.timeout(60):
+        assert await team.tasks["a"] == left
+    assert team.sites["a"].closed
+
+
+@virtual_time
+async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Path):
+    bench = Bench(tmp_path, 40)
+    team = Team(bench)
+
+    async def ill(index: int, step: int) -> None:
+        if index % 8 == 1 and step == 1:
+            raise Unfinished("the endpoint is ill")
+
+    bench.before = ill
+    team.hire("a")
+    team.hire("b")
+    await team.stage()
+    assert len(bench.folder.committed("talk")) == 5
+    bench.before = bench.nothing
+    await team.stage(attempt=1)
+    assert bench.data() == bench.expected()
+    assert team.sites["a"].attempts == [0, 1]
+    await team.close()
+
+
+@virtual_time
+async def test_one_workers_reason_to_halt_stops_all(tmp_path: Path):
+    bench = Bench(tmp_path, 400)
+    team = Team(bench, ttl=30)
+
+    async def refuse(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+        if bench.taken.total() >= 50:
+            team.sites["a"].halt.set("the key is wrong")
+
+    bench.before = refuse
+    team.hire("a")
+    team.hire("b")
+    totals = await team.stage()
+    assert totals.halt == "the key is wrong"
+    assert team.sites["b"].halt.reason == "the key is wrong"
+    assert bench.taken.total() < 150
+    await team.close()
+    bench.before = bench.nothing
+    assert await bench.run()
+    assert set(bench.taken.values()) == {1}, "what was in flight was not kept"
+
+
+@virtual_time
+async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
+    bench = Bench(tmp_path, 400)
+    team = Team(bench, ttl=30)
+
+    async def fail(index: int, step: int) -> None:
+        await asyncio.sleep(0.005)
+        if index == 30:
+            raise RuntimeError("a bug")
+
+    bench.before = fail
+    team.hire("a")
+    team.hire("b")
+    totals = await team.stage()
+    assert totals.halt == "RuntimeError: a bug"
+    team.coordinator.close()
+    ends = await asyncio.gather(*team.tasks.values(), return_exceptions=True)
+    assert sorted(type(end).__name__ for end in ends) == ["Left", "RuntimeError"]
+
+
+@virtual_time
+async def test_shares_reach_their_workers(tmp_path: Path):
+    bench = Bench(tmp_path, 8)
+    team = Team(bench)
+    team.coordinator = Coordinator(
+        6, share=lambda reports, live: ({name: {"rpm": 60 / len(live)} for name in live}, ""), now=now
+    )
+    team.hire("a")
+    await team.stage()
+    await team.close()
+    assert {"rpm": 60.0} in team.sites["a"].shares
+
+
+@virtual_time
+async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_path: Path):
+    team = Team(Bench(tmp_path, 4), ttl=30)
+    team.expected = 1
+    team.look()
+    beats: list[Beat] = []
+    windows: list[int] = []
+
+    class Watched(Line):
+        async def beat(self, beat: Beat) -> Orders:
+            orders = await super().beat(beat)
+            beats.append(beat)
+            # Who comes now, while the answer is on its way: the worker can still fill the window it had.
+            if len(beats) == 5:
+                team.expected = 2
+                team.look()
+            windows.append(team.coordinator.beat(Beat("b", 0, Report())).window if len(beats) > 5 else 0)
+            return orders
+
+    worker = Member("a", BenchSite(team.bench), Watched(team.coordinator))
+    team.tasks["a"] = asyncio.create_task(worker.live())
+    while len(beats) < 9:
+        await asyncio.sleep(0.01)
+    assert [beat.open for beat in beats[:6]] == [0, 6, 6, 6, 6, 6], (
+        "it has nothing in flight, and may have six"
+    )
+    assert windows[5] == 0
+    assert windows[7] == 3
+    await team.close()
+
+
+def test_windows_add_up_while_workers_come_and_go():
+    now = 0.0
+    coordinator = Coordinator(10, ttl=5, now=lambda: now)
+
+    def beat(worker: str, inside: int = 0) -> int:
+        return coordinator.beat(Beat(worker, 0, Report(), open=inside)).window
+
+    coordinator.look(0, 1)
+    assert beat("a") == 10
+    assert beat("b") == 0, "all of it is taken"
+    assert beat("a", 10) == 5
+    assert beat("b") == 0, "still taken: those items are open"
+    assert beat("a", 7) == 5
+    assert beat("b") == 3
+    assert beat("a", 5) == 5
+    assert beat("b") == 5
+    coordinator.look(0, 3)
+    assert (beat("a"), beat("b"), beat("c")) == (4, 3, 3)
+    coordinator.lost("b")
+    coordinator.look(0, 2)
+    assert (beat("a"), beat("c")) == (5, 5)
+    now += 6
+    coordinator.look(0, 1)
+    assert beat("d") == 10, "the silent ones are out"
+
+
+def test_the_driver_hears_once_of_who_fell_silent_and_what_they_held():
+    now = 0.0
+    coordinator = Coordinator(10, ttl=5, now=lambda: now)
+    coordinator.look(0, 2)
+    coordinator.begin(Turn(1, "talk"), 4, ())
+    for worker in ("a", "b"):
+        coordinator.beat(Beat(worker, 1, Report()))
+    coordinator.look(0, 2)
+    for worker in ("a", "b"):
+        coordinator.beat(Beat(worker, 1, Report()))
+    held = {worker: coordinator.lease(worker, 1, 1) for worker in ("a", "b")}
+    assert sorted(map(str, held.values())) == ["0", "1"]
+    assert coordinator.lost("b") == [held["b"]]
+    now += 6
+    # Its own beat, too late, is what shows it.
+    assert coordinator.beat(Beat("a", 1, Report())).out
+    assert coordinator.look(0, 1).silent == {"a": [held["a"]]}
+    assert coordinator.look(0, 1).silent == {}
+
+
+def test_no_shard_for_who_has_no_room():
+    coordinator = Coordinator(1)
+    coordinator.begin(Turn(1, "talk"), 3, ())
+    coordinator.look(0, 2)
+    beats = [coordinator.beat(Beat(name, 1, Report())) for name in ("a", "b")]
+    assert [orders.window for orders in beats] == [1, 0]
+    assert coordinator.lease("b", 1, 1) == WAIT
+    assert coordinator.lease("a", 1, 1) == 0
+    assert coordinator.lease("a", 1, 1) == 0, "the answer may have been lost"
+    assert coordinator.lease("a", 1, 2) == 1
+
+
+def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
+    def asked(workers: int, ttl: float) -> float:
+        """How far apart the last of so many workers is told to ask."""
+        coordinator = Coordinator(1_000, ttl=ttl, now=lambda: 0.0)
+        return [coordinator.beat(Beat(f"w{n}", 0, Report())).apart for n in range(workers)][-1]
+
+    assert asked(4, ttl=10.0) < 0.05  # a few need not wait for one another
+    assert 200 / asked(200, ttl=10.0) == pytest.approx(QUESTIONS)
+    assert asked(200, ttl=1.0) == 0.25  # and never so long that a lease could run out
