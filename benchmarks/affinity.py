@@ -30,7 +30,7 @@ from benchmarks import recorded
 from camel import ChatModel, MaxMessages, RolePlaying, Sampling
 from camel.core.model import Model, Reply, Request
 from camel.models.local import ALIAS, LocalServer, running
-from camel.models.pool import PoolSettings
+from camel.models.replica import PoolSettings
 
 GOAL = 1.1
 MOST_SHORT = 1.25

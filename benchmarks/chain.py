@@ -31,7 +31,7 @@ from camel import LocalServer, MaxMessages, RolePlaying, Sampling, Transcript, l
 from camel.core.role_playing import ASSISTANT, USER
 from camel.reports.intervals import Clusters, Rate
 from camel.training.chats import IGNORED, chat_tokens
-from camel.training.rows import Rows
+from camel.training.stored_rows import Rows
 from camel.training.weights import need, opened
 
 WRITTEN = Path(__file__).parent.parent / "examples" / "training"

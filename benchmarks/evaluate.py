@@ -38,7 +38,7 @@ def main() -> None:
 
 async def _size(options: argparse.Namespace) -> dict[str, Any]:
     from camel import ChatModel
-    from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
+    from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, NamedModel
     from camel.evaluation.report import write_report
     from camel.evaluation.results import evaluate
     from camel.models.simulator import Constant, SimulatorSettings, spawn
@@ -55,7 +55,7 @@ async def _size(options: argparse.Namespace) -> dict[str, Any]:
             for scenario in contests.PLANTED
         ]
         async with ChatModel("judge", base_url=endpoint.base_url, api_key="none") as model:
-            me = Named("judge", model)
+            me = NamedModel("judge", model)
             began, cpu = time.perf_counter(), time.process_time()
             contest = Contest(
                 folder / "kept",

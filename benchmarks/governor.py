@@ -214,7 +214,7 @@ async def _child(url: str, wanted: int, shared: bool, rates: Rates) -> None:
     from camel import ChatModel
     from camel.core.history import History
     from camel.core.model import Request
-    from camel.models.pool import PoolSettings
+    from camel.models.replica import PoolSettings
 
     async with ChatModel(
         "simulated", base_url=url, api_key="", pool=PoolSettings(rates=rates), max_attempts=100

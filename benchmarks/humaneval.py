@@ -17,9 +17,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from camel.core.message import Sampling
-from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
-from camel.evaluation.humaneval.judging import Judge
-from camel.evaluation.humaneval.report import Report, report_of, write_report
+from camel.evaluation.humaneval.campaign import Config, HumanEval, prompt_text
+from camel.evaluation.humaneval.judging import ProgramJudge
+from camel.evaluation.humaneval.report import HumanEvalReport, report_of, write_report
 from camel.models.connect import connect
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
 from camel.sandbox.process import Sandbox
@@ -33,10 +33,10 @@ def used() -> float:
     )
 
 
-async def evaluate(folder: Path, n: int, endpoint: SimulatorProcess) -> Report:
+async def evaluate(folder: Path, n: int, endpoint: SimulatorProcess) -> HumanEvalReport:
     chat = connect("simulated", base_url=endpoint.base_url)
     config = Config("simulated", prompt_text(), Sampling(temperature=0.8), 1)
-    evaluation = Evaluation(folder, config, n, chat)
+    evaluation = HumanEval(folder, config, n, chat)
     started, before = time.perf_counter(), used()
     async with chat:
         assert await evaluation.sample()
@@ -45,7 +45,7 @@ async def evaluate(folder: Path, n: int, endpoint: SimulatorProcess) -> Report:
     )
     started, before = time.perf_counter(), used()
     with Sandbox() as sandbox:
-        assert await evaluation.judge(Judge(sandbox))
+        assert await evaluation.judge(ProgramJudge(sandbox))
     seconds, cpu = time.perf_counter() - started, used() - before
     print(
         f"verdicts  {evaluation.judged:,} different programs in {seconds:.1f} s, {cpu:.1f} cpu s: "

@@ -33,7 +33,7 @@ from camel.index.build import no_cost, write_indexed
 from camel.maps.clusters import clustered
 from camel.maps.diversity import Diversity, diversity, duplicates, unit
 from camel.maps.layout import place, scaled
-from camel.maps.table import Group, MapHeader, path_of, schema, write
+from camel.maps.table import MapGroup, MapHeader, path_of, schema, write
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.runs.markers import Marker, new_attempt
@@ -107,7 +107,7 @@ def make(folder: RunFolder, n: int) -> None:
         n,
         "made up",
         0,
-        [Group(labels[k], *middle[k], counts[k], counts[k]) for k in range(GROUPS)],
+        [MapGroup(labels[k], *middle[k], counts[k], counts[k]) for k in range(GROUPS)],
         (figures := Diversity(n, 0.95, 0, 0, 0.3, 5_000, 7.0)),
         figures,
     )

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
-from camel.evaluation.humaneval.judging import Judge
+from camel.evaluation.humaneval.judging import ProgramJudge
 from camel.evaluation.humaneval.problems import problems
 from camel.sandbox.process import Sandbox
 
@@ -84,7 +84,7 @@ def main() -> None:
         print(one.line("a program in the sandbox"))
         all_cores = Cost(lambda: contained(sandbox), times, cores)
         print(all_cores.line(f"the same, {cores} at a time"))
-        judge, problem = Judge(sandbox), problems()[0]
+        judge, problem = ProgramJudge(sandbox), problems()[0]
         judge.expected(problem)
         print(
             Cost(lambda: judge.judge(problem, problem.plus_solution), times, cores).line(

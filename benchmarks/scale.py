@@ -29,9 +29,9 @@ import msgspec
 import psutil
 
 from benchmarks import recorded
-from camel.engine.cluster_worker import Left, Member
+from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.halt import Halt
-from camel.engine.site import WAIT, Report
+from camel.engine.site import WAIT, WorkerReport
 from camel.engine.stage import Stage, Steps, Written
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -69,10 +69,10 @@ class PretendedSite:
     def committed(self, stage: str, shard: int) -> None:
         self._done += SHARD_SIZE
 
-    def report(self) -> Report:
+    def report(self) -> WorkerReport:
         # As many figures as a real worker sends.
         counters = {f"counter{n}": float(self._done) for n in range(10)}
-        return Report(counters, {f"gauge{n}": float(n) for n in range(10)})
+        return WorkerReport(counters, {f"gauge{n}": float(n) for n in range(10)})
 
     def obey(self, share: Mapping[str, float]) -> None:
         pass
@@ -98,15 +98,15 @@ def _write(path: Path, records: Sequence[Any]) -> Written:
 class Crowd:
     """Many workers in one process. No method may be async, or Ray would run it on a loop of Ray's."""
 
-    def run(self, name: str, pretence: Pretence, coordinator: Any, count: int) -> Left:
+    def run(self, name: str, pretence: Pretence, coordinator: Any, count: int) -> WorkerEnd:
         return asyncio.run(_live(name, pretence, coordinator, count))
 
 
-async def _live(name: str, pretence: Pretence, coordinator: Any, count: int) -> Left:
+async def _live(name: str, pretence: Pretence, coordinator: Any, count: int) -> WorkerEnd:
     from camel.engine.ray.actors import _RemoteDesk
 
     desk = Stopwatch(_RemoteDesk(coordinator))
-    members = [Member(f"{name}.{n}", await pretence(), desk) for n in range(count)]
+    members = [ClusterWorker(f"{name}.{n}", await pretence(), desk) for n in range(count)]
     ends = await asyncio.gather(*(member.live() for member in members))
     await asyncio.to_thread(Path(pretence.folder, f"times-{name}.json").write_text, json.dumps(desk.times))
     return ends[0]

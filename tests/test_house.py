@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ PUBLIC = {
     "Star",
     "Stop",
     "StopRule",
+    "StoredConversation",
     "Task",
     "TaskSpecifier",
     "Text",
@@ -203,6 +205,22 @@ def test_no_file_names_a_machine_or_a_registry():
             if any(pattern.search(line) for pattern in patterns):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}")
     assert not found, "\n".join(found)
+
+
+def test_the_source_stays_within_its_limits():
+    limits = tomllib.loads((ROOT / "tests" / "limits.toml").read_text())
+    lengths = {path: len(path.read_text().splitlines()) for path in SOURCES}
+    classes = Counter(
+        node.name
+        for path in SOURCES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert sum(lengths.values()) <= limits["lines"]
+    largest = max(SOURCES, key=lengths.__getitem__)
+    assert lengths[largest] <= limits["module_lines"], largest
+    shared = [name for name, count in classes.items() if count > 1]
+    assert len(shared) <= limits["shared_class_names"], shared
 
 
 def test_every_module_says_what_it_is():

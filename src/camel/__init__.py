@@ -19,6 +19,8 @@ from camel._version import __version__
 from camel.core.resolve import resolvers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from camel.core.conversation import Agent, Conversation, Critic
     from camel.core.critic import BestOf, Case, FunctionJudge, Judge, Verdict
     from camel.core.errors import CamelError, InputError, MissingExtra, ModelError
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
     from camel.core.task import Task, TaskSpecifier
     from camel.core.transcript import Speaker, Transcript
     from camel.core.turns import Addressed, Moderated, RoundRobin, Rounds
-    from camel.library.run import Run
+    from camel.detectors.finding import Finding
+    from camel.library.run import Run, StoredConversation
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
@@ -96,7 +99,7 @@ _HOME = {
     "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
     "camel.scenarios.societies": ["load_society"],
-    "camel.library.run": ["Run"],
+    "camel.library.run": ["Run", "StoredConversation"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -157,6 +160,7 @@ __all__ = [
     "Star",
     "Stop",
     "StopRule",
+    "StoredConversation",
     "Task",
     "TaskSpecifier",
     "Text",
@@ -190,10 +194,22 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _model(name: str) -> Model:
+    from camel.models.connect import connect
+
+    return connect(name)
+
+
+def _findings(transcript: Transcript) -> Sequence[Finding]:
+    from camel.detectors import detect
+
+    return detect(transcript)
+
+
 def _html(transcript: Transcript) -> str:
     from camel.reports.notebook import transcript_html
 
     return transcript_html(transcript)
 
 
-resolvers.html = _html
+resolvers.model, resolvers.findings, resolvers.html = _model, _findings, _html

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from camel.engine.stage import read_step
-from camel.evaluation.humaneval.campaign import SAMPLES, Config, Evaluation, prompt_text
-from camel.evaluation.humaneval.report import PAPER, Report, markdown, page, plots
+from camel.evaluation.humaneval.campaign import SAMPLES, Config, HumanEval, prompt_text
+from camel.evaluation.humaneval.report import PAPER, HumanEvalReport, markdown, page, plots
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from camel.reports.html import POLICY
@@ -291,10 +291,10 @@ def test_all_problems_as_planted(endpoint: SimulatorProcess, tmp_path: Path):
 EVIL = "<script>alert(1)</script>```\n# heading | [x](http://evil.example)\n\x00\u202e"
 
 
-def evil_report(tmp_path: Path) -> Report:
+def evil_report(tmp_path: Path) -> HumanEvalReport:
     import asyncio
 
-    from camel.evaluation.humaneval.judging import Judge
+    from camel.evaluation.humaneval.judging import ProgramJudge
     from camel.evaluation.humaneval.report import report_of
     from camel.sandbox.process import Sandbox
 
@@ -303,10 +303,10 @@ def evil_report(tmp_path: Path) -> Report:
         lambda request: answer if "has_close" in request.history.entries[0].content else EVIL
     )
     config = Config(EVIL, prompt_text(), problems=2)
-    evaluation = Evaluation(tmp_path / "kept", config, 2, model)
+    evaluation = HumanEval(tmp_path / "kept", config, 2, model)
     assert asyncio.run(evaluation.sample())
     with Sandbox() as sandbox:
-        assert asyncio.run(evaluation.judge(Judge(sandbox)))
+        assert asyncio.run(evaluation.judge(ProgramJudge(sandbox)))
     return report_of(
         config, 2, [1, 2], evaluation.samples(), evaluation.verdicts(), price=None, contained=True
     )

@@ -9,14 +9,14 @@ from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.engine.halt import Halt, Halted
 from camel.jobs.budget import Budget
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 
 
 @pytest.mark.parametrize("untold", [0, 1])
 def test_the_models_together_keep_within_the_money(untold: int):
     halt = Halt()
     purse = Purse(Budget(money=10.0), halt)
-    meters = [purse.share(name, Entry(2e6, 0.0)) for name in ("a", "b")]  # two dollars for one token
+    meters = [purse.share(name, ModelPrice(2e6, 0.0)) for name in ("a", "b")]  # two dollars for one token
     replies = [Reply((Choice("yes"),), Usage(1, 0, 0, 1))] * 2
     if untold:  # of every two replies, one does not say what it took
         replies[1] = Reply((Choice("yes"),), Usage(calls=1, unknown=1))

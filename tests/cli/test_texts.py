@@ -24,7 +24,7 @@ from camel.core.history import History
 from camel.core.message import Usage
 from camel.core.model import Request
 from camel.generation.status import Snapshot, StageState
-from camel.models.pool import ReplicaState
+from camel.models.replica import ReplicaState
 
 Check = Callable[..., None]
 PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
-from camel.evaluation.votes import BallotBox, Vote, key_of, votes_folder
+from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
+from camel.evaluation.votes import BallotBox, CastVote, key_of, votes_folder
 from tests.support.command import camel
 
 
@@ -21,14 +21,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Pair(f"{n}", "t", "society", "long" * n, "single", "x", group="ai_society") for n in range(1, 11)
     ]
     write_pairs(made, pairs)
-    write_verdicts(made, [Verdict(one.id, "strong-model", "a" if int(one.id) < 7 else "b") for one in pairs])
+    write_verdicts(
+        made, [PairVerdict(one.id, "strong-model", "a" if int(one.id) < 7 else "b") for one in pairs]
+    )
 
     async def vote() -> None:
         box = BallotBox(votes_folder(made))
         for who in ("Ada", "Ben"):
             for one in pairs:
                 choice = "a" if int(one.id) < 7 else "skip" if int(one.id) == 10 else "b"
-                await box.add(Vote(who, one.id, key_of(one), choice, "a", "n", 0.0))
+                await box.add(CastVote(who, one.id, key_of(one), choice, "a", "n", 0.0))
         await box.close()
 
     asyncio.run(vote())

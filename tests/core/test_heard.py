@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel import Edges, Groups, Member, RoundRobin, Rounds, ScriptedModel, Society, Star, Transcript
-from camel.core.conversation import by_name
 from camel.core.errors import InputError
 from camel.core.graphs import Everyone, Graph, Ring
-from camel.core.heard import heard_by
+from camel.core.heard import by_name, heard_by
 from camel.core.society import Ending
 from camel.core.task import Task
 from camel.core.turns import Policy

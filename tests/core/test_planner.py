@@ -14,8 +14,8 @@ from camel.core.planner import (
     FIRST_SAMPLING,
     MAX_STEP_CHARS,
     Casting,
-    Plan,
     Planner,
+    TaskPlan,
     assign_roles,
     plan_task,
     read_roles,
@@ -128,7 +128,7 @@ async def test_a_refusal_is_no_plan(finish: str):
 async def test_a_step_that_was_cut_off_is_left_out():
     cut = Reply((Choice("1. Measure.\n2. Bui", "length"),), Usage(1, 2, 0, 1), "m")
     plan = await plan_task(ScriptedModel([cut]), "Build")
-    assert plan == Plan(("Measure.",), Usage(1, 2, 0, 1), "m")
+    assert plan == TaskPlan(("Measure.",), Usage(1, 2, 0, 1), "m")
 
 
 async def test_half_a_surrogate_pair_is_replaced():
@@ -144,9 +144,9 @@ async def test_a_plan_has_six_steps_at_most_unless_told_otherwise():
 
 
 def test_a_plan_is_put_below_its_task():
-    plan = Plan(("Measure.", "Build."), Usage(), "m")
+    plan = TaskPlan(("Measure.", "Build."), Usage(), "m")
     assert plan.text("Make it") == "Make it\n\nThe plan:\n1. Measure.\n2. Build."
-    assert Plan((), Usage(), "m").text("Make it") == "Make it"
+    assert TaskPlan((), Usage(), "m").text("Make it") == "Make it"
 
 
 async def test_lines_without_letters_or_digits_are_no_steps():

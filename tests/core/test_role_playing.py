@@ -459,9 +459,15 @@ async def test_a_refused_specification_leaves_the_task_as_it_was():
     assert transcript.usage.calls == 2, "it was paid all the same"
 
 
-def test_rules_must_end_every_conversation():
-    with pytest.raises(InputError, match="MaxMessages"):
-        role_play(ScriptedModel([]), rules=[DoneToken()])
+async def test_rules_end_every_conversation():
+    def go_on(request: Request) -> str:
+        return (
+            "Instruction: Go.\nInput: None" if request.speaker == "user" else "Solution: Done. Next request."
+        )
+
+    transcript = await role_play(ScriptedModel(go_on), rules=[DoneToken()]).finish()
+    assert transcript.stop is not None
+    assert (transcript.stop.reason, len(transcript.messages)) == ("max_messages", 40)
 
 
 async def test_a_rule_may_give_a_reason_of_its_own():

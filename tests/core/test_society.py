@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel.core.conversation import Agent, Conversation, by_name
+from camel.core.conversation import Agent, Conversation
 from camel.core.errors import InputError, NotUnderstood, ServerFailed
 from camel.core.graphs import Edges, Everyone, Graph, Groups, Ring, Star
+from camel.core.heard import by_name
 from camel.core.member import Member, Names, as_key
 from camel.core.message import Message, Sampling
 from camel.core.model import Choice, Model, Reply, Request

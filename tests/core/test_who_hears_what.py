@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from camel.core.conversation import Agent, Conversation, by_name, everyone
+from camel.core.conversation import Agent, Conversation
 from camel.core.errors import ContextOverflow, InputError, Left, ServerFailed
+from camel.core.heard import by_name, everyone
 from camel.core.history import PER_ENTRY_TOKENS, History, estimate_tokens
 from camel.core.message import Deliberation, Message, Usage
 from camel.core.model import Choice, Event, Model, Reply, Request

@@ -10,8 +10,8 @@ import pytest
 
 from camel.core.message import Usage
 from camel.core.plugins import PluginFailed
-from camel.doctor import Finding, Target, calls_of, examine, price_of, worst
-from camel.models.catalogue import Entry
+from camel.doctor import CheckResult, Target, calls_of, examine, price_of, worst
+from camel.models.catalogue import ModelPrice
 from camel.models.connect import MODELS
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Simulator, SimulatorSettings
@@ -19,7 +19,7 @@ from tests.support.clinic import Ailments, endpoint
 from tests.support.virtual_time import virtual_time
 
 
-async def examined(ailments: Ailments, **target: Any) -> dict[str, Finding]:
+async def examined(ailments: Ailments, **target: Any) -> dict[str, CheckResult]:
     with endpoint(ailments) as url:
         wanted = {"name": "patient", "api_key": "sk-secret-0123456789", "seconds": 60.0} | target
         findings = await examine(Target(base_url=url, **wanted))
@@ -65,7 +65,7 @@ async def test_a_sound_endpoint_has_nothing_to_mend():
         (Ailments(), {"guided": "vllm"}, "grammar", "error", "counted on", "take guided"),
         (Ailments(grammar="grammar"), {"guided": "llama.cpp"}, "grammar", "ok", "llama.cpp", ""),
         (Ailments(caches=False), {}, "cache", "warning", "cached", "--enable-prefix-caching"),
-        (Ailments(caches=False), {"price": Entry(1, 1)}, "cache", "warning", "cached", "price list"),
+        (Ailments(caches=False), {"price": ModelPrice(1, 1)}, "cache", "warning", "cached", "price list"),
         (Ailments(window=1000), {}, "cache", "skipped", "too small", ""),
         (Ailments(status=402), {}, "key", "error", "no credit", "add credit"),
         (Ailments(status=503), {}, "answer", "error", "ServerFailed", "server's log"),
@@ -132,7 +132,7 @@ async def test_it_spends_no_more_than_it_says():
     assert (price_of(Target("gpt-4"), most) or 0) < 0.25
     assert (price_of(Target("gpt-4.1-mini"), most) or 0) < 0.01
     assert price_of(target, most) is None
-    assert price_of(target._replace(price=Entry(1.0, 1.0)), Usage(prompt=10**6)) == 1.0
+    assert price_of(target._replace(price=ModelPrice(1.0, 1.0)), Usage(prompt=10**6)) == 1.0
 
 
 async def test_where_nobody_listens(monkeypatch: pytest.MonkeyPatch):

@@ -19,7 +19,7 @@ from camel.cli import app
 from camel.core.errors import InputError
 from camel.core.plugins import offered
 from camel.detectors import DETECTORS
-from camel.doctor import Finding, examine_machine, machine, worst
+from camel.doctor import CheckResult, examine_machine, machine, worst
 from camel.engine.ray.connect import look_at
 from camel.sandbox import process
 from tests.support.clinic import Ailments, endpoint
@@ -36,7 +36,7 @@ class Seen(NamedTuple):
     cpus: float = 0.0
 
 
-def found(check: str, where: str, address: str = "") -> list[Finding]:
+def found(check: str, where: str, address: str = "") -> list[CheckResult]:
     return [finding for finding in examine_machine(where, address=address) if finding.check == check]
 
 
@@ -51,7 +51,7 @@ def test_a_sound_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(process.Sandbox, "check", lambda self: None)
     monkeypatch.setattr(machine, "SLOW", 3600.0)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Disk(2**40))
-    told: list[Finding] = []
+    told: list[CheckResult] = []
     findings = examine_machine(str(tmp_path / "runs/not/there/yet"), tell=told.append)
     assert told == findings
     assert worst(finding for finding in findings if finding.check in ("Python", "disk")) == "ok"

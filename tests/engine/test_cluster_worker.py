@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from camel.engine import cluster_worker as member
-from camel.engine.cluster_worker import Left, Member
+from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
 from camel.engine.halt import LEASE_LOST, Halt, Unfinished
-from camel.engine.site import WAIT, Beat, DeskGone, Orders, Report, Turn
+from camel.engine.site import WAIT, Beat, DeskGone, Orders, Turn, WorkerReport
 from camel.engine.stage import Stage
 from camel.runs.run import RunFolder
 from camel.storage.journal import JournalBroken
@@ -54,8 +54,8 @@ class BenchSite:
     def committed(self, stage: str, shard: int) -> None:
         self.finished += 1
 
-    def report(self) -> Report:
-        return Report({"shards": float(self.finished)}, {"running": 1.0})
+    def report(self) -> WorkerReport:
+        return WorkerReport({"shards": float(self.finished)}, {"running": 1.0})
 
     def obey(self, share: Mapping[str, float]) -> None:
         self.shares.append(dict(share))
@@ -109,14 +109,14 @@ class Team:
         self.coordinator = Coordinator(concurrency, ttl=ttl, now=now)
         self.sites: dict[str, BenchSite] = {}
         self.lines: dict[str, Line] = {}
-        self.tasks: dict[str, asyncio.Task[Left]] = {}
+        self.tasks: dict[str, asyncio.Task[WorkerEnd]] = {}
         self.seen: list[int] = []
         self.number = 0
         self.expected = 2
 
     def hire(self, name: str) -> None:
         self.sites[name], self.lines[name] = BenchSite(self.bench), Line(self.coordinator)
-        worker = Member(name, self.sites[name], self.lines[name])
+        worker = ClusterWorker(name, self.sites[name], self.lines[name])
         self.tasks[name] = asyncio.create_task(worker.live())
 
     def look(self) -> Totals:
@@ -137,7 +137,7 @@ class Team:
                 await acting
         return totals
 
-    async def close(self) -> dict[str, Left]:
+    async def close(self) -> dict[str, WorkerEnd]:
         self.coordinator.close()
         async with asyncio.timeout(60):
             while not all(task.done() for task in self.tasks.values()):
@@ -156,7 +156,7 @@ async def test_a_coordinator_that_cannot_be_had_is_not_asked_without_end(tmp_pat
             asked += 1
             raise TimeoutError
 
-    task = asyncio.create_task(Member("a", site, Unavailable(Coordinator(1, now=now))).live())
+    task = asyncio.create_task(ClusterWorker("a", site, Unavailable(Coordinator(1, now=now))).live())
     await asyncio.sleep(0.1)
     site.halt.set(member.GONE)
     await task
@@ -175,7 +175,7 @@ async def test_two_workers_do_everything_once(tmp_path: Path):
     assert bench.most <= 6, "more in flight than the window of the whole run"
     assert sorted(team.seen) == list(range(20))
     left = await team.close()
-    assert left == {"a": Left("dismissed"), "b": Left("dismissed")}
+    assert left == {"a": WorkerEnd("dismissed"), "b": WorkerEnd("dismissed")}
     assert all(site.closed and site.finished for site in team.sites.values()), "one of them did nothing"
     assert team.look().counters == {"shards": 20.0}
     assert totals.shards == {"done": 20, "held": 0, "waiting": 0}
@@ -270,7 +270,7 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
     team.hire("a")
     team.hire("b")
     await team.stage(during=cut)
-    assert team.tasks["a"].result() == Left("out", LEASE_LOST)
+    assert team.tasks["a"].result() == WorkerEnd("out", LEASE_LOST)
     assert bench.data() == bench.expected()
     assert all(times == 1 for times in bench.taken.values()), (
         "its calls ended and were journaled, so none is repeated"
@@ -295,7 +295,7 @@ async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path
     while not bench.running:
         await asyncio.sleep(0.01)
     team.lines["a"].cut = True
-    assert await team.tasks["a"] == Left("out", LEASE_LOST)
+    assert await team.tasks["a"] == WorkerEnd("out", LEASE_LOST)
 
 
 @virtual_time
@@ -315,7 +315,7 @@ async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     team.hire("a")
     team.hire("b")
     await team.stage(during=declare)
-    assert (await team.close())["a"] == Left("out", member.OUT)
+    assert (await team.close())["a"] == WorkerEnd("out", member.OUT)
     assert bench.data() == bench.expected()
     assert len(bench.files("data")) == 10
 
@@ -345,10 +345,10 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("reason", "left"),
-    [("", Left("out", member.GONE)), ("the budget of 5 calls is used up", Left("dismissed"))],
+    [("", WorkerEnd("out", member.GONE)), ("the budget of 5 calls is used up", WorkerEnd("dismissed"))],
 )
 @virtual_time
-async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, left: Left):
+async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, left: WorkerEnd):
     """Also one that was to stop already, for a reason of its own."""
     bench = Bench(tmp_path, 400)
     team = Team(bench, ttl=30)
@@ -429,7 +429,7 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     assert totals.halt == "RuntimeError: a bug"
     team.coordinator.close()
     ends = await asyncio.gather(*team.tasks.values(), return_exceptions=True)
-    assert sorted(type(end).__name__ for end in ends) == ["Left", "RuntimeError"]
+    assert sorted(type(end).__name__ for end in ends) == ["RuntimeError", "WorkerEnd"]
 
 
 @virtual_time
@@ -461,10 +461,12 @@ async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_p
             if len(beats) == 5:
                 team.expected = 2
                 team.look()
-            windows.append(team.coordinator.beat(Beat("b", 0, Report())).window if len(beats) > 5 else 0)
+            windows.append(
+                team.coordinator.beat(Beat("b", 0, WorkerReport())).window if len(beats) > 5 else 0
+            )
             return orders
 
-    worker = Member("a", BenchSite(team.bench), Watched(team.coordinator))
+    worker = ClusterWorker("a", BenchSite(team.bench), Watched(team.coordinator))
     team.tasks["a"] = asyncio.create_task(worker.live())
     while len(beats) < 9:
         await asyncio.sleep(0.01)
@@ -481,7 +483,7 @@ def test_windows_add_up_while_workers_come_and_go():
     coordinator = Coordinator(10, ttl=5, now=lambda: now)
 
     def beat(worker: str, inside: int = 0) -> int:
-        return coordinator.beat(Beat(worker, 0, Report(), open=inside)).window
+        return coordinator.beat(Beat(worker, 0, WorkerReport(), open=inside)).window
 
     coordinator.look(0, 1)
     assert beat("a") == 10
@@ -508,16 +510,16 @@ def test_the_driver_hears_once_of_who_fell_silent_and_what_they_held():
     coordinator.look(0, 2)
     coordinator.begin(Turn(1, "talk"), 4, ())
     for worker in ("a", "b"):
-        coordinator.beat(Beat(worker, 1, Report()))
+        coordinator.beat(Beat(worker, 1, WorkerReport()))
     coordinator.look(0, 2)
     for worker in ("a", "b"):
-        coordinator.beat(Beat(worker, 1, Report()))
+        coordinator.beat(Beat(worker, 1, WorkerReport()))
     held = {worker: coordinator.lease(worker, 1, 1) for worker in ("a", "b")}
     assert sorted(map(str, held.values())) == ["0", "1"]
     assert coordinator.lost("b") == [held["b"]]
     now += 6
     # Its own beat, too late, is what shows it.
-    assert coordinator.beat(Beat("a", 1, Report())).out
+    assert coordinator.beat(Beat("a", 1, WorkerReport())).out
     assert coordinator.look(0, 1).silent == {"a": [held["a"]]}
     assert coordinator.look(0, 1).silent == {}
 
@@ -526,7 +528,7 @@ def test_no_shard_for_who_has_no_room():
     coordinator = Coordinator(1)
     coordinator.begin(Turn(1, "talk"), 3, ())
     coordinator.look(0, 2)
-    beats = [coordinator.beat(Beat(name, 1, Report())) for name in ("a", "b")]
+    beats = [coordinator.beat(Beat(name, 1, WorkerReport())) for name in ("a", "b")]
     assert [orders.window for orders in beats] == [1, 0]
     assert coordinator.lease("b", 1, 1) == WAIT
     assert coordinator.lease("a", 1, 1) == 0
@@ -538,7 +540,7 @@ def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
     def asked(workers: int, ttl: float) -> float:
         """How far apart the last of so many workers is told to ask."""
         coordinator = Coordinator(1_000, ttl=ttl, now=lambda: 0.0)
-        return [coordinator.beat(Beat(f"w{n}", 0, Report())).apart for n in range(workers)][-1]
+        return [coordinator.beat(Beat(f"w{n}", 0, WorkerReport())).apart for n in range(workers)][-1]
 
     assert asked(4, ttl=10.0) < 0.05  # a few need not wait for one another
     assert 200 / asked(200, ttl=10.0) == pytest.approx(QUESTIONS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from camel.core.errors import InputError
-from camel.engine.cluster_worker import Left
+from camel.engine.cluster_worker import WorkerEnd
 from camel.runs.run import RunFolder
 
 pytestmark = [
@@ -69,11 +69,11 @@ def worker(module: Any, name: str, since: float = 0.0) -> Any:
         (PROCESS, None, "lost"),
         (NODE, None, "shun"),
         ("a short cut", None, "shun"),
-        ("", Left("out", "the lease of this worker has run out"), "lost"),
+        ("", WorkerEnd("out", "the lease of this worker has run out"), "lost"),
     ],
 )
 def test_who_may_be_alive_keeps_its_shards_until_its_lease_is_over(
-    module: Any, supervisor: Any, error: str, left: Left | None, told: str
+    module: Any, supervisor: Any, error: str, left: WorkerEnd | None, told: str
 ):
     supervisor._met.add("w1")
     supervisor._bury(worker(module, "w1"), left, death(error) if error else None)
@@ -96,7 +96,7 @@ def test_workers_that_die_at_their_start_are_given_up_with_the_cause(module: Any
 
 
 def test_a_node_that_cannot_work_does_not_end_what_others_do(module: Any, supervisor: Any):
-    blind = Left("failed", "this node does not see the folder (on 10.0.0.7)")
+    blind = WorkerEnd("failed", "this node does not see the folder (on 10.0.0.7)")
     supervisor._running = {"call": worker(module, "good")}
     supervisor._met.add("good")
     for number in range(module.PATIENCE + 1):
@@ -146,7 +146,7 @@ def test_why_nobody_works_is_told_once(
 
 def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monkeypatch: pytest.MonkeyPatch):
     from camel.engine.ray import actors
-    from camel.engine.ray.actors import Job, WorkerActor
+    from camel.engine.ray.actors import WorkerActor, WorkerOrder
 
     monkeypatch.setenv("OPENAI_API_KEY", "of the node")
     monkeypatch.delenv("AWS_REGION", raising=False)
@@ -161,17 +161,17 @@ def test_a_worker_takes_what_it_has_not_itself_and_refuses_another_version(monke
     handed = {"OPENAI_API_KEY": "of the driver", "AWS_REGION": "somewhere"}
     with monkeypatch.context() as patch:
         patch.setattr(os, "environ", dict(os.environ))
-        left = WorkerActor().run(Job("w1", factory), None, handed)
-    assert left == Left("failed", "no scenario of that name (on 10.0.0.7)")
+        left = WorkerActor().run(WorkerOrder("w1", factory), None, handed)
+    assert left == WorkerEnd("failed", "no scenario of that name (on 10.0.0.7)")
     assert (seen["OPENAI_API_KEY"], seen["AWS_REGION"]) == ("of the node", "somewhere")
-    left = WorkerActor().run(Job("w1", factory, "0.0.0"), None, {})
+    left = WorkerActor().run(WorkerOrder("w1", factory, "0.0.0"), None, {})
     assert left.how == "failed"
     assert "0.0.0" in left.why
 
 
 def test_a_failure_that_concerns_the_run_stops_it(module: Any, supervisor: Any):
-    supervisor._bury(worker(module, "w1"), Left("failed", "camel is 1 here and 2 there"), None)
-    supervisor._bury(worker(module, "w2"), Left("failed", "something else"), None)
+    supervisor._bury(worker(module, "w1"), WorkerEnd("failed", "camel is 1 here and 2 there"), None)
+    supervisor._bury(worker(module, "w2"), WorkerEnd("failed", "something else"), None)
     assert isinstance(supervisor._error, module.WorkerFailed)
     assert str(supervisor._error) == "camel is 1 here and 2 there"
     assert supervisor._halting == "camel is 1 here and 2 there"

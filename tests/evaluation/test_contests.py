@@ -26,7 +26,7 @@ from camel.evaluation.agents import (
     AgentsConfig,
     Contest,
     Group,
-    Named,
+    NamedModel,
     read_prompt,
 )
 from camel.evaluation.report import markdown
@@ -58,9 +58,9 @@ def contest(
         folder / "kept",
         [Group("ai_society", {AGENTS: run})],
         AgentsConfig(tasks=tasks, repeats=repeats, **config),
-        summariser=Named("strong", model),
-        writers={name: Named(name, one) for name, one in (writers or {SINGLE_SHOT: model}).items()},
-        judges=[Named(name, one) for name, one in (judges or {"strong": model}).items()],
+        summariser=NamedModel("strong", model),
+        writers={name: NamedModel(name, one) for name, one in (writers or {SINGLE_SHOT: model}).items()},
+        judges=[NamedModel(name, one) for name, one in (judges or {"strong": model}).items()],
         halt=halt,
     )
 
@@ -253,9 +253,9 @@ def against(folder: Path, model: Any) -> Contest:
         folder / "kept",
         [Group("a", {AGENTS: a, "other": b}), Group("c", {AGENTS: c, "other": b})],
         AgentsConfig(tasks=100, repeats=0),
-        summariser=Named("strong", model),
+        summariser=NamedModel("strong", model),
         writers={},
-        judges=[Named("strong", model)],
+        judges=[NamedModel("strong", model)],
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from camel.evaluation.humaneval import judging
 from camel.evaluation.humaneval.extract import extract
-from camel.evaluation.humaneval.judging import Judge, Verdict, same
+from camel.evaluation.humaneval.judging import ProgramJudge, ProgramVerdict, same
 from camel.evaluation.humaneval.passing import pass_at, passing
 from camel.evaluation.humaneval.problems import Problem, problems
 from camel.sandbox.process import Killed, Sandbox, SandboxFailed
@@ -24,15 +24,15 @@ from tests.support import hostile_programs as hostile
 
 
 @pytest.fixture(scope="module")
-def judge(sandbox: Sandbox) -> Judge:
-    return Judge(sandbox)
+def judge(sandbox: Sandbox) -> ProgramJudge:
+    return ProgramJudge(sandbox)
 
 
 def named(number: int) -> Problem:
     return problems()[number]
 
 
-def all_of(judge: Judge, work: list[tuple[Problem, str]]) -> list[Verdict]:
+def all_of(judge: ProgramJudge, work: list[tuple[Problem, str]]) -> list[ProgramVerdict]:
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda one: judge.judge(*one), work))
 
@@ -43,7 +43,7 @@ FEW = (0, 2, 4, 32, 33, 38, 50, 53, 72, 87, 115, 133, 162)
 """With tolerances, helpers of the prompt, tests that draw at random, `is True`, and the prompt that differs."""
 
 
-def check_references(judge: Judge, some: list[Problem]) -> None:
+def check_references(judge: ProgramJudge, some: list[Problem]) -> None:
     for problem in some:
         # HumanEval's own by its own test alone: some are too slow for HumanEval+.
         with judge._sandbox.start(problem.reference, problem.entry) as program:
@@ -52,7 +52,7 @@ def check_references(judge: Judge, some: list[Problem]) -> None:
         assert (verdict.humaneval, verdict.plus, verdict.why) == (True, True, ""), (problem.name, verdict)
 
 
-def check_forgeries(judge: Judge, some: list[Problem]) -> None:
+def check_forgeries(judge: ProgramJudge, some: list[Problem]) -> None:
     work = [(problem, kind) for problem in some for kind in hostile.FORGERIES]
     verdicts = all_of(judge, [(problem, hostile.forged(kind, problem.entry)) for problem, kind in work])
     assert len(hostile.FORGERIES) == 9
@@ -65,23 +65,23 @@ def check_forgeries(judge: Judge, some: list[Problem]) -> None:
 
 
 @pytest.mark.slow
-def test_some_references_pass(judge: Judge):
+def test_some_references_pass(judge: ProgramJudge):
     check_references(judge, [named(number) for number in FEW])
 
 
-def test_no_forgery_of_some_is_accepted(judge: Judge):
+def test_no_forgery_of_some_is_accepted(judge: ProgramJudge):
     """Of problems whose answers are a truth value, a root that is checked by its value, a list and a number."""
     check_forgeries(judge, [named(number) for number in (0, 32, 33, 53)])
 
 
 @pytest.mark.thorough
-def test_all_references_pass(judge: Judge):
+def test_all_references_pass(judge: ProgramJudge):
     assert len(problems()) == 164
     check_references(judge, list(problems()))
 
 
 @pytest.mark.thorough
-def test_no_forgery_is_accepted(judge: Judge):
+def test_no_forgery_is_accepted(judge: ProgramJudge):
     check_forgeries(judge, list(problems()))
 
 
@@ -102,13 +102,13 @@ def test_a_plain_checker_accepts_what_we_refuse():
         ("import sys; sys.exit(0)", "raised"),
     ],
 )
-def test_a_failure_says_what_it_is(judge: Judge, body: str, why: str):
+def test_a_failure_says_what_it_is(judge: ProgramJudge, body: str, why: str):
     problem = named(0)
     verdict = judge.judge(problem, f"def {problem.entry}(*args):\n    {body}\n")
     assert (verdict.humaneval, verdict.plus, verdict.why) == (False, False, why)
 
 
-def test_who_passes_only_the_few_inputs(judge: Judge):
+def test_who_passes_only_the_few_inputs(judge: ProgramJudge):
     problem = named(124)
     verdict = judge.judge(problem, problem.reference)
     assert (verdict.humaneval, verdict.plus, verdict.why) == (True, False, "wrong")
@@ -120,10 +120,10 @@ def test_a_dead_sandbox_is_an_error_and_never_a_score():
             raise SandboxFailed("dead")
 
     with pytest.raises(SandboxFailed):
-        Judge(Broken()).judge(named(0), named(0).reference)
+        ProgramJudge(Broken()).judge(named(0), named(0).reference)
 
 
-def test_a_kill_is_looked_at_again(judge: Judge, monkeypatch: pytest.MonkeyPatch):
+def test_a_kill_is_looked_at_again(judge: ProgramJudge, monkeypatch: pytest.MonkeyPatch):
     left = [judging.KILLS - 1]
     start = judge._sandbox.start
 

@@ -14,8 +14,8 @@ from camel.core.errors import ContextOverflow, InputError, ServerFailed
 from camel.core.message import Sampling
 from camel.core.model import Request
 from camel.engine.halt import Halt
-from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
-from camel.evaluation.humaneval.judging import Judge, Verdict
+from camel.evaluation.humaneval.campaign import Config, HumanEval, prompt_text
+from camel.evaluation.humaneval.judging import ProgramJudge, ProgramVerdict
 from camel.evaluation.humaneval.problems import Problem, problems
 from camel.evaluation.humaneval.report import report_of
 from camel.models.scripted import ScriptedModel
@@ -29,7 +29,7 @@ def numbered(request: Request) -> str:
     return f"```python\ndef {problem.entry}(*args):\n    return {request.sampling.seed}\n```"
 
 
-class Counting(Judge):
+class Counting(ProgramJudge):
     """Judges by the sample's number, and without a sandbox."""
 
     def __init__(self, *, contained: bool = True) -> None:
@@ -41,16 +41,16 @@ class Counting(Judge):
     def expected(self, problem: Problem) -> Any:
         return None
 
-    def judge(self, problem: Problem, source: str) -> Verdict:
+    def judge(self, problem: Problem, source: str) -> ProgramVerdict:
         with self._counting:
             self.seen.append((problem.name, source))
             self.after()
-        return Verdict(source.rstrip().endswith(("0", "2", "4")), False, "wrong")
+        return ProgramVerdict(source.rstrip().endswith(("0", "2", "4")), False, "wrong")
 
 
-def evaluation(folder: Path, n: int = 6, halt: Halt | None = None, count: int = 3) -> Evaluation:
+def evaluation(folder: Path, n: int = 6, halt: Halt | None = None, count: int = 3) -> HumanEval:
     config = Config("scripted", prompt_text(), Sampling(temperature=0.5), 0, count)
-    return Evaluation(folder, config, n, ScriptedModel(numbered), halt=halt)
+    return HumanEval(folder, config, n, ScriptedModel(numbered), halt=halt)
 
 
 def test_each_different_program_is_judged_once(tmp_path: Path):
@@ -92,7 +92,7 @@ def test_what_ran_without_a_sandbox_is_judged_again_in_one(tmp_path: Path):
 def test_equal_programs_run_once(tmp_path: Path):
     config, judge = Config("same", prompt_text(), problems=2), Counting()
     said = "```python\ndef has_close_elements(a, b):\n    return 1\n```"
-    one = Evaluation(tmp_path, config, 50, ScriptedModel(lambda request: said))
+    one = HumanEval(tmp_path, config, 50, ScriptedModel(lambda request: said))
     assert asyncio.run(one.sample())
     assert asyncio.run(one.judge(judge))
     assert [name for name, _ in judge.seen] == ["HumanEval/0"]
@@ -100,7 +100,7 @@ def test_equal_programs_run_once(tmp_path: Path):
 
 def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
     class Dead(Counting):
-        def judge(self, problem: Problem, source: str) -> Verdict:
+        def judge(self, problem: Problem, source: str) -> ProgramVerdict:
             raise SandboxFailed("dead")
 
     one = evaluation(tmp_path)
@@ -142,7 +142,7 @@ def test_a_stop_lets_programs_end_and_the_rest_comes_later(tmp_path: Path):
 
 def test_what_will_never_be_answered_is_no_program(tmp_path: Path):
     config = Config("short", prompt_text(), problems=2)
-    one = Evaluation(tmp_path, config, 3, ScriptedModel(lambda request: ContextOverflow("too long")))
+    one = HumanEval(tmp_path, config, 3, ScriptedModel(lambda request: ContextOverflow("too long")))
     assert asyncio.run(one.sample())
     assert asyncio.run(one.judge(Counting()))
     made = report_of(config, 3, [1], one.samples(), one.verdicts(), price=None, contained=True)
@@ -151,7 +151,7 @@ def test_what_will_never_be_answered_is_no_program(tmp_path: Path):
 
 def test_what_may_be_answered_later_stops(tmp_path: Path, snapshot: Callable[..., None]):
     config = Config("down", prompt_text(), problems=2)
-    one = Evaluation(tmp_path, config, 3, ScriptedModel(lambda request: ServerFailed("down")))
+    one = HumanEval(tmp_path, config, 3, ScriptedModel(lambda request: ServerFailed("down")))
     with pytest.raises(ServerFailed) as caught:
         asyncio.run(one.sample())
     snapshot("errors", caught.value)
@@ -161,7 +161,7 @@ def test_another_configuration_is_refused_and_named(tmp_path: Path):
     asyncio.run(evaluation(tmp_path).sample())
     other = Config("another", prompt_text(), Sampling(temperature=0.5), 0, 3)
     with pytest.raises(InputError, match=r"model.*'scripted'.*'another'"):
-        Evaluation(tmp_path, other, 6, ScriptedModel(numbered))
+        HumanEval(tmp_path, other, 6, ScriptedModel(numbered))
     for wrong in (0, 165):
         with pytest.raises(InputError, match="164"):
             Config("m", "p", problems=wrong)

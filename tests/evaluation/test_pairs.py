@@ -14,7 +14,7 @@ from camel.evaluation.pairs import (
     PAIRS,
     VERDICTS,
     Pair,
-    Verdict,
+    PairVerdict,
     read_pairs,
     read_verdicts,
     write_pairs,
@@ -23,11 +23,11 @@ from camel.evaluation.pairs import (
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 PAIR = st.builds(Pair, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, st.lists(TEXT, max_size=2).map(tuple), TEXT, TEXT)
-VERDICT = st.builds(Verdict, TEXT, TEXT, st.sampled_from(["a", "b", "draw", None]), TEXT)
+VERDICT = st.builds(PairVerdict, TEXT, TEXT, st.sampled_from(["a", "b", "draw", None]), TEXT)
 
 
 @given(st.lists(PAIR, max_size=8, unique_by=lambda pair: pair.id), st.lists(VERDICT, max_size=8))
-def test_what_is_written_is_read(pairs: list[Pair], verdicts: list[Verdict]):
+def test_what_is_written_is_read(pairs: list[Pair], verdicts: list[PairVerdict]):
     with TemporaryDirectory() as name:
         folder = Path(name)
         assert write_pairs(folder, pairs) == folder / PAIRS

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from camel import ScriptedModel
 from camel.core.model import Request
-from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
-from camel.evaluation.pairs import Pair, Verdict
+from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, NamedModel
+from camel.evaluation.pairs import Pair, PairVerdict
 from camel.evaluation.report import markdown, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
 from camel.reports.markdown import fenced, md
@@ -42,9 +42,9 @@ def a_contest(folder: Path, judges: tuple[str, ...], writers: tuple[str, ...]) -
         folder / "kept",
         [Group("ai_society", {AGENTS: run}), Group(HOSTILE, {AGENTS: run})],
         AgentsConfig(tasks=TASKS, repeats=1),
-        summariser=Named(HOSTILE, model),
-        writers={name: Named(f"{name} {HOSTILE}", model) for name in writers},
-        judges=[Named(name, model) for name in judges],
+        summariser=NamedModel(HOSTILE, model),
+        writers={name: NamedModel(f"{name} {HOSTILE}", model) for name in writers},
+        judges=[NamedModel(name, model) for name in judges],
     )
     assert asyncio.run(made.run())
     return made
@@ -54,7 +54,7 @@ class Made(NamedTuple):
     contest: Contest
     figures: Evaluation
     pairs: list[Pair]
-    verdicts: list[Verdict]
+    verdicts: list[PairVerdict]
 
 
 def made(contest: Contest) -> Made:

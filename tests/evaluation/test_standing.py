@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from camel import InputError
 from camel.evaluation.pairs import WINNERS
-from camel.evaluation.ratings import Meeting, bradley_terry
-from camel.evaluation.standing import Orders, consistency, length_bias, majority, position, shares
+from camel.evaluation.ratings import Match, bradley_terry
+from camel.evaluation.standing import BothOrders, consistency, length_bias, majority, position, shares
 
 WINNER = st.sampled_from([*WINNERS, None])
 
@@ -50,16 +50,16 @@ def test_none_of_a_hundred_is_not_impossible():
 def test_both_orders_count_only_together():
     for one, two in product([*WINNERS, None], repeat=2):
         expected = None if None in (one, two) else one if one == two else "draw"
-        assert Orders(one, two).winner == expected
+        assert BothOrders(one, two).winner == expected
 
 
-def planted(a: int, b: int, equal: int, first: int, second: int) -> list[Orders]:
+def planted(a: int, b: int, equal: int, first: int, second: int) -> list[BothOrders]:
     return [
-        *[Orders("a", "a")] * a,
-        *[Orders("b", "b")] * b,
-        *[Orders("draw", "draw")] * equal,
-        *[Orders("a", "b")] * first,
-        *[Orders("b", "a")] * second,
+        *[BothOrders("a", "a")] * a,
+        *[BothOrders("b", "b")] * b,
+        *[BothOrders("draw", "draw")] * equal,
+        *[BothOrders("a", "b")] * first,
+        *[BothOrders("b", "a")] * second,
     ]
 
 
@@ -81,8 +81,8 @@ def test_a_planted_bias_is_found_and_none_where_there_is_none():
 @given(st.lists(st.tuples(WINNER, WINNER), max_size=40))
 def test_naming_the_systems_the_other_way_round_changes_no_bias(orders: list[Any]):
     other = {"a": "b", "b": "a", "draw": "draw", None: None}
-    found = position([Orders(*one) for one in orders])
-    turned: Any = [Orders(other[two], other[one]) for one, two in orders]  # pyright: ignore
+    found = position([BothOrders(*one) for one in orders])
+    turned: Any = [BothOrders(other[two], other[one]) for one, two in orders]  # pyright: ignore
     again = position(turned)
     assert (found.first, found.second, found.equal) == (again.first, again.second, again.equal)
     assert (found.flips, found.to_first, found.p) == (again.flips, again.to_first, again.p)
@@ -131,11 +131,11 @@ def test_length_alone_is_found_out():
 # ---------------------------------------------------------------- Bradley–Terry
 
 
-def meetings(strengths: dict[str, float], tasks: int, seed: int = 3) -> list[Meeting]:
+def meetings(strengths: dict[str, float], tasks: int, seed: int = 3) -> list[Match]:
     chance = random.Random(seed)
     names = sorted(strengths)
     return [
-        Meeting(
+        Match(
             str(task), one, two, float(chance.random() < strengths[one] / (strengths[one] + strengths[two]))
         )
         for task in range(tasks)
@@ -171,10 +171,10 @@ def test_ratings_are_the_maximum_of_the_likelihood():
 
 
 def test_who_never_lost_has_a_rating_and_strangers_have_none():
-    found = bradley_terry([Meeting(str(n), "x", "y", 1.0) for n in range(10)])
+    found = bradley_terry([Match(str(n), "x", "y", 1.0) for n in range(10)])
     assert 0 < found[0].rating.value < 1_000
     with pytest.raises(InputError, match="never met"):
-        bradley_terry([Meeting("1", "x", "y", 1.0), Meeting("1", "u", "v", 1.0)])
+        bradley_terry([Match("1", "x", "y", 1.0), Match("1", "u", "v", 1.0)])
 
 
 def test_at_the_maximum_everybody_wins_as_often_as_is_expected():

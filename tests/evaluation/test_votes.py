@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from camel.core.errors import InputError
 from camel.evaluation import vote_results, votes
 from camel.evaluation.agreement import cohen, fleiss
-from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
+from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
 from camel.evaluation.vote_results import read_results, results_of, votes_csv
 from camel.evaluation.votes import (
     BallotBox,
+    CastVote,
     Dealer,
     Stale,
-    Vote,
     key_of,
     latest,
     read_records,
@@ -47,9 +47,9 @@ def pair(number: int, **changed: Any) -> Pair:
     return Pair(**{**given, **changed})
 
 
-def vote(voter: str, number: int, choice: Any, nonce: str = "", first: Any = "a") -> Vote:
+def vote(voter: str, number: int, choice: Any, nonce: str = "", first: Any = "a") -> CastVote:
     one = pair(number)
-    return Vote(voter, one.id, key_of(one), choice, first, nonce or f"{voter}-{number}-{choice}", 1.0)
+    return CastVote(voter, one.id, key_of(one), choice, first, nonce or f"{voter}-{number}-{choice}", 1.0)
 
 
 def counted(folder: Path) -> dict[tuple[str, str], str]:
@@ -58,7 +58,7 @@ def counted(folder: Path) -> dict[tuple[str, str], str]:
     return {(who, one.pair): one.choice for who, mine in found.items() for one in mine.values()}
 
 
-async def keep(folder: Path, *given: Vote) -> None:
+async def keep(folder: Path, *given: CastVote) -> None:
     box = BallotBox(folder)
     for one in given:
         await box.add(one)
@@ -75,7 +75,7 @@ async def test_many_clicks_at_once_are_one_vote(tmp_path: Path):
     random.Random(1).shuffle(clicks)
     await asyncio.gather(*map(box.add, clicks))
     await box.close()
-    records = [one for one in read_records(tmp_path) if isinstance(one, Vote)]
+    records = [one for one in read_records(tmp_path) if isinstance(one, CastVote)]
     assert len(records) == 50 * 6 == len({(one.voter, one.pair) for one in records})
     assert sum(box.counts.values()) == 300
 
@@ -182,7 +182,7 @@ def test_any_clicks_come_to_what_was_answered(clicks: list[Any]):
 
     async def go(folder: Path) -> None:
         box = BallotBox(folder)
-        model: dict[tuple[str, str], Vote] = {}
+        model: dict[tuple[str, str], CastVote] = {}
         for at, (who, number, choice, how) in enumerate(clicks):
             if how in ("restart", "torn"):
                 await box.close()
@@ -266,7 +266,7 @@ async def test_votes_are_dealt_evenly_though_voters_come_and_go(tmp_path: Path):
         for who, key in shown.items():
             if key is not None and chance.random() < 0.8:
                 one = dealer.pairs[key]
-                await box.add(Vote(who, one.id, key, "a", "a", f"{round}", 1.0))
+                await box.add(CastVote(who, one.id, key, "a", "a", f"{round}", 1.0))
         counts = [box.counts[key] for key in dealer.pairs]
         # One more than by perfect foresight: nobody votes twice on a pair, and who holds one may leave.
         assert max(counts) - min(counts) <= 3
@@ -284,7 +284,7 @@ async def test_the_end_and_what_may_not_be_shown(tmp_path: Path):
     seen: list[str] = []
     while key := dealer.next("Ada", lambda one: not one.labels):
         seen.append(dealer.pairs[key].id)
-        await box.add(Vote("Ada", dealer.pairs[key].id, key, "skip", "a", "n", 1.0))
+        await box.add(CastVote("Ada", dealer.pairs[key].id, key, "skip", "a", "n", 1.0))
     assert sorted(seen) == ["p0", "p1", "p3"]
     assert dealer.next("Ada") == key_of(pairs[2])
     assert dealer.next("Ada", lambda one: not one.labels) is None, "consent was withdrawn while it was shown"
@@ -304,7 +304,7 @@ async def test_who_goes_away_lets_go_of_a_pair(tmp_path: Path):
 # --- results -------------------------------------------------------------------------------------------------------
 
 
-def planted(pairs: int, voters: int, seed: int = 3) -> list[Vote]:
+def planted(pairs: int, voters: int, seed: int = 3) -> list[CastVote]:
     chance = random.Random(seed)
     return [
         vote(
@@ -380,7 +380,7 @@ def test_groups_and_systems_are_kept_apart_and_other_texts_do_not_count():
         pair(3, system_b="other", group="code"),
         pair(4, group="code", text_a="written anew"),
     ]
-    given = [Vote("Ada", one.id, key_of(one), "a", "a", "n", 1.0) for one in pairs[:3]] + [
+    given = [CastVote("Ada", one.id, key_of(one), "a", "a", "n", 1.0) for one in pairs[:3]] + [
         vote("Ada", 4, "b")
     ]
     made = results_of(pairs, given)
@@ -406,9 +406,11 @@ async def test_results_of_a_folder_with_judges(tmp_path: Path):
             await box.add(vote(who, n, choice))
     await box.join("=Nobody")
     await box.close()
-    verdicts = [Verdict(one.id, "judge-1", words[letter]) for one, letter in zip(pairs, said, strict=True)]  # type: ignore[arg-type]
-    verdicts += [Verdict(one.id, "judge-2", None) for one in pairs]
-    verdicts += [Verdict(one.id, "Ada", "b", kind="human") for one in pairs]
+    verdicts = [
+        PairVerdict(one.id, "judge-1", words[letter]) for one, letter in zip(pairs, said, strict=True)
+    ]  # type: ignore[arg-type]
+    verdicts += [PairVerdict(one.id, "judge-2", None) for one in pairs]
+    verdicts += [PairVerdict(one.id, "Ada", "b", kind="human") for one in pairs]
     write_verdicts(tmp_path, verdicts)
     made = read_results(tmp_path)
     assert [(one.one, one.kappa.kappa, one.kappa.items) for one in made.judges] == [("judge-1", 1.0, 12)]
@@ -425,6 +427,6 @@ def test_no_cell_is_a_formula(tmp_path: Path):
     from camel.evaluation.pairs import read_pairs
 
     [one] = read_pairs(tmp_path)
-    asyncio.run(keep(votes_folder(tmp_path), Vote("Ada", one.id, key_of(one), "b", "a", "n", 1.0)))
+    asyncio.run(keep(votes_folder(tmp_path), CastVote("Ada", one.id, key_of(one), "b", "a", "n", 1.0)))
     [row] = list(csv.reader(io.StringIO(votes_csv(tmp_path))))[1:]
     assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)

@@ -24,7 +24,7 @@ from camel.core.errors import InputError, NotAuthorised
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
-from camel.explorer.agents import Agents, Limits, Table, Wanted, prepared
+from camel.explorer.agents import Agents, RoomLimits, Table, Wanted, prepared
 from camel.explorer.app import create_app
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
@@ -209,7 +209,7 @@ def test_what_is_being_said_arrives_piece_by_piece(tmp_path: Path):
 
 async def test_what_is_said_last_reaches_who_reads_slowly():
     """The conversation ends while the reader takes what came before."""
-    table = Table("id", "owner", Wanted("A", "B", "a task"), Limits(), lambda bubble: "")
+    table = Table("id", "owner", Wanted("A", "B", "a task"), RoomLimits(), lambda bubble: "")
     table.play = RolePlaying(assistant="A", user="B", task="a task", model=ScriptedModel(line))
     table.html.append("first")
     stream = table.stream(0)
@@ -293,7 +293,7 @@ def test_nothing_but_words_comes_from_the_browser(tmp_path: Path):
 
 def test_limits(tmp_path: Path):
     model = Slow()
-    with serving(tmp_path, model, limits=Limits(at_once=2, messages=8)) as (visitor, agents, another):
+    with serving(tmp_path, model, limits=RoomLimits(at_once=2, messages=8)) as (visitor, agents, another):
         first = visitor.begin()
         another().begin()
         full = visitor.client.post("/play", data={"token": visitor.token(), **WANTED})
@@ -320,7 +320,7 @@ def test_limits(tmp_path: Path):
             assert Page(refused.text).wrong == []
     for wrong_limits in ({"at_once": 0}, {"messages": -1}, {"seat_seconds": 0}):
         with pytest.raises(InputError, match="above zero"):
-            Limits(**wrong_limits)
+            RoomLimits(**wrong_limits)
 
 
 def test_the_budget_ends_it(tmp_path: Path):
@@ -392,7 +392,7 @@ def test_a_failure_is_shown_and_leaves_the_others_alone(tmp_path: Path, caplog: 
 
 def test_nobody_pays_for_what_nobody_reads(tmp_path: Path):
     model = ScriptedModel(line)
-    limits = Limits(alone_seconds=1e-9)
+    limits = RoomLimits(alone_seconds=1e-9)
     with serving(tmp_path, model, limits=limits) as (visitor, agents, _):
         where = visitor.begin(messages="40", specify="")
         visitor.wait_end(agents, where, "stopped")
@@ -400,7 +400,7 @@ def test_nobody_pays_for_what_nobody_reads(tmp_path: Path):
 
 
 def test_who_says_nothing_has_left(tmp_path: Path):
-    with serving(tmp_path, ScriptedModel(line), limits=Limits(seat_seconds=0.01)) as (visitor, agents, _):
+    with serving(tmp_path, ScriptedModel(line), limits=RoomLimits(seat_seconds=0.01)) as (visitor, agents, _):
         where = visitor.begin(seat="assistant")
         visitor.wait_end(agents, where, "stopped")
 
@@ -417,7 +417,7 @@ def test_the_end_of_the_server_is_the_end_of_all(tmp_path: Path):
 
 
 def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
-    with serving(tmp_path, ScriptedModel(line), limits=Limits(kept=2)) as (visitor, agents, _):
+    with serving(tmp_path, ScriptedModel(line), limits=RoomLimits(kept=2)) as (visitor, agents, _):
         places = []
         for _ in range(5):
             places.append(visitor.begin(specify="", messages="2"))
@@ -430,7 +430,7 @@ def test_tables_that_ended_are_forgotten_in_time(tmp_path: Path):
 def test_hostile_words_stay_words(tmp_path: Path):
     said = iter([text for text in PAYLOADS for _ in range(2)])
     model = ScriptedModel(lambda request: f"Instruction: {next(said)}\nSolution: x")
-    with serving(tmp_path, model, limits=Limits(messages=2)) as (visitor, _, _):
+    with serving(tmp_path, model, limits=RoomLimits(messages=2)) as (visitor, _, _):
         for text in PAYLOADS[::3]:
             clean = text.encode("utf-8", "replace").decode()[:100]
             if not clean.strip():
@@ -618,7 +618,7 @@ def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
         return f"{one}\n\nSolution: {other}\nNext request."
 
     model = ScriptedModel(author)
-    rules = Limits(messages=200)
+    rules = RoomLimits(messages=200)
     with Here(Agents(model, tmp_path / "agents", limits=rules, keep_all=True)) as here:
         reader = Reader(chromium, here)
         page = reader.page
@@ -641,7 +641,7 @@ def test_hostile_words_in_a_browser(chromium: Any, tmp_path: Path):
 @pytest.mark.real_model
 def test_with_the_real_model(tmp_path: Path, small_model: Any):
     """The small model behind the whole of it: words arrive in pieces, a person says something, it is saved."""
-    sampling, limits = Sampling(temperature=0.8, max_tokens=16), Limits(messages=2)
+    sampling, limits = Sampling(temperature=0.8, max_tokens=16), RoomLimits(messages=2)
     with serving(tmp_path, small_model, sampling=sampling, limits=limits, budget=Budget(tokens=50_000)) as (
         visitor,
         agents,

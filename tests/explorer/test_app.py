@@ -21,8 +21,9 @@ from camel.detectors import detect
 from camel.explorer import reading, serving, views
 from camel.explorer.access import HEADERS, is_loopback, is_ours, local
 from camel.explorer.app import create_app
+from camel.explorer.charts import Chart, as_csv
 from camel.explorer.reading import Found
-from camel.explorer.statistics import KINDS, PLOTS, Chart, as_csv
+from camel.explorer.statistics import KINDS, PLOTS
 from camel.query.catalogue import Catalogue
 from camel.reports.plots import Plot
 from camel.runs.control import read_wish

@@ -19,8 +19,8 @@ from camel import Transcript
 from camel.cli import app
 from camel.core.errors import InputError
 from camel.explorer.site import _names, chosen, write_site
-from camel.query.answers import Row
-from camel.query.catalogue import Catalogue, NeedsConsent
+from camel.query.answers import NeedsConsent, Row
+from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.record.release import Release
 from camel.runs.run import open_folder

@@ -15,7 +15,8 @@ from camel.core.transcript import Speaker, Transcript
 from camel.explorer.app import create_app
 from camel.explorer.statistics import _along
 from camel.query.answers import Histogram
-from camel.query.catalogue import Catalogue, Query
+from camel.query.catalogue import Catalogue
+from camel.query.where import Query
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from tests.support.societies import commit, transcript

@@ -16,7 +16,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from camel.evaluation.pairs import Pair
-from camel.evaluation.votes import BallotBox, Vote, latest, read_records
+from camel.evaluation.votes import BallotBox, CastVote, latest, read_records
 from camel.explorer.access import HEADERS, Keys
 from camel.explorer.vote.app import Booth, create_app
 from camel.explorer.vote.passes import Passes
@@ -73,7 +73,7 @@ def cast(client: TestClient, path: str, choice: str, **changed: str) -> Any:
     return client.post(path, data={**hidden_fields(client.get(path).text), "choice": choice, **changed})
 
 
-def on_disk(folder: Path) -> list[Vote]:
+def on_disk(folder: Path) -> list[CastVote]:
     return [one for mine in latest(read_records(folder / "votes")).values() for one in mine.values()]
 
 
@@ -146,7 +146,7 @@ def test_double_clicks_reloads_retries_and_tabs(opened: Open, tmp_path: Path):
     # The first form, sent late by a network that had kept it.
     assert client.post(path, data=form).status_code == 409
     assert [one.choice == one.first for one in on_disk(tmp_path)] == [False]
-    assert len([one for one in read_records(tmp_path / "votes") if isinstance(one, Vote)]) == 2
+    assert len([one for one in read_records(tmp_path / "votes") if isinstance(one, CastVote)]) == 2
 
 
 def test_going_back_shows_the_vote_and_can_change_it(opened: Open, tmp_path: Path):

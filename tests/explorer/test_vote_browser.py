@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from camel.evaluation.pairs import Pair
-from camel.evaluation.votes import Vote, latest, read_records
+from camel.evaluation.votes import CastVote, latest, read_records
 from tests.support.ballots import SYSTEMS, folder_of, pairs
 from tests.support.browser import Reader, Serves
 from tests.support.payloads import PAYLOADS
@@ -46,7 +46,7 @@ def choices(folder: Path, voter: str = "Ada") -> list[str]:
 
 
 def records(folder: Path) -> int:
-    return sum(isinstance(one, Vote) for one in read_records(folder / "votes"))
+    return sum(isinstance(one, CastVote) for one in read_records(folder / "votes"))
 
 
 def patient(chromium: Any, server: Serves, **options: Any) -> Reader:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from camel.cli import app as commands
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.vote_results import read_results
-from camel.evaluation.votes import Vote, latest, read_records
+from camel.evaluation.votes import CastVote, latest, read_records
 from camel.explorer.renderer import as_html
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
 from tests.support.ballots import SYSTEMS, Server, folder_of, hidden_fields, pairs
@@ -124,7 +124,7 @@ async def test_many_voters_at_once(tmp_path: Path, people: int, count: int):
         await asyncio.to_thread(server.stop)
     assert len(tally) == people * count
     assert kept(folder) == tally
-    records = [one for one in read_records(folder / "votes") if isinstance(one, Vote)]
+    records = [one for one in read_records(folder / "votes") if isinstance(one, CastVote)]
     changes = sum(count - 1 for count in _count(records).values())
     assert len(records) == people * count + changes
     assert sum(voter.posts for voter in voters) > 1.5 * people * count, "far more was clicked than counts"
@@ -141,7 +141,7 @@ async def test_many_voters_at_once(tmp_path: Path, people: int, count: int):
     }
 
 
-def _count(records: list[Vote]) -> dict[tuple[str, str], int]:
+def _count(records: list[CastVote]) -> dict[tuple[str, str], int]:
     counts: dict[tuple[str, str], int] = {}
     for one in records:
         counts[one.voter, one.pair] = counts.get((one.voter, one.pair), 0) + 1

@@ -537,7 +537,7 @@ def test_datasets_opens_the_folder_offline(tmp_path: Path):
     assert seen["row"] == {
         "id": "a",
         "inputs": [{"key": "assistant", "value": "Python Programmer"}],
-        "stop": {"reason": "done", "detail": "the user said so", "speaker": "user"},
+        "stop": {"reason": "done", "detail": "the user said so", "speaker": "user", "failure": ""},
         "labels": [],
         "num_messages": 5,
     }

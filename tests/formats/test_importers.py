@@ -20,8 +20,8 @@ from camel.core.message import Message, Usage
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.formats import containers, exporters
 from camel.formats import documents as importers
-from camel.formats import exporters
 from camel.formats.original import pairs
 from camel.generation.status import read_status
 from camel.record.release import Release
@@ -410,8 +410,8 @@ def test_what_is_no_data_is_refused(tmp_path: Path):
 
 
 def test_a_document_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(importers, "MAX_DOCUMENT", 10_000)
-    monkeypatch.setattr(importers, "_CHUNK", 1_000)
+    monkeypatch.setattr(containers, "MAX_DOCUMENT", 10_000)
+    monkeypatch.setattr(containers, "_CHUNK", 1_000)
     bomb = [original(id="b", original_task="x" * 100_000)]
     for wrap in WRAPPINGS:
         (tmp_path / wrap.__name__).mkdir()
@@ -420,7 +420,7 @@ def test_a_document_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypa
 
 
 def test_a_long_array_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(importers, "_CHUNK", 64)
+    monkeypatch.setattr(containers, "_CHUNK", 64)
     rows = [original(id=f"{number:03d}", original_task="日本𝔘" * number) for number in range(40)]
     (tmp_path / "x.json").write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
     got = list(importers.chat(tmp_path / "x.json"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from camel import ChatModel, InputError, Run
 from camel.core import inception
-from camel.evaluation.comparison import Comparison, Outcomes, compare
+from camel.evaluation.comparison import AblationFigures, Outcomes, compare
 from camel.evaluation.findings import Looker
 from camel.generation.ablation import WHOLE, Ablation, sentences, smaller, variants, without
 from camel.generation.config import GenerateConfig, ModelSection
@@ -106,7 +106,7 @@ def run(ablation: Ablation, url: str):
     return asyncio.run(work())
 
 
-def compared(ablation: Ablation) -> Comparison:
+def compared(ablation: Ablation) -> AblationFigures:
     seen: dict[str, Outcomes] = {}
     for variant in ablation.variants:
         looker = Looker(Run(ablation.run_of(variant)), ablation.out / variant.name / "kept")

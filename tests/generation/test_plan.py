@@ -24,11 +24,11 @@ from camel.generation.config import (
     read_config,
 )
 from camel.generation.plan import (
+    CallRate,
     Committed,
     Need,
     Plan,
     Range,
-    Rate,
     assumed_rate,
     committed_in,
     limits,
@@ -37,13 +37,13 @@ from camel.generation.plan import (
     workers,
 )
 from camel.generation.status import LOG, RunLog, Watcher, measured_rate, read_status
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from tests.support.endpoints import serve
 
-PRICE = Entry(input=0.4, output=1.6)
+PRICE = ModelPrice(input=0.4, output=1.6)
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
 CONVERSATIONS, SHARDS = 160, 40
 """Of the finished run."""
@@ -238,7 +238,7 @@ def test_three_hundred_million_take_no_longer():
     assert plan.stages[-2].items == 30_000_000
     # 12 billion calls in 30 days is 4,630 a second: 91 workers of 256 at 5 s a call.
     calls = Need(calls=12e9)
-    rate = Rate(Figure(4630, 4630, 4630), "given", "")
+    rate = CallRate(Figure(4630, 4630, 4630), "given", "")
     assert rate.hours(Range(calls, calls, calls)).likely == pytest.approx(720, rel=0.001)
     assert workers(4630, 5) == 91
 

@@ -19,7 +19,7 @@ from camel.core.message import Usage
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.engine.supervisor import run_stage
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig, ModelSection, RunSection
@@ -27,16 +27,16 @@ from camel.generation.site import CampaignFactory, Elsewhere, Gathering, handed_
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, Grant, Meter
 from camel.jobs.shares import Shares
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.governor import Rates
 from camel.models.simulator import Constant, SimulatorSettings
 from tests.support.endpoints import serve
 from tests.support.virtual_time import now, virtual_time
 
 
-def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int = 0) -> Report:
+def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int = 0) -> WorkerReport:
     counters = {"calls": float(calls), "prompt": float(tokens)}
-    return Report(counters, {"starved": float(starved), "in_flight": float(in_flight)})
+    return WorkerReport(counters, {"starved": float(starved), "in_flight": float(in_flight)})
 
 
 @given(
@@ -78,7 +78,7 @@ def test_one_worker_can_use_all_of_it():
 
 
 def test_money_and_tokens_are_granted_as_well():
-    price = Entry(input=1.0, output=2.0)
+    price = ModelPrice(input=1.0, output=2.0)
     grants = Shares(Budget(money=1.0, tokens=1_000_000), price, Usage(prompt=100_000), Rates())
     shares, _ = grants({}, ["a", "b"])
     assert shares["a"]["budget.money"] == pytest.approx(0.9 / 4)
@@ -251,6 +251,6 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
             await asyncio.sleep(0.01)
         assert sent() == endpoint.ledger().requests
         await site.aclose()
-        left, halt = shares({"w1": site.report(), "w2": Report()}, ["w2"])
+        left, halt = shares({"w1": site.report(), "w2": WorkerReport()}, ["w2"])
         assert not halt
         assert left["w2"]["budget.calls"] == -(-(1_000 - sent()) // 2)

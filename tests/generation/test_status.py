@@ -15,8 +15,8 @@ from camel.generation.campaign import Campaign, totals_of
 from camel.generation.config import GenerateConfig, ModelSection
 from camel.generation.status import LOG, NOW, RunLog, Watcher, read_log, read_status
 from camel.jobs.notices import Endpoints
-from camel.models.catalogue import Entry
-from camel.models.pool import ReplicaState
+from camel.models.catalogue import ModelPrice
+from camel.models.replica import ReplicaState
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -39,7 +39,7 @@ def test_half_a_line_costs_only_itself(tmp_path: Path):
     assert [event["event"] for event in read_log(RunFolder(tmp_path))] == ["start", "end"]
 
 
-def begun(folder: RunFolder, price: Entry | None = None) -> RunLog:
+def begun(folder: RunFolder, price: ModelPrice | None = None) -> RunLog:
     """A run that somebody has started."""
     if not folder.exists:
         folder.create(Settings("f", {"scenario": "ai_society", "model.name": "m"}, "0"))
@@ -92,11 +92,11 @@ def test_a_run_that_works_tells_its_figures_and_their_age(tmp_path: Path):
 
 
 def test_what_was_paid_keeps_the_price_of_its_day(tmp_path: Path):
-    folder, used, cheap = RunFolder(tmp_path), Usage(1_000_000, 0, 0, 1), Entry(1.0, 1.0)
+    folder, used, cheap = RunFolder(tmp_path), Usage(1_000_000, 0, 0, 1), ModelPrice(1.0, 1.0)
     begun(folder, cheap)
     for shard, totals in enumerate((totals_of(used, cheap), totals_of(used))):
         folder.commit(Marker("answers", shard, f"data/{shard}", 1, "", "f", totals))
-    begun(folder, Entry(5.0, 5.0))
+    begun(folder, ModelPrice(5.0, 5.0))
     # A marker from before markers had money is all that today's price decides.
     assert read_status(tmp_path).money == pytest.approx(1.0 + 5.0)
 

@@ -19,7 +19,7 @@ from camel.engine.halt import Halt
 from camel.generation.status import read_status
 from camel.generation.translate import Translation, damage, translate
 from camel.jobs.budget import Budget, Meter
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.simulator import SimulatorSettings
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker
@@ -203,10 +203,10 @@ async def test_a_budget_holds_over_languages_and_starts(tmp_path: Path):
 
 
 async def test_what_was_paid_at_another_price_stays_paid(tmp_path: Path):
-    run, dear, cheap = a_run(tmp_path, 5), Entry(2.0, 8.0), Entry(1.0, 4.0)
+    run, dear, cheap = a_run(tmp_path, 5), ModelPrice(2.0, 8.0), ModelPrice(1.0, 4.0)
     reply = Reply((Choice("Nein."),), Usage(1_000, 1_000, calls=1))
 
-    def priced(price: Entry) -> Translation:
+    def priced(price: ModelPrice) -> Translation:
         return Translation(
             run, "de", ScriptedModel(lambda request: reply), meter=Meter(Budget(), price, Halt())
         )

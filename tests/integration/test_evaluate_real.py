@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from camel import ChatModel, Run, Sampling
-from camel.evaluation.agents import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Contest, Group, Named
+from camel.evaluation.agents import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Contest, Group, NamedModel
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.report import write_report
 from camel.evaluation.results import evaluate
@@ -37,7 +37,7 @@ def test_a_table_from_the_tiny_model(tmp_path: Path, small_model: ChatModel):
     )
 
     def contest() -> Contest:
-        me = Named(model.name, model)
+        me = NamedModel(model.name, model)
         return Contest(
             tmp_path / "out" / "kept",
             [Group("ai_society", {AGENTS: Run(tmp_path / "run")})],

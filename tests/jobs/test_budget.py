@@ -11,9 +11,9 @@ from camel.core.model import Model
 from camel.engine.halt import Halt, Halted
 from camel.generation.campaign import totals_of, usage_of
 from camel.jobs.budget import Budget, Grant, Meter, MeteredModel
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 
-PRICE = Entry(input=1.0, output=2.0, cached=0.1)
+PRICE = ModelPrice(input=1.0, output=2.0, cached=0.1)
 
 
 def reply(prompt: int = 100, completion: int = 10, cached: int = 0, attempts: int = 1) -> Reply:

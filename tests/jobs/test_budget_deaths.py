@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from camel.core.message import Usage
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.jobs.account import ACCOUNTS, Account, read_account
 from camel.jobs.budget import Budget
 from camel.jobs.shares import ACCOUNT, Shares, granted
@@ -79,14 +79,14 @@ def test_more_seeds_and_workers(tmp_path: Path, seed: int):
     assert 9_900 <= ledger.calls <= 10_000
 
 
-def reported(account: Account, calls: int = 0, in_flight: int = 0) -> Report:
+def reported(account: Account, calls: int = 0, in_flight: int = 0) -> WorkerReport:
     gauges = {"in_flight": float(in_flight), ACCOUNT: float(account.number)}
-    return Report({"calls": float(calls)}, gauges)
+    return WorkerReport({"calls": float(calls)}, gauges)
 
 
 def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
     shares = Shares(Budget(calls=1_000), None, Usage(), Rates(), accounts=tmp_path)
-    reports: dict[str, Report] = {}
+    reports: dict[str, WorkerReport] = {}
     for death in range(300):
         live = [f"w{number}" for number in range(death, death + 100)]
         for worker in live:
@@ -95,7 +95,7 @@ def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
         shares(reports, live)
     _, halt = shares(reports, [])
     assert not halt
-    given, _ = shares({"last": Report()}, ["last"])
+    given, _ = shares({"last": WorkerReport()}, ["last"])
     grant = granted(given["last"])
     assert grant is not None
     assert grant.calls == 500, "half of what is left, which is all of it"
@@ -108,7 +108,7 @@ def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
 def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: str, free: int):
     shares = Shares(Budget(calls=100), None, Usage(), Rates(), accounts=tmp_path)
     path, own = tmp_path / ACCOUNTS / "dies", Account(tmp_path, "dies")
-    shares({"dies": Report()}, ["dies"])  # which grants it 50
+    shares({"dies": WorkerReport()}, ["dies"])  # which grants it 50
     own.write(Usage(calls=3), 1)
     older = path.read_bytes()
     report = reported(own, calls=3, in_flight=2)
@@ -123,7 +123,7 @@ def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: 
     elif account == "a link":
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
-    given, _ = shares({"dies": report, "other": Report()}, ["other"])
+    given, _ = shares({"dies": report, "other": WorkerReport()}, ["other"])
     grant = granted(given["other"])
     assert grant is not None
     assert grant.calls == -(-free // 2)

@@ -11,19 +11,19 @@ from camel.core.errors import ModelError, RateLimited, ServerFailed
 from camel.core.history import History
 from camel.core.model import Model
 from camel.engine.halt import Halt, Halted
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.jobs import budget as module
 from camel.jobs.budget import UNTOLD, Budget, Grant, Meter, MeteredModel
 from camel.jobs.shares import Shares, allowed, granted, told_of, under, used_by
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.governor import Rates
 from camel.models.sharing import RENEWED
 
-PRICE = Entry(input=1.0, output=2.0)
+PRICE = ModelPrice(input=1.0, output=2.0)
 URL = "http://127.0.0.1:1/v1"
 
 
-def metered(budget: Budget, used: Usage, price: Entry | None = PRICE) -> Meter:
+def metered(budget: Budget, used: Usage, price: ModelPrice | None = PRICE) -> Meter:
     meter = Meter(budget, price, Halt())
     meter.usage = used
     return meter
@@ -219,8 +219,10 @@ def shares(budget: Budget, before: Usage | None = None, **changes: object) -> Sh
     return Shares(budget, PRICE, before or Usage(), Rates(ceiling=16), **settings)  # type: ignore[arg-type]
 
 
-def used(calls: int = 0, prompt: int = 0, completion: int = 0, **gauges: float) -> Report:
-    return Report({"calls": float(calls), "prompt": float(prompt), "completion": float(completion)}, gauges)
+def used(calls: int = 0, prompt: int = 0, completion: int = 0, **gauges: float) -> WorkerReport:
+    return WorkerReport(
+        {"calls": float(calls), "prompt": float(prompt), "completion": float(completion)}, gauges
+    )
 
 
 def test_a_worker_gets_a_part_of_every_budget_there_is():
@@ -295,9 +297,9 @@ def test_a_worker_without_a_report_gets_its_part():
     assert grant.calls >= 1
 
 
-def endpoint(in_flight: float = 0.0, waiting: float = 20.0, has: float = 0.0) -> Report:
+def endpoint(in_flight: float = 0.0, waiting: float = 20.0, has: float = 0.0) -> WorkerReport:
     figures = {"in_flight": in_flight, "waiting": waiting, "allowed": has}
-    return Report({}, {f"endpoint.{URL} {name}": value for name, value in figures.items()})
+    return WorkerReport({}, {f"endpoint.{URL} {name}": value for name, value in figures.items()})
 
 
 def test_a_silent_worker_keeps_its_part_until_it_has_expired():

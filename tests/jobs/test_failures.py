@@ -25,7 +25,7 @@ from camel.core.history import History
 from camel.core.message import Sampling
 from camel.core.model import Choice, Reply, Request
 from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.jobs.failures import (
     IN_A_ROW,
     NEVER_ANSWERED,
@@ -274,9 +274,9 @@ def test_which_failures_become_records(error: ModelError, last: bool, kept: bool
 
 def report(
     served: int = 0, rejected: int = 0, down: float = 0, words: str = "", answered: bool = True
-) -> Report:
+) -> WorkerReport:
     counters = {"served": served, "rejected": rejected, "answered": float(answered)}
-    return Report({name: float(value) for name, value in counters.items()}, {"down": down}, words)
+    return WorkerReport({name: float(value) for name, value in counters.items()}, {"down": down}, words)
 
 
 def test_rejections_of_one_worker_do_not_halt_while_others_are_served():

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.message import Usage
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.jobs.budget import Budget
 from camel.jobs.shares import ENDPOINT, Shares, allowed, granted
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.governor import Rates
 from camel.models.sharing import flat
 
@@ -31,21 +31,21 @@ class Worker:
                 return
             self.calls, self.tokens = self.calls + 1, self.tokens + 10
 
-    def report(self, busy: int = 5) -> Report:
+    def report(self, busy: int = 5) -> WorkerReport:
         grant = granted(self.share)
         starved = bool(grant and (self.calls >= grant.calls or self.tokens >= grant.tokens))
         endpoints = allowed(self.share)
         ceiling = endpoints[URL].ceiling if endpoints else 0.0
         endpoint = {"in_flight": 0.0, "waiting": float(busy), "allowed": ceiling}
         gauges = {"starved": float(starved), **{ENDPOINT + k: v for k, v in flat({URL: endpoint}).items()}}
-        return Report({"calls": float(self.calls), "prompt": float(self.tokens)}, gauges)
+        return WorkerReport({"calls": float(self.calls), "prompt": float(self.tokens)}, gauges)
 
 
 def shares(budget: Budget, before: Usage | None = None) -> Shares:
     clock = iter(range(10**6))
     return Shares(
         budget,
-        Entry(input=1.0, output=1.0),
+        ModelPrice(input=1.0, output=1.0),
         before or Usage(),
         Rates(ceiling=16),
         now=lambda: float(next(clock)),
@@ -59,7 +59,7 @@ def shares(budget: Budget, before: Usage | None = None) -> Shares:
 def test_a_budget_of_calls_is_never_passed_whoever_dies(total: int, moves: list[tuple[int, int, bool]]):
     share = shares(Budget(calls=total))
     workers = {f"w{n}": Worker() for n in range(6)}
-    reports: dict[str, Report] = {}
+    reports: dict[str, WorkerReport] = {}
     dead: set[str] = set()
     for number, calls, dies in moves:
         name = f"w{number}"

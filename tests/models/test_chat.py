@@ -22,7 +22,7 @@ from camel.models import chat, endpoint
 from camel.models.chat import OPENAI_URL, ChatModel
 from camel.models.governor import Rates
 from camel.models.guided import guided_fields
-from camel.models.pool import PoolSettings
+from camel.models.replica import PoolSettings
 from tests.support.hostile import (
     HANG,
     KEEP,

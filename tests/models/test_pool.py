@@ -28,9 +28,10 @@ from camel.core.errors import (
 )
 from camel.core.history import History
 from camel.models import pool
-from camel.models.discovery import Given, Listed, Named, find_replicas
+from camel.models.discovery import DnsName, Given, Listed, find_replicas
 from camel.models.governor import Rates, Share
-from camel.models.pool import FAILURES, IDLE, LONGEST_PAUSE, PAUSE, Pool, PoolSettings, Slot
+from camel.models.pool import IDLE, Pool
+from camel.models.replica import FAILURES, LONGEST_PAUSE, PAUSE, PoolSettings, Slot
 from camel.models.simulator import Constant, LedgerRow, Simulator, SimulatorSettings, read_rows
 from tests.support.virtual_time import virtual_time
 
@@ -235,7 +236,7 @@ def test_a_probe_given_to_an_event_loop_that_has_ended_is_given_to_the_next():
 
     async def leave() -> None:
         """Wait for a place, and end without taking it."""
-        its._enqueue(pool._Waiter("gone", 0.0, asyncio.get_running_loop().create_future()), clock.now)
+        its._enqueue(pool.Waiter("gone", 0.0, asyncio.get_running_loop().create_future()), clock.now)
 
     asyncio.run(leave())
     clock.now += 2 * LONGEST_PAUSE
@@ -282,7 +283,7 @@ def test_a_single_endpoint_is_never_left_alone():
 async def test_when_all_are_gone_a_call_waits_for_the_first_probe_and_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(pool, "PAUSE", 0.1)
+    monkeypatch.setattr("camel.models.replica.PAUSE", 0.1)
     its = Pool(Given(URLS[:2]))
     for number in range(40):
         if slot := its.take(_request(f"c{number}"), b""):
@@ -553,7 +554,7 @@ def _resolver(monkeypatch: pytest.MonkeyPatch, answers: list[list[str] | None]) 
 def test_a_name_is_all_its_addresses(monkeypatch: pytest.MonkeyPatch):
     _resolver(monkeypatch, [["10.0.0.2", "10.0.0.1", "10.0.0.1"], None, ["fd00::1", "fe80::1%eth0"]])
     source = find_replicas("dns+http://llm.default.svc:8000/v1")
-    assert isinstance(source, Named)
+    assert isinstance(source, DnsName)
     assert source.first == ()
     assert source.look() == ("http://10.0.0.1:8000/v1", "http://10.0.0.2:8000/v1")
     assert source.look() == ("http://10.0.0.1:8000/v1", "http://10.0.0.2:8000/v1")
@@ -562,7 +563,7 @@ def test_a_name_is_all_its_addresses(monkeypatch: pytest.MonkeyPatch):
 
 @virtual_time
 async def test_replicas_come_and_go_by_name(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Named, "every", 1.0)
+    monkeypatch.setattr(DnsName, "every", 1.0)
     async with Simulator() as sim:
         port = sim.url.rpartition(":")[2]
         answers: list[list[str] | None] = [None, None, ["127.0.0.1"], ["127.0.0.1", "127.0.0.2"]]

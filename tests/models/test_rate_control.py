@@ -15,7 +15,8 @@ from camel.core.errors import RateLimited
 from camel.core.history import History
 from camel.models.discovery import Given
 from camel.models.governor import Rates
-from camel.models.pool import Pool, PoolSettings
+from camel.models.pool import Pool
+from camel.models.replica import PoolSettings
 from tests.support.virtual_time import run_virtual
 
 URL = "http://endpoint/v1"

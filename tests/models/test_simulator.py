@@ -42,7 +42,7 @@ from camel.models.simulator import (
     spawn,
 )
 from camel.models.simulator.__main__ import main
-from camel.models.simulator.plans import Planner
+from camel.models.simulator.plans import ReplyPlanner
 from camel.models.simulator.wire import HttpRequest, RequestReader
 from tests.support.virtual_time import virtual_time
 
@@ -560,7 +560,7 @@ def test_a_log_normal_has_the_median_and_p99_it_was_given() -> None:
 def test_latency_is_the_same_for_the_same_request_and_attempt() -> None:
     def delays(seed: int) -> list[float]:
         settings = SimulatorSettings(seed=seed, latency=LogNormal(0.5, 4))
-        planner = Planner(settings, AUTHORS["society"])
+        planner = ReplyPlanner(settings, AUTHORS["society"])
         bodies = [json.dumps(ask(question)).encode() for question in "AAABC"]
         requests = [HttpRequest("POST", "/v1/chat/completions", "", body, False) for body in bodies]
         return [planner.plan(request).delay for request in requests]

@@ -30,7 +30,8 @@ from camel.index.marks import Looking
 from camel.index.merge import merge
 from camel.index.text import make_text_index
 from camel.models.catalogue import cost
-from camel.query.catalogue import Catalogue, NeedsConsent, NotThere, Page
+from camel.query.answers import NeedsConsent, NotThere, Page
+from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 from camel.runs.compact import compact
 from camel.runs.garbage import collect_garbage
@@ -162,8 +163,8 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
-        patch.setattr("camel.query.lists._SORTED_AT_ONCE", 4)
-        patch.setattr("camel.query.lists._STEPS", 3)
+        patch.setattr("camel.query.by_number._SORTED_AT_ONCE", 4)
+        patch.setattr("camel.query.by_number._STEPS", 3)
         patch.setattr("camel.query.database.SEGMENT", 25)
         with Catalogue([folder / "small", folder / "large", folder / "bare"]) as catalogue:
             yield World(catalogue, known)
@@ -415,8 +416,7 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
         "check": lambda: seen.check(some.run, some.transcript.id),
-        "maps": seen.maps,
-        "map": lambda: [_on_map(map_of(seen, run, "tasks", asked)) for run in maps_in(seen)],
+        "derived": lambda: [_on_map(map_of(seen, run, "tasks", asked)) for run in maps_in(seen)],
         "notes": seen.notes,
         "restricted": lambda: None,  # says which labels there are, and no more
         "runs": lambda: None,

@@ -19,7 +19,8 @@ from camel.explorer.notebook import view
 from camel.explorer.serving import listening, looking
 from camel.index.marks import Looking
 from camel.index.merge import merge
-from camel.query.catalogue import Catalogue, Query
+from camel.query.catalogue import Catalogue
+from camel.query.where import Query
 from camel.runs.run import RunFolder, open_folder
 from camel.storage.store import StoreFailed
 from tests.support.societies import STAGE, society
@@ -111,7 +112,7 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
                 Catalogue([tmp_path / "run"])
         assert list(scratch.iterdir()) == [], broken
     with monkeypatch.context() as patch:
-        patch.setattr("camel.query.catalogue.indexes_of", _fail)
+        patch.setattr("camel.query.view.indexes_of", _fail)
         with pytest.raises(CamelError, match="it broke"):
             view(str(tmp_path / "run"))
     assert list(scratch.iterdir()) == []

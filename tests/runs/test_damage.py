@@ -19,7 +19,8 @@ from camel.library.run import Run
 from camel.runs.compact import compact
 from camel.runs.run import RunFolder, open_folder
 from camel.training.recipe import Recipe, Source
-from camel.training.rows import RowBuilder, Rows
+from camel.training.rows import RowBuilder
+from camel.training.stored_rows import Rows
 from tests.support.records import STAGE, a_run
 
 
@@ -125,7 +126,7 @@ def test_a_lost_object_is_said_where_a_run_is_explored(bucket: Callable[[str], s
 
 def test_who_has_a_run_in_a_store_open_finds_what_is_compacted_meanwhile(bucket: Callable[[str], str]):
     pytest.importorskip("duckdb")
-    from camel.query.sources import Source as Opened
+    from camel.query.sources import CatalogueRun as Opened
 
     folder = a_run(open_folder(bucket("run")), 2)
     opened = Opened("run", folder, STAGE, [])

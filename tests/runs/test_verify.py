@@ -190,8 +190,8 @@ async def test_a_journal_that_goes_while_it_is_looked_at_is_no_fault(
         shards = listed(stage)
         if shards:
             commit(folder, 3)
-            paths = folder._journals(stage, 3)
-            monkeypatch.setattr(folder, "_journals", lambda *_: paths)
+            paths = folder.journals_of(stage, 3)
+            monkeypatch.setattr(folder, "journals_of", lambda *_: paths)
             log.path.unlink()
         return shards
 

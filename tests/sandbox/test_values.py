@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from camel.sandbox.values import MOST_DEPTH, Damaged, NotPlain, decode, encode
+from camel.sandbox.values import MOST_DEPTH, BadBytes, NotPlain, decode, encode
 
 SCALARS = (
     st.none()
@@ -59,7 +59,7 @@ def test_a_plain_value_comes_back_as_it_was(value: object):
 def test_bytes_are_a_value_or_damaged(data: bytes):
     try:
         value = decode(data)
-    except Damaged:
+    except BadBytes:
         return
     assert type(value).__module__ == "builtins"
 
@@ -70,18 +70,18 @@ def test_a_changed_byte_is_another_value_or_damaged(value: object, data: st.Data
     whole = bytearray(encode(value))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(Damaged):
+    with pytest.raises(BadBytes):
         decode(bytes(whole[:at]))
     try:
         other = decode(bytes(whole))
-    except Damaged:
+    except BadBytes:
         return
     assert encode(other) != encode(value)
 
 
 def test_a_count_that_cannot_be_is_not_believed():
     for tag in b"ilstdSZba":
-        with pytest.raises(Damaged):
+        with pytest.raises(BadBytes):
             decode(bytes([tag]) + b"\xff\xff\xff\xff")
 
 
@@ -137,5 +137,5 @@ def test_depth_ends():
     assert decode(encode(value)) == value
     with pytest.raises(NotPlain):
         encode([value])
-    with pytest.raises(Damaged):
+    with pytest.raises(BadBytes):
         decode(b"l\x00\x00\x00\x01" * (MOST_DEPTH + 1) + b"N")

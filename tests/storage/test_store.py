@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from camel.core.errors import CamelError, InputError
-from camel.doctor import Finding, examine_machine
+from camel.doctor import CheckResult, examine_machine
 from camel.engine.halt import Halt
 from camel.engine.stage import Stage, Steps, Written
 from camel.engine.supervisor import run_stage
@@ -167,10 +167,10 @@ class Found(Exception):
     """Ends a look at the machine once what was looked for is found."""
 
 
-def disk_of(where: str) -> Finding:
+def disk_of(where: str) -> CheckResult:
     """What the doctor says of a place, without its look at Ray and the sandbox."""
 
-    def tell(finding: Finding) -> None:
+    def tell(finding: CheckResult) -> None:
         if finding.check == "disk":
             raise Found(finding)
 

@@ -193,7 +193,7 @@ RESOURCES = {
     "memory at once": _program("return len(bytearray(1 << 40))"),
     "memory bit by bit": _program("kept = []\nwhile True: kept.append(bytearray(1 << 20))"),
     "memory past the exception": _program(
-        "kept = []\nwhile True:\n    try:\n        while True: kept.append(bytearray(1 << 20))\n    except MemoryError:\n        kept.append(0)"
+        "kept = []\nwhile True:\n    try:\n        while True: kept.append(bytearray(1 << 20))\n    except MemoryError:\n        pass"
     ),
     "recursion": _program("import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()\nreturn f()"),
     "deep answer": _program("value = []\nfor _ in range(10**5): value = [value]\nreturn value"),

@@ -14,23 +14,19 @@ _CODE = """
 import asyncio, os, signal, sys
 import msgspec
 from camel import ChatModel
+from camel.core.model import WrappedModel
 from camel.generation.campaign import Campaign
 from camel.generation.config import GenerateConfig
 
 config, left = msgspec.json.decode(sys.argv[1], type=GenerateConfig), int(sys.argv[2])
 
-class Killing:
-    context_tokens = None
-
-    def __init__(self, model):
-        self._model = model
-
+class Killing(WrappedModel):
     async def reply(self, request):
         global left
         left -= 1
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await self._model.reply(request)
+        return await self.inner.reply(request)
 
 async def main():
     async with ChatModel("simulated", base_url=config.model.base_url, api_key="") as model:

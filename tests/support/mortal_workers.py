@@ -17,7 +17,7 @@ from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.engine.coordinator import Coordinator
 from camel.engine.halt import Halt
-from camel.engine.site import Beat, Orders, Report, Turn
+from camel.engine.site import Beat, Orders, Turn, WorkerReport
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.shares import ACCOUNT, ENDPOINT, OFFER, Shares, allowed, granted
@@ -143,7 +143,7 @@ class SimulatedWorker:
         self.wishes = cluster.chance.randint(1, 30) if idle else 10**9
         """Calls that it makes before it has nothing to do; one of the living always has something."""
 
-    def report(self) -> Report:
+    def report(self) -> WorkerReport:
         usage, meter = self.meter.usage, self.meter
         counters = {"calls": float(usage.calls), "prompt": float(usage.prompt)}
         endpoint = {
@@ -154,7 +154,7 @@ class SimulatedWorker:
         gauges = {"in_flight": float(meter.in_flight), "starved": float(meter.starved), OFFER: self.offer}
         gauges[ACCOUNT] = float(self.account.number)
         gauges |= {ENDPOINT + key: value for key, value in flat({URL: endpoint}).items()}
-        return Report(counters, gauges)
+        return WorkerReport(counters, gauges)
 
     def beat(self) -> None:
         if not self.alive or self.asleep:

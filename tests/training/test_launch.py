@@ -30,7 +30,7 @@ from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from camel.training.config import TrainConfig, made_config
 from camel.training.launch import command
-from camel.training.rows import Rows
+from camel.training.stored_rows import Rows
 from camel.training.train import spreading, train
 from camel.training.weights import content_of
 from tests.support import in_process

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from camel.core.errors import InputError
-from camel.training.overlap import Question, Questions
+from camel.training.overlap import ExamQuestion, ExamQuestions
 from camel.training.recipe import digest_of, read_questions
 
 pa = pytest.importorskip("pyarrow")
@@ -62,14 +62,14 @@ def commented(code: str, chance: random.Random) -> str:
     return "\n".join(lines)
 
 
-def lightly(question: Question, chance: random.Random) -> str:
+def lightly(question: ExamQuestion, chance: random.Random) -> str:
     """Everything at once: all names, words of the problem, comments in the solution."""
     lines = renamed(question.texts[0] + question.code[0], chance).splitlines(keepends=True)
     head = question.texts[0].count("\n")
     return reworded("".join(lines[:head]), chance) + commented("".join(lines[head:]), chance)
 
 
-KINDS: dict[str, Callable[[Question, random.Random], str]] = {
+KINDS: dict[str, Callable[[ExamQuestion, random.Random], str]] = {
     "exact": lambda one, _: one.texts[0] + one.code[0],
     "the problem alone": lambda one, _: one.texts[0],
     "renamed": lambda one, chance: renamed(one.texts[0] + one.code[0], chance),
@@ -84,7 +84,7 @@ KINDS: dict[str, Callable[[Question, random.Random], str]] = {
 def test_every_planted_problem_is_found(name: str):
     given = list(read_questions(name))
     assert len(given) == 164
-    questions = Questions(given)
+    questions = ExamQuestions(given)
     for kind, rephrase in KINDS.items():
         chance = random.Random(kind)
         rows = table([f"{AROUND}\n```python\n{rephrase(one, chance)}\n```\n{AROUND}" for one in given])
@@ -103,7 +103,7 @@ def test_hardly_anything_else_is_found():
             texts += [said["content"] for said in json.loads(line).values() if isinstance(said, dict)]
     assert len(texts) > 1_500
     for name in ("humaneval", "humaneval+"):
-        assert len(Questions(read_questions(name)).found_in(table(texts))) < len(texts) / 1_000
+        assert len(ExamQuestions(read_questions(name)).found_in(table(texts))) < len(texts) / 1_000
 
 
 def test_questions_are_known_by_name_or_by_file(tmp_path: Path):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from camel.training.overlap import (
     BANDS,
-    Question,
-    Questions,
+    ExamQuestion,
+    ExamQuestions,
     bands,
     digests,
     grams,
@@ -121,7 +121,7 @@ def test_a_row_without_words_makes_no_others_alike():
     assert (beside[0] == beside[1]).mean() < 0.1
 
 
-LEAK = Question(
+LEAK = ExamQuestion(
     "sum",
     ("Write a function that adds up the even numbers of a list and returns the result as an integer.",),
     (
@@ -143,12 +143,12 @@ LEAK = Question(
 )
 def test_a_question_is_found_whatever_is_around_it(text: str, held: bool):
     around = "Here is what I would do next for the customer. " * 30
-    found = Questions([LEAK]).found_in(table("nothing", around + text + around))
+    found = ExamQuestions([LEAK]).found_in(table("nothing", around + text + around))
     assert found == ({1: 0} if held else {})
 
 
 def test_what_says_too_little_is_not_looked_for():
-    assert Questions([Question("short", ("Say yes.",))]).found_in(table("Say yes.")) == {}
+    assert ExamQuestions([ExamQuestion("short", ("Say yes.",))]).found_in(table("Say yes.")) == {}
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,6 @@ def test_what_says_too_little_is_not_looked_for():
     ],
 )
 def test_a_question_without_spaces_is_found(asked: str):
-    questions = Questions([Question("q", (asked,))])
+    questions = ExamQuestions([ExamQuestion("q", (asked,))])
     other = "昨天下午我们去公园散步，看见许多孩子在湖边放风筝，大家都很高兴。"
     assert questions.found_in(table("nothing", f"Solve this: {asked} Thanks.", other)) == {1: 0}

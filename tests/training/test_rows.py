@@ -22,14 +22,15 @@ from camel.runs.garbage import collect_garbage
 from camel.runs.markers import marker_name
 from camel.runs.run import open_folder
 from camel.training.recipe import Filters, Recipe, Source, read_recipe
-from camel.training.rows import MIXED, SHAPED, Report, RowBuilder, Rows
+from camel.training.rows import MIXED, SHAPED, RowBuilder, RowsReport
 from camel.training.shaping import Shape
+from camel.training.stored_rows import Rows
 from tests.support.training_runs import WORDS, conversation, make_run
 
 pq = pytest.importorskip("pyarrow.parquet")
 
 
-def build(recipe: Recipe) -> tuple[Report, list[dict[str, Any]]]:
+def build(recipe: Recipe) -> tuple[RowsReport, list[dict[str, Any]]]:
     builder = RowBuilder(recipe)
     assert asyncio.run(builder.build())
     return builder.report(), list(Rows(recipe.out))

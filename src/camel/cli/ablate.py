@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.core.model import Model
-    from camel.evaluation.comparison import Comparison
+    from camel.evaluation.comparison import AblationFigures
     from camel.generation.ablation import Ablation
     from camel.generation.config import GenerateConfig
 
@@ -99,7 +99,7 @@ def _model(console: Console, config: GenerateConfig, local: bool) -> Generator[M
         yield model
 
 
-async def _work(console: Console, ablation: Ablation, model: Model) -> Comparison | None:
+async def _work(console: Console, ablation: Ablation, model: Model) -> AblationFigures | None:
     """Generate what is missing, look through it all and compare; None when something stopped it."""
     from camel.cli.panel import duration, money
     from camel.cli.progress import CALLS_END, worked
@@ -126,7 +126,7 @@ async def _work(console: Console, ablation: Ablation, model: Model) -> Compariso
     return await _compared(console, ablation)
 
 
-async def _compared(console: Console, ablation: Ablation) -> Comparison | None:
+async def _compared(console: Console, ablation: Ablation) -> AblationFigures | None:
     from camel.cli.study import KEPT, look
     from camel.evaluation.comparison import Outcomes, compare
     from camel.evaluation.findings import Looker
@@ -151,7 +151,7 @@ async def _compared(console: Console, ablation: Ablation) -> Comparison | None:
     )
 
 
-def _finish(console: Console, made: Comparison, folder: Path) -> None:
+def _finish(console: Console, made: AblationFigures, folder: Path) -> None:
     """Write the figures, the plot and the page, and say what came out."""
     from camel.cli.panel import say
     from camel.evaluation.comparison import page, plot, summary

@@ -71,7 +71,7 @@ def agents(
     from camel.models.local import LOCAL_SAMPLING, local_model
 
     try:
-        from camel.explorer.agents import Agents, Limits
+        from camel.explorer.agents import Agents, RoomLimits
         from camel.explorer.serving import can_open, serve
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None
@@ -82,7 +82,7 @@ def agents(
         temperature=usual.temperature if temperature is None else checked_temperature(temperature),
         max_tokens=max_tokens or usual.max_tokens or 1024,
     )
-    limits = Limits(at_once=at_once, messages=max_messages)
+    limits = RoomLimits(at_once=at_once, messages=max_messages)
     budget = Budget(money=budget_money, tokens=budget_tokens)
     with ExitStack() as stack:
         chat = (

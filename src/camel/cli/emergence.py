@@ -68,7 +68,7 @@ def emergence(
     from camel.core.model import Model
     from camel.engine.halt import Halt
     from camel.jobs.budget import Budget, MeteredModel
-    from camel.models.catalogue import Entry
+    from camel.models.catalogue import ModelPrice
     from camel.training.emergence.config import read_config
     from camel.training.emergence.report import write_report
     from camel.training.emergence.results import figures
@@ -80,7 +80,7 @@ def emergence(
     settings = read_config(config, **given)
     purse = Purse(Budget(money=max_money, tokens=max_tokens, calls=max_calls), halt)
 
-    def metered(name: str, model: Model, price: Entry | None) -> Model:
+    def metered(name: str, model: Model, price: ModelPrice | None) -> Model:
         return MeteredModel(model, purse.share(name, price))
 
     study = Emergence(
@@ -109,7 +109,7 @@ def _announce(console: Console, study: Emergence, purse: Purse) -> None:
     """Say what is asked of whom, what is trained, and what it will cost."""
     from camel.cli.panel import counted, say
     from camel.cli.spending import announce_needs
-    from camel.training.rows import Rows
+    from camel.training.stored_rows import Rows
 
     config = study.config
     say(console, f"chain      {' → '.join(one.label for one in study.members())}")

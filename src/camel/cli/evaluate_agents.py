@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from camel.cli.spending import Purse
     from camel.core.model import Model
-    from camel.evaluation.agents import Contest, Group, Named
+    from camel.evaluation.agents import Contest, Group, NamedModel
     from camel.evaluation.results import Evaluation
     from camel.runs.reader import RunReader
 
@@ -133,7 +133,7 @@ def agents(
     groups, folder = _groups(runs, against or []), out or _beside(runs[0])
     in_flight = concurrency or (2 if local else 16)
     purse = Purse(Budget(money=max_money, tokens=max_tokens, calls=max_calls), halt)
-    asked = _Asked(judge or [], summariser, model or _base_model(groups, local), against or [])
+    asked = _OpenModels(judge or [], summariser, model or _base_model(groups, local), against or [])
     with _models(console, asked, base_url, local, guided, in_flight, purse) as models:
         contest = Contest(
             inside.path(folder, KEPT),
@@ -254,7 +254,7 @@ def _beside(run: str) -> Path:
 # ---------------------------------------------------------------- who is asked
 
 
-class _Asked(NamedTuple):
+class _OpenModels(NamedTuple):
     judges: Sequence[str]
     summariser: str
     base: str
@@ -262,21 +262,27 @@ class _Asked(NamedTuple):
 
 
 class _Models(NamedTuple):
-    summariser: Named
-    writers: dict[str, Named]
-    judges: list[Named]
+    summariser: NamedModel
+    writers: dict[str, NamedModel]
+    judges: list[NamedModel]
     open: list[Model]
 
 
 @contextlib.contextmanager
 def _models(
-    console: Console, asked: _Asked, base_url: str, local: bool, guided: str, concurrency: int, purse: Purse
+    console: Console,
+    asked: _OpenModels,
+    base_url: str,
+    local: bool,
+    guided: str,
+    concurrency: int,
+    purse: Purse,
 ) -> Generator[_Models]:
     """All models that are asked, each once however many parts it has, and metered."""
     from camel.cli.panel import say
     from camel.cli.showing import guide
     from camel.core.errors import InputError
-    from camel.evaluation.agents import SINGLE_SHOT, Named
+    from camel.evaluation.agents import SINGLE_SHOT, NamedModel
     from camel.jobs.budget import MeteredModel
     from camel.models.catalogue import find
     from camel.models.connect import connect, label, named_at
@@ -287,12 +293,12 @@ def _models(
         single = [SINGLE_SHOT]
     if len(set(single)) != len(single):
         raise InputError("--against names a system twice")
-    made: dict[str, Named] = {}
+    made: dict[str, NamedModel] = {}
     opened: list[Model] = []
 
-    def named(chat: Model, name: str) -> Named:
+    def named(chat: Model, name: str) -> NamedModel:
         opened.append(chat)
-        return Named(name, MeteredModel(chat, purse.share(name, find(chat.name))))
+        return NamedModel(name, MeteredModel(chat, purse.share(name, find(chat.name))))
 
     with contextlib.ExitStack() as stack:
         if local:
@@ -306,7 +312,7 @@ def _models(
         if not asked.judges:
             raise InputError("name who judges, a strong model, with --judge; or use --local")
 
-        def model(spec: str) -> Named:
+        def model(spec: str) -> NamedModel:
             if spec not in made:
                 name, url = named_at(spec)
                 made[spec] = named(

@@ -147,7 +147,8 @@ def _site(
     try:
         from camel.explorer.reading import terms_of
         from camel.explorer.site import chosen, write_site
-        from camel.query.catalogue import Catalogue, NeedsConsent
+        from camel.query.answers import NeedsConsent
+        from camel.query.catalogue import Catalogue
         from camel.query.where import PAGING, PARAMETERS, Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from camel.core.message import Sampling
     from camel.core.model import Model
-    from camel.evaluation.humaneval.campaign import Evaluation
-    from camel.evaluation.humaneval.report import Report
+    from camel.evaluation.humaneval.campaign import HumanEval
+    from camel.evaluation.humaneval.report import HumanEvalReport
     from camel.jobs.budget import Meter
     from camel.sandbox.process import Sandbox
 
@@ -88,7 +88,7 @@ def humaneval(
     from camel.cli.spending import metered
     from camel.core.errors import InputError
     from camel.engine.halt import Halt
-    from camel.evaluation.humaneval.campaign import Config, Evaluation, prompt_text
+    from camel.evaluation.humaneval.campaign import Config, HumanEval, prompt_text
     from camel.evaluation.humaneval.report import check_extra, default_ks
     from camel.jobs.budget import Budget, MeteredModel
     from camel.sandbox.process import Sandbox
@@ -111,9 +111,9 @@ def humaneval(
             meter = metered(budget, chat.name, halt)
             config = Config(chat.name, prompt_text(), sampling, seed, problems)
             if dry_run:
-                _announce(console, Evaluation(folder, config, n, chat, kept=False), meter, show=True)
+                _announce(console, HumanEval(folder, config, n, chat, kept=False), meter, show=True)
                 return
-            evaluation = Evaluation(folder, config, n, MeteredModel(chat, meter), halt=halt)
+            evaluation = HumanEval(folder, config, n, MeteredModel(chat, meter), halt=halt)
             meter.before = evaluation.spent()
             made = asyncio.run(_work(console, evaluation, meter, chat, sandbox, in_flight, processes, ks))
     if made is None:
@@ -138,7 +138,7 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "model"
 
 
-def _announce(console: Console, evaluation: Evaluation, meter: Meter, *, show: bool = False) -> None:
+def _announce(console: Console, evaluation: HumanEval, meter: Meter, *, show: bool = False) -> None:
     from camel.cli.panel import say
     from camel.cli.spending import expect
 
@@ -151,18 +151,18 @@ def _announce(console: Console, evaluation: Evaluation, meter: Meter, *, show: b
 
 async def _work(
     console: Console,
-    evaluation: Evaluation,
+    evaluation: HumanEval,
     meter: Meter,
     chat: Model,
     sandbox: Sandbox,
     in_flight: int,
     processes: int | None,
     ks: list[int],
-) -> Report | None:
+) -> HumanEvalReport | None:
     """Ask, judge and write the report; None when something stopped it."""
     from camel.cli.panel import duration, money, say, short
     from camel.cli.progress import worked
-    from camel.evaluation.humaneval.judging import Judge
+    from camel.evaluation.humaneval.judging import ProgramJudge
     from camel.evaluation.humaneval.report import report_of, write_report
 
     say(console, f"folder  {evaluation.folder.address}")
@@ -185,7 +185,7 @@ async def _work(
     work = evaluation.sample(concurrency=in_flight)
     if not await worked(console, evaluation.halt, note, asking, work, chat):
         return None
-    work = evaluation.judge(Judge(sandbox), threads=processes)
+    work = evaluation.judge(ProgramJudge(sandbox), threads=processes)
     if not await worked(console, evaluation.halt, note, judging, work):
         return None
     made = report_of(
@@ -201,7 +201,7 @@ async def _work(
     return made
 
 
-def _show(console: Console, made: Report, folder: Path) -> None:
+def _show(console: Console, made: HumanEvalReport, folder: Path) -> None:
     from camel.cli.panel import say, table
     from camel.evaluation.humaneval import report
 

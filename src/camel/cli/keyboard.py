@@ -32,7 +32,7 @@ def keyboard(*, keep_history: bool = True) -> Keyboard:
     """The best there is here."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         return Terminal(history_file() if keep_history else None)
-    return Lines()
+    return StandardInput()
 
 
 def history_file() -> Path:
@@ -133,7 +133,7 @@ class Terminal:
         return keys
 
 
-class Lines:
+class StandardInput:
     """Lines of standard input, for a script or a pipe. One that ends in a backslash goes on in the next."""
 
     def __init__(self) -> None:

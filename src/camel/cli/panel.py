@@ -21,7 +21,7 @@ from rich.text import Text
 
 from camel.cli.screen import visible
 from camel.generation.status import Snapshot, StageState, progress_of
-from camel.models.pool import ReplicaState
+from camel.models.replica import ReplicaState
 
 BAR, WIDTH = 28, 96
 REPLICAS = 8

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from camel.generation.config import Figure, GenerateConfig
     from camel.generation.fork import Forked
-    from camel.generation.plan import Need, Plan, Rate
+    from camel.generation.plan import CallRate, Need, Plan
 
 MONTH = 30 * 24.0
 
@@ -125,15 +125,15 @@ def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
     return lines
 
 
-def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> Rate:
+def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
     """How fast the run will be: as somebody says, else as it or the one it is forked from was, else as assumed."""
     from camel.generation.config import Figure
-    from camel.generation.plan import Rate, assumed_rate, is_alike
+    from camel.generation.plan import CallRate, assumed_rate, is_alike
     from camel.generation.status import measured_rate
     from camel.runs.run import open_folder
 
     if given is not None:
-        return Rate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
+        return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
     folder = config.open_folder()
     source = source or (folder.settings().forked_from if folder.exists else "")
     for place in (folder, *([open_folder(source)] if source else ())):
@@ -257,7 +257,7 @@ def _totals(console: Console, made: Plan) -> None:
     say(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 
 
-def _times(console: Console, made: Plan, config: GenerateConfig, rate: Rate) -> None:
+def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
     from camel.cli.panel import duration, say, short
     from camel.generation.plan import WORKER, workers
 
@@ -279,7 +279,7 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: Rate) -> 
         )
 
 
-def _shard(console: Console, made: Plan, config: GenerateConfig, rate: Rate) -> None:
+def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
     """Say what is committed together, and what a kill could cost."""
     from camel.cli.panel import counted, money, say, short
 
@@ -311,7 +311,7 @@ def _seconds(config: GenerateConfig) -> float:
     return seconds if isinstance(seconds, float | int) else seconds.likely
 
 
-def _workers(config: GenerateConfig, rate: Rate) -> int:
+def _workers(config: GenerateConfig, rate: CallRate) -> int:
     """Processes that keep the rate up."""
     from camel.generation.plan import WORKER, workers
 

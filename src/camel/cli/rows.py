@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from camel.engine.halt import Halt
     from camel.training.recipe import Recipe
-    from camel.training.rows import Report, RowBuilder
+    from camel.training.rows import RowBuilder, RowsReport
 
 BESIDE = ("--force", "--json")
 """Options that hold beside a file too."""
@@ -131,7 +131,7 @@ async def _built(console: Console, builder: RowBuilder, halt: Halt) -> bool:
     )
 
 
-def _show(console: Console, recipe: Recipe, report: Report) -> None:
+def _show(console: Console, recipe: Recipe, report: RowsReport) -> None:
     from rich.table import Table
 
     from camel.cli.screen import visible

@@ -13,23 +13,23 @@ from camel.core.message import Usage
 from camel.core.model import Reply
 from camel.engine.halt import Halt
 from camel.jobs.budget import Budget, Meter
-from camel.models.catalogue import Entry, find
+from camel.models.catalogue import ModelPrice, find
 
 if TYPE_CHECKING:
-    from camel.evaluation.agents import Need
+    from camel.evaluation.agents import StepNeed
 
 
 class Purse(Meter):
     """What all models together have used and may use."""
 
     def __init__(self, budget: Budget, halt: Halt) -> None:
-        super().__init__(budget, Entry(0.0, 0.0), halt)  # the prices are those of the shares
-        self.shares: dict[str, Share] = {}
+        super().__init__(budget, ModelPrice(0.0, 0.0), halt)  # the prices are those of the shares
+        self.shares: dict[str, ModelShare] = {}
 
-    def share(self, model: str, price: Entry | None) -> Share:
+    def share(self, model: str, price: ModelPrice | None) -> ModelShare:
         """The meter of one model; the same for the same name."""
         _check_price(self.budget, model, price)
-        return self.shares.setdefault(model, Share(self, price))
+        return self.shares.setdefault(model, ModelShare(self, price))
 
     @property
     def money(self) -> float | None:
@@ -57,10 +57,10 @@ class Purse(Meter):
         self.before = sum(used.values(), Usage())
 
 
-class Share(Meter):
+class ModelShare(Meter):
     """Meters one model, within the limits of the whole."""
 
-    def __init__(self, purse: Purse, price: Entry | None) -> None:
+    def __init__(self, purse: Purse, price: ModelPrice | None) -> None:
         super().__init__(Budget(), price, purse.halt)
         self._purse = purse
 
@@ -82,18 +82,18 @@ def metered(budget: Budget, model: str, halt: Halt) -> Meter:
     return Meter(budget, price, halt)
 
 
-def _check_price(budget: Budget, model: str, price: Entry | None) -> None:
+def _check_price(budget: Budget, model: str, price: ModelPrice | None) -> None:
     if budget.money is not None and price is None:
         raise InputError(f"the price of {model} is not known, and --max-money needs it: give --max-calls")
 
 
-def expect(console: Console, word: str, model: str, need: Usage, price: Entry | None) -> None:
+def expect(console: Console, word: str, model: str, need: Usage, price: ModelPrice | None) -> None:
     """Say before the first call what a step will take and cost, about."""
     cost = "price unknown" if price is None else money(price.cost(need))
     say(console, f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}")
 
 
-def announce_needs(console: Console, steps: Sequence[tuple[str, Need]], purse: Purse) -> None:
+def announce_needs(console: Console, steps: Sequence[tuple[str, StepNeed]], purse: Purse) -> None:
     """Say what each step, by its name, will take and cost."""
     needs = [need for _, need in steps]
     if not needs:

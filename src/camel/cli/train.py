@@ -116,7 +116,7 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
     from camel.core.errors import InputError
     from camel.training.estimate import estimate, guessed, price, span
     from camel.training.launch import command
-    from camel.training.rows import Rows
+    from camel.training.stored_rows import Rows
 
     if config.preferences:
         raise InputError("what preferences take is not estimated: leave out --dry-run, or estimate the rows")

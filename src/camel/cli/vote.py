@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.evaluation.agreement import Kappa
-    from camel.evaluation.vote_results import Compared, Results
+    from camel.evaluation.vote_results import ComparedSystems, Results
     from camel.explorer.vote.serving import Links
 
 
@@ -149,7 +149,7 @@ def _show(console: Console, made: Results) -> None:
     table(console, ("voter", "votes", "skipped", "draws", "as most others"), rows, right={1, 2, 3, 4})
 
 
-def _rows(one: Compared) -> list[tuple[str, ...]]:
+def _rows(one: ComparedSystems) -> list[tuple[str, ...]]:
     from camel.evaluation.results import PAPER
     from camel.reports.html import interval, percent
 

@@ -38,7 +38,7 @@ class Ruled(NamedTuple):
     words: str
 
 
-class Compared(NamedTuple):
+class ComparedSolutions(NamedTuple):
     """Scores of two solutions, which is better (1 or 2; 0 where neither is), and why."""
 
     better: int
@@ -127,7 +127,7 @@ def read_ruling(text: str, count: int) -> Ruled | None:
     return chosen and _ruled(chosen.choice, ruling[1].lower(), text[ruling.end() :].strip(_EDGES))
 
 
-def read_comparison(text: str) -> Compared | None:
+def read_comparison(text: str) -> ComparedSolutions | None:
     """How `text` compares two solutions: a JSON object with which it begins or ends, whose scores do not contradict it.
 
     One that stands in the middle may be a quotation from what was to be judged.
@@ -142,7 +142,7 @@ def read_comparison(text: str) -> Compared | None:
     one, two = given.scores
     if (better == 0 and one != two) or (better == 1 and one < two) or (better == 2 and one > two):
         return None
-    return Compared(int(better), (one, two), reason)
+    return ComparedSolutions(int(better), (one, two), reason)
 
 
 _FENCE = re.compile(r"\A```\w*\s*\n|```\Z")

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
-from itertools import chain
 from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import ContextOverflow, InputError, Left, ModelError
+from camel.core.heard import Hears, Wording, by_name, edges_of, everyone, listeners_of, together
 from camel.core.history import History
 from camel.core.message import Message, Sampling, TokenTrace, well_formed
 from camel.core.model import Expects, Model, Reply, Request, Watch, checked_model
@@ -29,27 +28,7 @@ from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
 """Names who speaks next, given what was said. Several speak at the same time: none hears what the others say now."""
-Hears = Callable[[str, str], bool]
-"""Whether the first (a speaker) is heard by the second."""
-Wording = Callable[[Message], str]
-"""How a message reads to those who hear it; given by name to those who hear several speakers, where none is given."""
 _Heard = tuple[str, int | None]
-
-
-def everyone(speaker: str, listener: str) -> bool:
-    """Everyone hears everyone else."""
-    return True
-
-
-def by_name(message: Message) -> str:
-    """After the name of the speaker, for those who hear more than one.
-
-    Several lines are quoted, so that a line that begins with another's name is not taken for what that one said.
-    """
-    lines = message.content.splitlines()
-    if len(lines) < 2:
-        return f"{message.speaker}: {message.content}"
-    return "\n> ".join([f"{message.speaker}:", *lines])
 
 
 class Critic(Protocol):
@@ -93,7 +72,7 @@ class Agent:
                 raise InputError(
                     f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
                 )
-        checked_model(self.model)
+        object.__setattr__(self, "model", checked_model(self.model))
         if self.critic is not None and (
             isinstance(self.critic, type) or not callable(getattr(self.critic, "reply", None))
         ):
@@ -336,31 +315,6 @@ def _trace(tokens: Sequence[Any] | None) -> TokenTrace | None:
     told = [token for token in dicts if isinstance(token.get("logprob"), int | float)]
     ids = [int(token["token_id"]) for token in told if isinstance(token.get("token_id"), int)]
     return TokenTrace(ids if len(ids) == len(told) else [], [float(token["logprob"]) for token in told])
-
-
-def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
-    """By speaker, who hears it."""
-    if callable(hears):
-        return {name: [one for one in names if one != name and hears(name, one)] for name in names}
-    if strangers := {*hears, *chain.from_iterable(hears.values())} - {*names}:
-        raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
-    return {name: [one for one in hears.get(name, ()) if one != name] for name in names}
-
-
-def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tuple[list[str], list[str]]]:
-    """By speaker, those of its listeners who must be told its name, and those who hear nobody else."""
-    if named:
-        return {name: (listeners, []) for name, listeners in edges.items()}
-    heard = Counter(chain.from_iterable(edges.values()))
-    return {
-        name: ([one for one in found if heard[one] > 1], [one for one in found if heard[one] == 1])
-        for name, found in edges.items()
-    }
-
-
-def together(texts: Sequence[str]) -> str:
-    """What somebody has heard since it last spoke, as one text: chat templates want turns to alternate."""
-    return "\n\n".join(texts)
 
 
 def round_robin(names: Sequence[str]) -> Turns:

@@ -1,15 +1,68 @@
-"""What each speaker of a transcript heard, rebuilt from who hears whom and how messages are worded.
+"""Who hears whom, in which words, and what each speaker of a transcript heard.
 
 A transcript keeps every message once. What a speaker's model was sent follows from the graph, the wording and the
-order, with the functions of the conversation loop itself.
+order, and is rebuilt here with the functions that the conversation loop itself uses.
 """
 
 from __future__ import annotations
 
-from camel.core.conversation import by_name, edges_of, everyone, listeners_of, together
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
 from camel.core.errors import InputError
 from camel.core.history import Entry
-from camel.core.transcript import Transcript
+from camel.core.message import Message
+
+if TYPE_CHECKING:
+    from camel.core.transcript import Transcript
+
+Hears = Callable[[str, str], bool]
+"""Whether the first (a speaker) is heard by the second."""
+Wording = Callable[[Message], str]
+"""How a message reads to those who hear it; given by name to those who hear several speakers, where none is given."""
+
+
+def everyone(speaker: str, listener: str) -> bool:
+    """Everyone hears everyone else."""
+    return True
+
+
+def by_name(message: Message) -> str:
+    """After the name of the speaker, for those who hear more than one.
+
+    Several lines are quoted, so that a line that begins with another's name is not taken for what that one said.
+    """
+    lines = message.content.splitlines()
+    if len(lines) < 2:
+        return f"{message.speaker}: {message.content}"
+    return "\n> ".join([f"{message.speaker}:", *lines])
+
+
+def edges_of(names: Sequence[str], hears: Hears | Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """By speaker, who hears it."""
+    if callable(hears):
+        return {name: [one for one in names if one != name and hears(name, one)] for name in names}
+    if strangers := {*hears, *chain.from_iterable(hears.values())} - {*names}:
+        raise InputError(f"hears names {min(strangers)!r}, who is not in the conversation")
+    return {name: [one for one in hears.get(name, ()) if one != name] for name in names}
+
+
+def listeners_of(edges: Mapping[str, list[str]], *, named: bool) -> dict[str, tuple[list[str], list[str]]]:
+    """By speaker, those of its listeners who must be told its name, and those who hear nobody else."""
+    if named:
+        return {name: (listeners, []) for name, listeners in edges.items()}
+    heard = Counter(chain.from_iterable(edges.values()))
+    return {
+        name: ([one for one in found if heard[one] > 1], [one for one in found if heard[one] == 1])
+        for name, found in edges.items()
+    }
+
+
+def together(texts: Sequence[str]) -> str:
+    """What somebody has heard since it last spoke, as one text: chat templates want turns to alternate."""
+    return "\n\n".join(texts)
 
 
 def heard_by(transcript: Transcript, seat: str) -> list[Entry]:

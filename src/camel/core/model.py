@@ -17,6 +17,7 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.message import Deliberation, FinishReason, Sampling, Usage
+from camel.core.resolve import resolvers
 
 Expects = Literal["task", "instruction", "solution", "list", "choice", "scores", "verdict", "comparison"]
 """The shape of reply a seat is meant to give, for endpoints that can be held to one; the last four are a judge's."""
@@ -147,10 +148,12 @@ class WrappedModel(Model):
 
 
 def checked_model(model: object) -> Model:
-    """Return `model` if it can be asked; otherwise raise an `InputError` in one line."""
+    """Return `model`, or the model of that name; otherwise raise an `InputError` in one line."""
+    if isinstance(model, str):
+        return resolvers.model(model)
     if not isinstance(model, Model):
         raise InputError(
-            f'model must be a Model, such as connect("gpt-4.1-mini"), or a subclass of camel.Model with an async method '
-            f"reply(request), not {shown(model)}"
+            "model must be a name or a Model, a subclass of camel.Model with an async method reply(request), not "
+            f"{shown(model)}"
         )
     return model

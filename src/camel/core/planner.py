@@ -68,7 +68,7 @@ class Planner(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         return fill(self.prompt or prompts()["plan"], {"COUNT": str(self.steps), "TASK": task})
 
 
-class Cast(NamedTuple):
+class ProposedMembers(NamedTuple):
     """Members as a model proposed them, and what that took."""
 
     members: tuple[Member, ...]
@@ -76,7 +76,7 @@ class Cast(NamedTuple):
     model: str
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     """Steps as a model proposed them, and what that took."""
 
     steps: tuple[str, ...]
@@ -97,7 +97,7 @@ async def assign_roles(
     taken: Collection[str] = (),
     session: str = "",
     watch: Watch | None = None,
-) -> Cast:
+) -> ProposedMembers:
     """Have a model propose `count` members for a task, none of them called as one of `taken`; or raise `NotUnderstood`."""
     casting = count if isinstance(count, Casting) else Casting(count)
     wanted = casting.count
@@ -114,7 +114,7 @@ async def assign_roles(
             f"asked {usage.calls} times for {wanted} roles and got no list of so many: lower the count, or name the "
             "members yourself"
         )
-    return Cast(tuple(members), usage, name)
+    return ProposedMembers(tuple(members), usage, name)
 
 
 async def plan_task(
@@ -124,13 +124,13 @@ async def plan_task(
     *,
     session: str = "",
     watch: Watch | None = None,
-) -> Plan:
+) -> TaskPlan:
     """Have a model plan a task in at most `steps` steps; no step where it gave none, which leaves the task as it is."""
     planner = steps if isinstance(steps, Planner) else Planner(steps)
     asked = planner.asked(checked_text("the task", task, MAX_TASK_CHARS))
     request = Request(History(), planner.sampling, session, PLANNER, "list", watch)
     found, usage, name = await _ask(model, asked, lambda text: _lines(text)[: planner.steps] or None, request)
-    return Plan(tuple(found or ()), usage, name)
+    return TaskPlan(tuple(found or ()), usage, name)
 
 
 def read_roles(text: str, taken: Collection[str] = ()) -> list[Member]:

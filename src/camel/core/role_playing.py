@@ -10,15 +10,19 @@ import uuid
 from collections.abc import Sequence
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from camel.core import inception as prompts
 from camel.core.checks import shown
 from camel.core.conversation import Agent, Conversation, Critic
+from camel.core.critic import BestOf
 from camel.core.errors import InputError, ModelError, NoRoom
 from camel.core.inception import Inception, fill
+from camel.core.judge import ModelJudge
 from camel.core.message import Sampling
-from camel.core.model import Model, Watch
+from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Play
-from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
+from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
     MAX_TASK_CHARS,
@@ -42,27 +46,31 @@ class RolePlaying(Play):
 
     Iterate to follow the conversation message by message, or call `run()` for the finished transcript:
 
-        async for message in RolePlaying(assistant="Python Programmer", user="Stock Trader", task="…", model=model):
+        async for message in RolePlaying("…", assistant="Python Programmer", user="Stock Trader", model="gpt-4.1-mini"):
             print(message.role, message.content)
 
-    `rules` say when it ends: `rules=paper_rules(max_messages=10)` is the paper's with a limit of ten messages. A `critic`
-    chooses what the assistant says, a `user_critic` what the user says; one may do both.
+    `model` is a name or an object; left out, it is the one that the environment names. `max_messages=10` is a limit of ten
+    messages, `rules` replace the paper's rules beside it. A `critic` chooses what the assistant says, a `user_critic` what
+    the user says; `critic=3` lets the model choose the best of three proposals. `specify=False` takes the task as it is.
     """
 
     def __init__(
         self,
+        task: str,
         *,
         assistant: str,
         user: str,
-        task: str,
-        model: Model,
-        user_model: Model | None = None,
+        model: Model | str | None = None,
+        user_model: Model | str | None = None,
+        temperature: float | None = None,
+        max_messages: int | None = None,
+        specify: bool = True,
         sampling: Sampling = AGENT_SAMPLING,
         user_sampling: Sampling | None = None,
         specifier: TaskSpecifier | None = TaskSpecifier(),  # noqa: B008 - frozen
         rules: Sequence[StopRule] | None = None,
-        critic: Critic | None = None,
-        user_critic: Critic | None = None,
+        critic: Critic | int | None = None,
+        user_critic: Critic | int | None = None,
         inception: Inception | None = None,
         watch: Watch | None = None,
         id: str = "",
@@ -72,11 +80,15 @@ class RolePlaying(Play):
             "USER_ROLE": checked_text("the user's role", user, MAX_ROLE_CHARS),
         }
         self._task = Task(checked_text("the task", task, MAX_TASK_CHARS))
-        self._models = {ASSISTANT: model, USER: model if user_model is None else user_model}
+        speaks = checked_model("" if model is None else model)
+        self._models = {ASSISTANT: speaks, USER: speaks if user_model is None else checked_model(user_model)}
+        if temperature is not None:
+            sampling = replace(sampling, temperature=temperature)
         self._sampling = {ASSISTANT: sampling, USER: sampling if user_sampling is None else user_sampling}
-        self._critics = {ASSISTANT: critic, USER: user_critic}
-        self._specifier = _checked("specifier", specifier, TaskSpecifier)
-        self._rules = paper_rules() if rules is None else checked_rules(rules)
+        self._critics = {ASSISTANT: self._critic(ASSISTANT, critic), USER: self._critic(USER, user_critic)}
+        self._specifier = _checked("specifier", specifier, TaskSpecifier) if specify else None
+        limit = MAX_MESSAGES if max_messages is None else max_messages
+        self._rules = paper_rules(max_messages=limit) if rules is None else checked_rules(rules, max_messages)
         self._inception = _checked("inception", inception, Inception) or prompts.paper()
         self._watch = watch
         if watch is not None and not callable(watch):
@@ -86,6 +98,12 @@ class RolePlaying(Play):
         self._drafted = self._agents(self._task.original)
         """The agents as they are if the task stays as given."""
         self._check_room()
+
+    def _critic(self, seat: str, critic: Critic | int | None) -> Critic | None:
+        """A critic; a number is that of the proposals of which the seat's model chooses the best."""
+        if not isinstance(critic, int):
+            return critic
+        return BestOf(judge=ModelJudge(self._models[seat]), proposals=critic)
 
     async def prepare(self) -> Conversation:
         """Specify the task if that has not been done yet, and return the conversation, ready to begin."""

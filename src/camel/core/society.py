@@ -16,10 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.checks import shown
-from camel.core.conversation import Agent, Conversation, Critic, by_name
+from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.errors import InputError, ModelError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
+from camel.core.heard import by_name
 from camel.core.inception import fill
 from camel.core.member import Member, Names
 from camel.core.message import Sampling
@@ -28,6 +29,7 @@ from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles,
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.core.stops import (
+    MAX_MESSAGES,
     DoneToken,
     MaxMessages,
     MaxRounds,
@@ -42,8 +44,6 @@ from camel.core.task import MAX_TASK_CHARS, Task, checked_text
 from camel.core.transcript import Transcript
 from camel.core.turns import Policy, RoundRobin
 
-MAX_MESSAGES = 40
-"""The limit where a society declares none, as in the paper."""
 SHORT_THANKS = 100
 """Characters of a message that is only thanks; among many, thanks are how a speech begins."""
 PLACEHOLDERS: tuple[str, ...] = ("NAME", "ROLE", "SELF", "BRIEF", "MEMBERS", "PROCEDURE", "TASK")

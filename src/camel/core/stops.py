@@ -35,6 +35,10 @@ StopReason = Literal[
 ]
 
 
+MAX_MESSAGES = 40
+"""The paper's limit."""
+
+
 class Stop(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a conversation ended."""
 
@@ -296,17 +300,21 @@ class MessageLoop(msgspec.Struct, frozen=True):
         return repeats
 
 
-def checked_rules(rules: Iterable[StopRule]) -> tuple[StopRule, ...]:
-    """Return `rules` as a tuple if each can be asked; otherwise raise an `InputError` in one line."""
+def checked_rules(rules: Iterable[StopRule], max_messages: int | None = None) -> tuple[StopRule, ...]:
+    """Return `rules` with the limits that always hold; raises an `InputError` in one line where one cannot be asked.
+
+    A limit of messages (40 unless `max_messages` says another) and of the model's window are added where `rules` have none,
+    so that every conversation ends.
+    """
     given: Any = rules
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise InputError(f"rules must be a list of stop rules, not {shown(given)}")
     checked: tuple[Any, ...] = tuple(rules)
     for rule in checked:
         _can_be_asked(rule)
-    if not any(isinstance(rule, MaxMessages) for rule in checked):
-        raise InputError("rules must include MaxMessages, so that every conversation ends")
-    return checked
+    if max_messages is not None or not any(isinstance(rule, MaxMessages) for rule in checked):
+        checked = (*checked, MaxMessages(MAX_MESSAGES if max_messages is None else max_messages))
+    return checked if any(isinstance(rule, TokenLimit) for rule in checked) else (*checked, TokenLimit())
 
 
 def _can_be_asked(rule: Any) -> None:
@@ -341,7 +349,7 @@ STOP_RULES: Registry[Callable[[], StopRule]] = Registry("stop_rules", {}, _plugg
 """Rules beside the paper's that a scenario can name in `stop_rules`, each as what makes it."""
 
 
-def paper_rules(*, max_messages: int = 40) -> tuple[StopRule, ...]:
+def paper_rules(*, max_messages: int = MAX_MESSAGES) -> tuple[StopRule, ...]:
     """The paper's termination conditions with its constants, and the loop rule its code meant to have."""
     return (
         DoneToken(),

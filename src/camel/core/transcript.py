@@ -5,10 +5,15 @@ Everything else (chat and instruction formats, training rows, statistics) is der
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
 from camel.core.errors import InputError
+from camel.core.heard import heard_by
 from camel.core.message import Deliberation, Message, Sampling, Usage, in_one_line
 from camel.core.resolve import resolvers
 from camel.core.stops import Stop
@@ -93,6 +98,35 @@ class Transcript(msgspec.Struct):
         transcript.inputs = transcript.inputs or before.facts
         return upgrade(transcript)
 
+    def __str__(self) -> str:
+        """Short, for reading on a terminal: who, what about, the beginning of every message, and how it ended."""
+        roles = " and ".join(in_one_line(speaker.role or speaker.name) for speaker in self.speakers)
+        lines = [f"{roles}: {_short(self.task.text)}" if roles else _short(self.task.text)]
+        lines += [
+            f"{message.index + 1:>3}. {_short(message.role)}: {_short(message.content)}"
+            for message in self.messages
+        ]
+        end = f"ended: {_short(self.stop.detail)}" if self.stop else "not ended"
+        return "\n".join([*lines, f"{end}; {self.usage.calls} calls, {self.usage.total:,} tokens"])
+
+    def to_messages(self, seat: str) -> list[dict[str, str]]:
+        """What one speaker heard and said, in the form that chat templates and trainers take."""
+        return [{"role": entry.role, "content": entry.content} for entry in heard_by(self, seat)]
+
+    def findings(self) -> Sequence[Any]:
+        """What the detectors find in it: role flipping, loops, refusals and others, by message."""
+        return resolvers.findings(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as JSON; `Transcript.load` reads it back."""
+        Path(path).write_bytes(self.to_json())
+        return Path(path)
+
+    @staticmethod
+    def load(path: str | Path) -> Transcript:
+        """Read what `save` wrote."""
+        return Transcript.from_json(Path(path).read_bytes())
+
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
         return resolvers.html(self)
@@ -153,6 +187,12 @@ def upgrade(transcript: Transcript, weighed: str | None = None) -> Transcript:
             transcript.messages[one.message] = replace(message, deliberation=one.deliberation)
         transcript.schema = SCHEMA
     return transcript
+
+
+def _short(text: str, most: int = 100) -> str:
+    """The beginning of a text, in one line and without what a terminal would obey."""
+    line = "".join(char for char in in_one_line(text) if char.isprintable())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _quoted(text: str) -> str:

@@ -8,8 +8,9 @@
 The endpoint is asked a few small questions (`calls_of` says what they take); the machine is looked at without any.
 """
 
-from camel.doctor.endpoint import Target, calls_of, examine, price_of
-from camel.doctor.finding import Finding, State, worst
+from camel.doctor.endpoint import examine
+from camel.doctor.finding import CheckResult, State, worst
 from camel.doctor.machine import examine_machine
+from camel.doctor.target import Target, calls_of, price_of
 
-__all__ = ["Finding", "State", "Target", "calls_of", "examine", "examine_machine", "price_of", "worst"]
+__all__ = ["CheckResult", "State", "Target", "calls_of", "examine", "examine_machine", "price_of", "worst"]

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -37,28 +37,21 @@ from camel.core.errors import (
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Expects, Model, Reply, Request, Text
-from camel.doctor.finding import Finding, State
-from camel.models.catalogue import Entry, find
+from camel.doctor.finding import CheckResult, State
+from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
+from camel.models.catalogue import find
 from camel.models.chat import OPENAI_URL, ChatModel
 from camel.models.connect import DEFAULT_MODEL, plugged_model
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import proxy_for, served_models
 from camel.models.guided import Guide
 
-MAX_TOKENS = 64
-"""Of an answer: enough to see its shape."""
 MOST_REPLICAS = 16
 SKEW = 60.0
 """Seconds that a clock may be wrong: signatures of object stores and tokens are refused from some minutes on."""
 ROOM = 4096
 """A window below this ends the paper's role plays after a few messages."""
 _SESSION = "camel-doctor"
-_LINES = 80
-_LONG = "\n".join(
-    f"Rule {number}: whoever asks about item {number} is told its number." for number in range(_LINES)
-)
-"""A prompt above the 1,024 tokens from which OpenAI caches."""
-_CALLS = {"answer": 1, "streaming": 1, "several answers": 1, "JSON schema": 1, "grammar": 2, "cache": 2}
 
 MEND: dict[type[ModelError], str] = {
     Unreachable: "check the base URL (it ends where /chat/completions begins, mostly in /v1), that the server runs and that "
@@ -75,43 +68,10 @@ MEND: dict[type[ModelError], str] = {
 }
 
 
-class Target(NamedTuple):
-    """An endpoint and the model that is wanted of it."""
-
-    name: str = ""
-    """Left out: what the endpoint serves, or OpenAI's usual one."""
-    base_url: BaseUrl = ""
-    """Left out: OPENAI_BASE_URL, or OpenAI."""
-    api_key: str | None = None
-    """Left out: OPENAI_API_KEY."""
-    context_tokens: int | None = None
-    """The window that is counted on, where somebody has said one."""
-    guided: Guide | None = None
-    """The guided format that is counted on."""
-    price: Entry | None = None
-    seconds: float = 60.0
-    """That an answer may take."""
+Tell = Callable[[CheckResult], None]
 
 
-Tell = Callable[[Finding], None]
-
-
-def calls_of(target: Target) -> Usage:
-    """The most that examining an endpoint can take: calls, and tokens of prompts and answers."""
-    calls = sum(_CALLS.values())
-    long_prompts = 2 * (len(_LONG) // 2)  # numbers take a token for each digit with some
-    return Usage(prompt=long_prompts + 60 * calls, completion=MAX_TOKENS * (calls + 1), calls=calls)
-
-
-def price_of(target: Target, usage: Usage) -> float | None:
-    """Dollars that `usage` costs there; None where nobody knows."""
-    own = target.base_url or os.environ.get("OPENAI_BASE_URL")
-    # What a server of one's own serves is not known before it is asked.
-    entry = target.price or find(target.name or ("" if own else DEFAULT_MODEL))
-    return None if entry is None else entry.cost(usage)
-
-
-async def examine(target: Target, tell: Tell = lambda finding: None) -> list[Finding]:
+async def examine(target: Target, tell: Tell = lambda finding: None) -> list[CheckResult]:
     """Ask an endpoint what it can do; `tell` hears of each finding as it is made. Costs what `calls_of` says at most."""
     examination = _Examination(target, tell)
     await examination.run()
@@ -123,7 +83,7 @@ class _Examination:
 
     def __init__(self, target: Target, tell: Tell) -> None:
         self.target = target
-        self.findings: list[Finding] = []
+        self.findings: list[CheckResult] = []
         self._tell = tell
         self._name = target.name
         self._url = ""
@@ -132,7 +92,7 @@ class _Examination:
 
     def note(self, check: str, state: State, says: str, mend: str = "") -> None:
         """Add a finding, with what was used since the last one."""
-        finding = Finding(check, state, " ".join(says.split()), mend, self._spent)
+        finding = CheckResult(check, state, " ".join(says.split()), mend, self._spent)
         self._spent = Usage()
         self.findings.append(finding)
         self._tell(finding)
@@ -158,7 +118,7 @@ class _Examination:
         self._skip("a plug-in's model has its own ways")
 
     def _skip(self, why: str) -> None:
-        for check in _CALLS:
+        for check in CALLS:
             if not any(finding.check == check for finding in self.findings):
                 self.note(check, "skipped", f"not looked at: {why}")
 
@@ -462,10 +422,10 @@ class _Examination:
             "--enable-prompt-tokens-details; SGLang: --enable-cache-report): without it each message computes the whole "
             "conversation again"
         )
-        if self._window is not None and self._window < len(_LONG) // 3 + 2 * MAX_TOKENS:
+        if self._window is not None and self._window < len(LONG) // 3 + 2 * MAX_TOKENS:
             self.note("cache", "skipped", "the window is too small for a prompt worth caching")
             return
-        history = History(_LONG)
+        history = History(LONG)
         history.add("user", "What is the number of item 7? Answer with the number.")
         first = await self._tried("cache", self._ask(model, history), mend)
         if first is None:

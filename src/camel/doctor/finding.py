@@ -14,7 +14,7 @@ State = Literal["ok", "note", "warning", "error", "skipped"]
 _ORDER: tuple[State, ...] = ("skipped", "ok", "note", "warning", "error")
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """One check and its outcome."""
 
     check: str
@@ -28,6 +28,6 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """What finding out has taken."""
 
 
-def worst(findings: Iterable[Finding]) -> State:
+def worst(findings: Iterable[CheckResult]) -> State:
     """The gravest of the states."""
     return _ORDER[max((_ORDER.index(finding.state) for finding in findings), default=1)]

@@ -19,7 +19,7 @@ from typing import Any
 
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.plugins import Registry, offered, taken
-from camel.doctor.finding import Finding
+from camel.doctor.finding import CheckResult
 
 PACKAGE = "camel-society"
 EXTRAS = {
@@ -40,7 +40,7 @@ SLOW = 0.25
 PATIENCE = 10.0
 """Seconds for an object store to answer; a run has more."""
 
-Tell = Callable[[Finding], None]
+Tell = Callable[[CheckResult], None]
 
 
 def examine_machine(
@@ -49,23 +49,23 @@ def examine_machine(
     address: str = "",
     generating: bool = False,
     tell: Tell = lambda finding: None,
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Look at this machine: `where` is the run's folder or address, `address` a Ray cluster's if one is to be used.
 
     `generating` says that a dataset is to be made here, which takes more than a conversation does.
     """
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for finding in _all(where, address, generating):
         findings.append(finding)
         tell(finding)
     return findings
 
 
-def _all(where: str, address: str, generating: bool) -> Iterator[Finding]:
+def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
     yield _python()
     if generating and find_spec("pyarrow") is None:
         needed = MissingExtra("Generating", "data")
-        yield Finding("extras", "error", str(needed).partition(": ")[0], str(needed).partition(": ")[2])
+        yield CheckResult("extras", "error", str(needed).partition(": ")[0], str(needed).partition(": ")[2])
     yield from _extras()
     yield _disk(where)
     yield _ray(address)
@@ -73,20 +73,20 @@ def _all(where: str, address: str, generating: bool) -> Iterator[Finding]:
     yield from _plugins()
 
 
-def _python() -> Finding:
+def _python() -> CheckResult:
     version = ".".join(str(part) for part in sys.version_info[:3])
-    return Finding("Python", "ok", f"{version}, {os.cpu_count()} cores")
+    return CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
 
 
 # ---------------------------------------------------------------- extras
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[CheckResult]:
     try:
         lines = metadata.requires(PACKAGE) or []
     except metadata.PackageNotFoundError:
         mend = "install it: pip install . in its folder"
-        yield Finding("extras", "note", f"{PACKAGE} is used without being installed", mend)
+        yield CheckResult("extras", "note", f"{PACKAGE} is used without being installed", mend)
         return
     there: list[str] = []
     lacking: list[str] = []
@@ -94,16 +94,18 @@ def _extras() -> Iterator[Finding]:
         missing, old = missing_of(extra, lines)
         if old:
             install = str(MissingExtra("", extra)).partition(": ")[2]
-            yield Finding("extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {install}")
+            yield CheckResult("extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {install}")
         elif missing:
             whole = len(missing) == sum(map(partial(_is_of, extra), lines))
             lacking.append(f"{extra} ({use})" if whole else f"{extra}, of which {_listed(missing)} ({use})")
         else:
             there.append(extra)
-    yield Finding("extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}")
+    yield CheckResult(
+        "extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}"
+    )
     if lacking:
         install = str(MissingExtra("", "NAME")).partition(": ")[2]
-        yield Finding(
+        yield CheckResult(
             "extras", "skipped", f"not installed: {', '.join(lacking)}", f"when you need one: {install}"
         )
 
@@ -150,7 +152,7 @@ def _fits(requirement: str, version: str) -> bool:
 # ---------------------------------------------------------------- disk
 
 
-def _disk(where: str) -> Finding:
+def _disk(where: str) -> CheckResult:
     from camel.storage.store import is_remote
 
     if is_remote(where):
@@ -170,18 +172,18 @@ def _disk(where: str) -> Finding:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         said = f"{folder} cannot be written to, or not locked: {error.strerror or error}"
-        return Finding("disk", "error", said, another)
+        return CheckResult("disk", "error", said, another)
     says = f"{free / 2**30:,.1f} GiB free in {folder}, a MiB synced in {1000 * took:.0f} ms"
     if free < LITTLE:
         room = f"make room, or {another}"
-        return Finding("disk", "error" if free < TOO_LITTLE else "warning", says, room)
+        return CheckResult("disk", "error" if free < TOO_LITTLE else "warning", says, room)
     if took > SLOW:
         slow = f"every reply is synced before it is used, so a slow disk holds a run up: {another}, on a local disk"
-        return Finding("disk", "warning", says, slow)
-    return Finding("disk", "ok", says)
+        return CheckResult("disk", "warning", says, slow)
+    return CheckResult("disk", "ok", says)
 
 
-def _bucket(where: str) -> Finding:
+def _bucket(where: str) -> CheckResult:
     """A bucket is asked what a run asks of it: to list, to write, and to refuse a name that is taken."""
     from camel.runs.run import JOURNALS, journals
     from camel.storage.store import BucketStore
@@ -196,46 +198,50 @@ def _bucket(where: str) -> Finding:
         once, twice = store.create(name, b"1"), store.create(name, b"2")
         store.remove([name])
     except (CamelError, OSError) as error:
-        return Finding("disk", "error", f"{where} cannot be used: {error}", mend)
+        return CheckResult("disk", "error", f"{where} cannot be used: {error}", mend)
     if not once or twice:
         said = f"{where} does not honour conditional writes (If-None-Match: *), so that two workers could both commit"
-        return Finding("disk", "error", said, "use a store that does: Amazon's, MinIO, R2")
+        return CheckResult("disk", "error", said, "use a store that does: Amazon's, MinIO, R2")
     said = f"{where} answers{' and holds a run' if there else ''}; journals go to {journals().absolute()}"
     if os.environ.get(JOURNALS):
-        return Finding("disk", "ok", said)
+        return CheckResult("disk", "ok", said)
     same = f"set {JOURNALS} to a folder that every start, and every node, sees under the same name"
-    return Finding("disk", "warning", said, same)
+    return CheckResult("disk", "warning", said, same)
 
 
 # ---------------------------------------------------------------- Ray, sandbox
 
 
-def _ray(address: str) -> Finding:
+def _ray(address: str) -> CheckResult:
     install = str(MissingExtra("", "cluster")).partition(": ")[2]
     if find_spec("ray") is None:
         state = "error" if address else "skipped"
-        return Finding("Ray", state, "not installed", f"for clusters: {install}")
+        return CheckResult("Ray", state, "not installed", f"for clusters: {install}")
     version = metadata.version("ray")
     if not address:
-        return Finding("Ray", "ok", f"{version}; --address local, auto or host:port looks at a cluster too")
+        return CheckResult(
+            "Ray", "ok", f"{version}; --address local, auto or host:port looks at a cluster too"
+        )
     from camel.engine.ray.connect import look_at
 
     try:
         seen = look_at(address)
     except InputError as error:
         said, _, mend = str(error).rpartition("; ")
-        return Finding("Ray", "error", said, mend)
+        return CheckResult("Ray", "error", said, mend)
     says = f"{version} at {address}: {seen.nodes} node{'' if seen.nodes == 1 else 's'}, {seen.cpus:g} CPUs"
     if not seen.cpus:
-        return Finding("Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes")
-    return Finding("Ray", "ok", says)
+        return CheckResult(
+            "Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes"
+        )
+    return CheckResult("Ray", "ok", says)
 
 
-def _sandbox() -> Finding:
+def _sandbox() -> CheckResult:
     from camel.sandbox.process import ProgramFailed, Sandbox
 
     if not sys.platform.startswith("linux"):
-        return Finding("sandbox", "skipped", "camel evaluate humaneval runs programs on Linux only")
+        return CheckResult("sandbox", "skipped", "camel evaluate humaneval runs programs on Linux only")
     try:
         with Sandbox() as sandbox:
             sandbox.check()
@@ -244,14 +250,14 @@ def _sandbox() -> Finding:
             "needed for camel evaluate humaneval only: apt install bubblewrap, and let users make namespaces (in a "
             "container: one that allows it, or another machine)"
         )
-        return Finding("sandbox", "warning", str(error), mend)
-    return Finding("sandbox", "ok", "bubblewrap holds what runs in it")
+        return CheckResult("sandbox", "warning", str(error), mend)
+    return CheckResult("sandbox", "ok", "bubblewrap holds what runs in it")
 
 
 # ---------------------------------------------------------------- plug-ins
 
 
-def _plugins() -> Iterator[Finding]:
+def _plugins() -> Iterator[CheckResult]:
     registries = _registries()
     sound: list[str] = []
     for registry, own in registries:
@@ -259,7 +265,7 @@ def _plugins() -> Iterator[Finding]:
             says = (
                 f"{plugin.name} of {plugin.package} has the name of a part of CAMEL, and nobody can reach it"
             )
-            yield Finding(
+            yield CheckResult(
                 "plug-ins",
                 "warning",
                 says,
@@ -272,11 +278,11 @@ def _plugins() -> Iterator[Finding]:
                 registry[name]
             except CamelError as error:
                 said, _, mend = str(error).rpartition(": ")
-                yield Finding("plug-ins", "error", said, mend)
+                yield CheckResult("plug-ins", "error", said, mend)
             else:
                 sound.append(f"{name} ({registry.kind})")
     if sound:
-        yield Finding("plug-ins", "ok", ", ".join(sound))
+        yield CheckResult("plug-ins", "ok", ", ".join(sound))
 
 
 def _registries() -> list[tuple[Registry[Any], set[str]]]:

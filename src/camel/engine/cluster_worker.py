@@ -30,14 +30,14 @@ _OWN = (LEASE_LOST, OUT, GONE)
 T = TypeVar("T")
 
 
-class Left(msgspec.Struct, frozen=True):
+class WorkerEnd(msgspec.Struct, frozen=True):
     """How a worker ended."""
 
     how: Literal["dismissed", "out", "failed"]
     why: str = ""
 
 
-class Member:
+class ClusterWorker:
     """One worker's life."""
 
     def __init__(self, name: str, site: Site, desk: Desk) -> None:
@@ -56,7 +56,7 @@ class Member:
         self._news = asyncio.Event()
         self._one_beat = asyncio.Lock()
 
-    async def live(self) -> Left:
+    async def live(self) -> WorkerEnd:
         """Work until there is nothing to do any more, or until this worker may not go on."""
         try:
             await self._tell()
@@ -73,10 +73,10 @@ class Member:
                 raise error from None
             # Of one that is out, others have the shards, and its trouble with them is nobody's.
             if self._halt.reason not in _OWN:
-                return Left("failed", str(error))
+                return WorkerEnd("failed", str(error))
         finally:
             await self._site.aclose()
-        return Left("out", self._halt.reason) if self._halt.reason in _OWN else Left("dismissed")
+        return WorkerEnd("out", self._halt.reason) if self._halt.reason in _OWN else WorkerEnd("dismissed")
 
     async def _work(self) -> None:
         with contextlib.suppress(Halted, DeskGone):

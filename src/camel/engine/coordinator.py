@@ -14,7 +14,7 @@ import msgspec
 
 from camel.engine.halt import clock
 from camel.engine.leases import Leases
-from camel.engine.site import WAIT, Beat, Orders, Report, Share, Turn, equal_share
+from camel.engine.site import WAIT, Beat, Divide, Orders, Turn, WorkerReport, equal_share
 
 SHARE_EVERY = 0.5
 """Seconds between two divisions of what may be used."""
@@ -49,7 +49,7 @@ class Coordinator:
         concurrency: int,
         *,
         ttl: float = 10.0,
-        share: Share = equal_share,
+        share: Divide = equal_share,
         now: Callable[[], float] = clock,
     ) -> None:
         self._concurrency, self._share, self._now, self._ttl = concurrency, share, now, ttl
@@ -68,7 +68,7 @@ class Coordinator:
         self._committed: list[int] = []
         self._silent: dict[str, list[int]] = {}
         """Workers that were out of time, until the driver has heard of it."""
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[str, WorkerReport] = {}
         self._windows: dict[str, int] = {}
         """What each worker has of the window, or has in flight where that is more."""
         self._shares: dict[str, dict[str, float]] = {}
@@ -118,7 +118,7 @@ class Coordinator:
         for report in self._reports.values():
             counters.update(report.counters)
         for worker in live:
-            gauges.update(self._reports.get(worker, Report()).gauges)
+            gauges.update(self._reports.get(worker, WorkerReport()).gauges)
         done, held = leases.done, leases.held
         silent, self._silent = self._silent, {}
         over = not self._at_work and (leases.over or bool(self._halt))

@@ -16,7 +16,7 @@ from camel.engine.stage import Stage
 from camel.runs.run import RunFolder
 
 
-class Report(msgspec.Struct, frozen=True):
+class WorkerReport(msgspec.Struct, frozen=True):
     """Figures of one worker, named by whoever made the site. The engine only sums them."""
 
     counters: dict[str, float] = {}
@@ -41,7 +41,7 @@ class Site(Protocol):
         """Take note of a shard that this worker has finished."""
         ...
 
-    def report(self) -> Report:
+    def report(self) -> WorkerReport:
         """The figures as they stand. Asked about once a second, so it must be cheap."""
         ...
 
@@ -62,11 +62,11 @@ class Factory(Protocol):
         ...
 
 
-class Share(Protocol):
+class Divide(Protocol):
     """Divides among the workers what the cluster as a whole may use: rates, budgets. Runs in the coordinator."""
 
     def __call__(
-        self, reports: Mapping[str, Report], live: Collection[str]
+        self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, Mapping[str, float]], str]:
         """What each living worker may use from now on, and why the run has to stop, if it has to.
 
@@ -76,7 +76,7 @@ class Share(Protocol):
 
 
 def equal_share(
-    reports: Mapping[str, Report], live: Collection[str]
+    reports: Mapping[str, WorkerReport], live: Collection[str]
 ) -> tuple[Mapping[str, Mapping[str, float]], str]:
     """No limits."""
     return {}, ""
@@ -96,7 +96,7 @@ class Beat(msgspec.Struct, frozen=True):
 
     worker: str
     turn: int
-    report: Report
+    report: WorkerReport
     committed: tuple[int, ...] = ()
     left: tuple[int, ...] = ()
     ended: bool = False

@@ -34,7 +34,7 @@ from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
 from camel.evaluation.pairs import Pair, Winner
-from camel.evaluation.tasks import Drawn, Sample, draw_tasks
+from camel.evaluation.tasks import Drawn, DrawnTasks, draw_tasks
 from camel.jobs.failures import FailedItems, failure_of, grouped
 from camel.jobs.replies import CheckedModel, Cut
 from camel.models.recorded import RecordedModel
@@ -89,7 +89,7 @@ class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         whole("repeats", self.repeats, 0, 100_000)
 
 
-class Named(NamedTuple):
+class NamedModel(NamedTuple):
     """A model and the name under which it is reported."""
 
     name: str
@@ -123,7 +123,7 @@ class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why there is none."""
 
 
-class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+class JudgedPair(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a judge said of a pair in one order."""
 
     id: str
@@ -140,7 +140,7 @@ class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the judge could not be asked."""
 
 
-class Need(NamedTuple):
+class StepNeed(NamedTuple):
     """What one step will take, of one model."""
 
     kind: Kind
@@ -151,7 +151,7 @@ class Need(NamedTuple):
     completion: tuple[int, int, int]
 
 
-class Job(NamedTuple):
+class ContestStage(NamedTuple):
     """A stage, with what is known of it."""
 
     kind: Kind
@@ -175,9 +175,9 @@ class Contest:
         groups: Sequence[Group],
         config: AgentsConfig,
         *,
-        summariser: Named,
-        writers: Mapping[str, Named],
-        judges: Sequence[Named],
+        summariser: NamedModel,
+        writers: Mapping[str, NamedModel],
+        judges: Sequence[NamedModel],
         halt: Halt | None = None,
         matches: Sequence[tuple[str, str]] | None = None,
         rejected: Callable[[], str] = lambda: "",
@@ -193,12 +193,12 @@ class Contest:
             raise InputError(
                 "two runs have the same name in the table: evaluate them in folders of their own"
             )
-        self.samples: dict[str, Sample] = {}
+        self.samples: dict[str, DrawnTasks] = {}
         for group in groups:
             sample = (
                 draw_tasks(group.runs, config.tasks, seed=config.seed, acknowledge=config.acknowledge)
                 if group.runs
-                else Sample(list(group.tasks), len(group.tasks), 0, 0)
+                else DrawnTasks(list(group.tasks), len(group.tasks), 0, 0)
             )
             if not sample.tasks:
                 why = f": {sample.excluded:,} are labelled, see --acknowledge" if sample.excluded else ""
@@ -217,7 +217,7 @@ class Contest:
         }
         self.finished = dict.fromkeys(KINDS, 0)
         """Items of each step that are done, of this start and of earlier ones."""
-        self._solutions: dict[tuple[str, str], Job] = {}
+        self._solutions: dict[tuple[str, str], ContestStage] = {}
         for group in groups:
             for system in self.systems(group.name):
                 self._solutions[group.name, system] = (
@@ -245,7 +245,7 @@ class Contest:
         return list(combinations(self.systems(group), 2) if self._matches is None else self._matches)
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[ContestStage]:
         """All stages, in the order of the steps; those that ask the same of the same model are one."""
         return _once([*self._solutions.values(), *self._comparisons])
 
@@ -274,13 +274,13 @@ class Contest:
 
     def judged(
         self, kind: Literal["verdict", "repeat"] = "verdict"
-    ) -> Iterator[tuple[Job, dict[int, Judged]]]:
+    ) -> Iterator[tuple[ContestStage, dict[int, JudgedPair]]]:
         """Each comparison by a judge, with what it said by the item: twice the task's number, one more where `b` came first."""
         for job in self._comparisons:
             if job.kind == kind:
-                yield job, self._records(job, Judged)
+                yield job, self._records(job, JudgedPair)
 
-    def solutions(self) -> Iterator[tuple[Job, dict[int, Solution]]]:
+    def solutions(self) -> Iterator[tuple[ContestStage, dict[int, Solution]]]:
         """Each system of each row, with its solutions by the task's number."""
         for (group, system), job in self._solutions.items():
             yield job, self._said(group, system)
@@ -300,9 +300,9 @@ class Contest:
         jobs = [job for (_, name), job in self._solutions.items() if name == system]
         return sum(len(self._open(job)) for job in _once(jobs))
 
-    def estimate(self) -> list[Need]:
+    def estimate(self) -> list[StepNeed]:
         """What is left to do will take about this, step by step and model by model; some answers are asked for again."""
-        needs: dict[tuple[Kind, str], Need] = {}
+        needs: dict[tuple[Kind, str], StepNeed] = {}
         for job in self.jobs:
             items = self._open(job)
             if not items:
@@ -315,7 +315,7 @@ class Contest:
                 len(items) * sum(job.asked(index, size) for index in some) * 4 // (5 * len(some))
                 for size in GUESSED
             ]
-            before = needs.get((job.kind, job.model), Need(job.kind, job.model, 0, (0, 0, 0), (0, 0, 0)))
+            before = needs.get((job.kind, job.model), StepNeed(job.kind, job.model, 0, (0, 0, 0), (0, 0, 0)))
             needs[job.kind, job.model] = before._replace(
                 calls=before.calls + len(items),
                 prompt=_plus(before.prompt, prompt),
@@ -328,7 +328,9 @@ class Contest:
         used: dict[str, Usage] = {}
         for job in self.jobs:
             usage = used.get(job.model, Usage())
-            for one in self._records(job, Solution if job.kind in ("summary", "answer") else Judged).values():
+            for one in self._records(
+                job, Solution if job.kind in ("summary", "answer") else JudgedPair
+            ).values():
                 usage += one.usage
             used[job.model] = sum(journaled(self.folder, job.stage.name, self._open(job)), usage)
         return used
@@ -359,7 +361,7 @@ class Contest:
         )
         return grouped((one.id, one.failed) for one in (*answers, *verdicts) if one.failed)
 
-    async def _finish(self, jobs: Sequence[Job], concurrency: int) -> bool:
+    async def _finish(self, jobs: Sequence[ContestStage], concurrency: int) -> bool:
         for attempt in range(PASSES):
             self._last_pass = attempt == PASSES - 1
             self._recount()
@@ -383,7 +385,7 @@ class Contest:
 
     # ---------------------------------------------------------------- the steps
 
-    def _summaries(self, group: Group, system: str) -> Job:
+    def _summaries(self, group: Group, system: str) -> ContestStage:
         tasks, (name, model, _), config = self.samples[group.name].tasks, self.summariser, self.config
         sampling = _fitting(config.summary_sampling, model)
 
@@ -393,7 +395,7 @@ class Contest:
         async def work(index: int, steps: Steps) -> Solution:
             prompt, cut = asked(index)
             return await self._solve(
-                "summary", tasks[index].id, prompt, cut, Named(name, model), sampling, steps
+                "summary", tasks[index].id, prompt, cut, NamedModel(name, model), sampling, steps
             )
 
         own, drawn = _content(group.runs[system]), _content(next(iter(group.runs.values())))
@@ -419,7 +421,7 @@ class Contest:
             sampling.max_tokens,
         )
 
-    def _answers(self, group: Group, system: str) -> Job:
+    def _answers(self, group: Group, system: str) -> ContestStage:
         tasks, (name, model, version) = self.samples[group.name].tasks, self.writers[system]
         sampling = _fitting(self.config.single_shot_sampling, model)
 
@@ -428,7 +430,7 @@ class Contest:
 
         async def work(index: int, steps: Steps) -> Solution:
             return await self._solve(
-                "answer", tasks[index].id, asked(index), 0, Named(name, model), sampling, steps
+                "answer", tasks[index].id, asked(index), 0, NamedModel(name, model), sampling, steps
             )
 
         decides = [
@@ -451,7 +453,7 @@ class Contest:
             sampling.max_tokens,
         )
 
-    def _verdicts(self, group: str, systems: tuple[str, str], judge: Named, again: bool) -> Job:
+    def _verdicts(self, group: str, systems: tuple[str, str], judge: NamedModel, again: bool) -> ContestStage:
         tasks = self.samples[group].tasks
         sampling, kind = _fitting(self.config.judge_sampling, judge.model), "repeat" if again else "verdict"
         count = min(len(tasks), self.config.repeats) if again else len(tasks)
@@ -462,7 +464,7 @@ class Contest:
             lengths = sum(size if one is None else estimate_tokens(one.text) for one in texts)
             return estimate_tokens(self.prompts["judge"] + task.text) + lengths
 
-        async def work(index: int, steps: Steps) -> Judged:
+        async def work(index: int, steps: Steps) -> JudgedPair:
             a, b = (self._said(group, system)[index // 2] for system in systems)
             return await self._compare(kind, tasks[index // 2], a, b, bool(index % 2), judge, sampling, steps)
 
@@ -490,7 +492,7 @@ class Contest:
         decides: Sequence[Any],
         asked: Callable[[int, int], int],
         most: int | None,
-    ) -> Job:
+    ) -> ContestStage:
         told = [kind, self.config.seed, self.config.acknowledge, *decides]
         fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
@@ -507,10 +509,10 @@ class Contest:
             suffix=".json",
             shard_size=1,
         )
-        return Job(kind, group, systems, model, stage, fingerprint, asked, most)
+        return ContestStage(kind, group, systems, model, stage, fingerprint, asked, most)
 
     async def _solve(
-        self, kind: Kind, id: str, prompt: str, cut: int, who: Named, sampling: Sampling, steps: Steps
+        self, kind: Kind, id: str, prompt: str, cut: int, who: NamedModel, sampling: Sampling, steps: Steps
     ) -> Solution:
         history = History()
         history.add("user", prompt)
@@ -531,14 +533,14 @@ class Contest:
         a: Solution,
         b: Solution,
         swapped: bool,
-        judge: Named,
+        judge: NamedModel,
         sampling: Sampling,
         steps: Steps,
-    ) -> Judged:
+    ) -> JudgedPair:
         if a.failed or b.failed:
-            return Judged(task.id, None, reason=f"there is no solution to judge: {a.failed or b.failed}")
+            return JudgedPair(task.id, None, reason=f"there is no solution to judge: {a.failed or b.failed}")
         if a.text == b.text:
-            return Judged(task.id, "draw", reason="the solutions are the same")
+            return JudgedPair(task.id, "draw", reason="the solutions are the same")
         first, second = (b.text, a.text) if swapped else (a.text, b.text)
         prompt, cut = self._judge_prompt(task, first, second, judge.model, sampling)
         history = History()
@@ -556,17 +558,17 @@ class Contest:
                     )
                     one, two = found.scores
                     scores = (two, one) if swapped else (one, two)
-                    return Judged(
+                    return JudgedPair(
                         task.id, places[found.better], scores, found.reason[:2_000], usage, asks, cut
                     )
                 history.add("assistant", answer[:MOST_QUOTED] or "…")
                 history.add("user", self.prompts["again"])
         except ModelError as error:
             why = failure_of(error, self.halt, last=self._last_pass)[:500]
-            return Judged(
+            return JudgedPair(
                 task.id, None, reason=f"the judge could not be asked: {why}", usage=usage, failed=why
             )
-        return Judged(
+        return JudgedPair(
             task.id,
             None,
             reason=f"{ASKS} answers could not be read, the last: {shown(answer)}",
@@ -597,7 +599,7 @@ class Contest:
 
     # ---------------------------------------------------------------- what is kept
 
-    def _open(self, job: Job) -> list[int]:
+    def _open(self, job: ContestStage) -> list[int]:
         """Items that are not committed; each is a shard."""
         done = self.folder.committed(job.stage.name)
         return [index for index in range(job.stage.count) if index not in done]
@@ -609,7 +611,7 @@ class Contest:
             self._texts[key] = self._records(self._solutions[key], Solution)
         return self._texts[key]
 
-    def _records(self, job: Job, kind: type[Any]) -> dict[int, Any]:
+    def _records(self, job: ContestStage, kind: type[Any]) -> dict[int, Any]:
         shards = [shard for shard in sorted(self.folder.committed(job.stage.name)) if shard < job.stage.count]
         tasks, each = self.samples[job.group].tasks, 1 if kind is Solution else 2
         found: dict[int, Any] = {}
@@ -623,7 +625,7 @@ class Contest:
         return found
 
 
-def _once(jobs: Iterable[Job]) -> list[Job]:
+def _once(jobs: Iterable[ContestStage]) -> list[ContestStage]:
     return list({job.stage.name: job for job in jobs}.values())
 
 

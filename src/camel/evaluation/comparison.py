@@ -66,7 +66,7 @@ class Removal(msgspec.Struct, frozen=True):
     effects: list[Effect]
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class AblationFigures(msgspec.Struct, frozen=True):
     """All figures of an ablation; `ablation.json` holds them."""
 
     scenario: str
@@ -102,7 +102,7 @@ def compare(
     *,
     scenario: str,
     model: str,
-) -> Comparison:
+) -> AblationFigures:
     """Compare variants with the whole; `sentences` gives each one's prompt and what was taken out of it."""
     happened = {one for run in (whole, *others.values()) for shown in run.shown.values() for one in shown}
     measures = [name for name in (*DETECTORS, DONE) if name in happened]
@@ -122,7 +122,7 @@ def compare(
         for name in others
     ]
     rates = {measure: whole.rate(measure) for measure in measures}
-    return Comparison(scenario, model, len(whole.shown), rates, removals, len(raw))
+    return AblationFigures(scenario, model, len(whole.shown), rates, removals, len(raw))
 
 
 def points(value: float) -> str:
@@ -131,7 +131,7 @@ def points(value: float) -> str:
     return f"{whole:+d}".replace("-", "−") if whole else "0"
 
 
-def plot(made: Comparison) -> Plot:
+def plot(made: AblationFigures) -> Plot:
     """Sentences against behaviours, coloured by what taking the sentence out does."""
     rows = [
         {
@@ -202,7 +202,7 @@ def _label(removal: Removal, most: int = 62) -> str:
     return f"{removal.name}  {words if len(words) <= most else words[: most - 1] + '…'}"
 
 
-def page(made: Comparison) -> str:
+def page(made: AblationFigures) -> str:
     """The comparison as one HTML page."""
     cards = [
         ("Sentences taken out", f"{len(made.removals):,}", "one at a time"),
@@ -225,7 +225,7 @@ def page(made: Comparison) -> str:
     )
 
 
-def _result(made: Comparison) -> str:
+def _result(made: AblationFigures) -> str:
     sure = made.sure()
     if not sure:
         widest = max(
@@ -250,7 +250,7 @@ def _result(made: Comparison) -> str:
     )
 
 
-def _table(made: Comparison) -> str:
+def _table(made: AblationFigures) -> str:
     heads = "".join(f"<th>{text(title_of(measure))}</th>" for measure in made.whole)
     base = "".join(f'<td class="heat">{percent(rate.rate)}</td>' for rate in made.whole.values())
     rows = "".join(
@@ -278,7 +278,7 @@ def _cell(effect: Effect) -> str:
     )
 
 
-def _method(made: Comparison) -> str:
+def _method(made: AblationFigures) -> str:
     return (
         "<h2>How this was made</h2><p>The scenario was run as it is, and once for each sentence of the two inception prompts with that "
         "sentence taken out, over the same roles and tasks. Each pair of conversations, with and without, shows a behaviour in both, "
@@ -289,7 +289,7 @@ def _method(made: Comparison) -> str:
     )
 
 
-def summary(made: Comparison) -> Sequence[str]:
+def summary(made: AblationFigures) -> Sequence[str]:
     """The sure differences, a line each."""
     return [
         f"{effect.title}: {percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)} without {removal.name} "

@@ -50,7 +50,7 @@ SHOWN = 6
 _ANSWER = re.compile(r"[\W_]*(?:answer\s*[:=]?[\W_]*)?(yes|no)\b", re.IGNORECASE)
 
 
-class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a judge said of one conversation."""
 
     id: str
@@ -144,12 +144,12 @@ class Judging:
             "the judge could not be asked about some conversations: run the same command again"
         )
 
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[DeservedVerdict]:
         """What was said, as far as it is there."""
-        said: list[Verdict] = []
+        said: list[DeservedVerdict] = []
         for shard in sorted(self.folder.committed(self.name)):
             lines = self.folder.read(self.folder.marker(self.name, shard).file).splitlines()
-            said += [msgspec.json.decode(line, type=Verdict) for line in lines]
+            said += [msgspec.json.decode(line, type=DeservedVerdict) for line in lines]
         return said
 
     def result(self, ended_done: int, money: float | None = None) -> Deserved:
@@ -193,7 +193,7 @@ class Judging:
         said = shortened(quoted_talk(transcript), most, "> ")
         return fill(self.prompt, {"TASK": quoted(task), "CONVERSATION": said})
 
-    async def _work(self, index: int, steps: Steps) -> Verdict:
+    async def _work(self, index: int, steps: Steps) -> DeservedVerdict:
         transcript = self._transcript(index)
         model = RecordedModel(self._model, steps.once)
         history = History()
@@ -211,7 +211,7 @@ class Judging:
         except ModelError as error:
             answer = f"the judge could not be asked: {failure_of(error, self.halt)}"
         self.finished += 1
-        return Verdict(transcript.id, transcript.task.text[:1_000], deserved, answer[:1_000], usage)
+        return DeservedVerdict(transcript.id, transcript.task.text[:1_000], deserved, answer[:1_000], usage)
 
 
 def verdict_in(answer: str) -> bool | None:

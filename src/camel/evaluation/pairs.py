@@ -1,7 +1,7 @@
 """Pairs of solutions to the same task, and what was said of them: the files between a judge, voters and a report.
 
     pairs.jsonl       one `Pair` a line: what is compared
-    verdicts.jsonl    one `Verdict` a line: what a judge (or a person) found, both orders taken together
+    verdicts.jsonl    one `PairVerdict` a line: what a judge (or a person) found, both orders taken together
 
 The one decision to know: `a` and `b` are names of the two solutions, not places on a screen. `system_a` is the one whose
 wins are reported, always; whoever shows a pair draws the order anew, shows no system's name, and writes its verdict
@@ -44,7 +44,7 @@ class Pair(msgspec.Struct, frozen=True, omit_defaults=True):
     """The conversation it was made from, as its run calls it."""
 
 
-class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+class PairVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one judge found of one pair."""
 
     pair: str
@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Literal["judge", "human"] = "judge"
 
 
-Row = TypeVar("Row", Pair, Verdict)
+Row = TypeVar("Row", Pair, PairVerdict)
 
 
 def read_pairs(folder: Path) -> list[Pair]:
@@ -81,12 +81,12 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> Path:
     return _write(folder / PAIRS, pairs)
 
 
-def read_verdicts(folder: Path) -> list[Verdict]:
+def read_verdicts(folder: Path) -> list[PairVerdict]:
     """The verdicts of an evaluation's folder (or of a file)."""
-    return _read(inside.path(folder, VERDICTS) if folder.is_dir() else folder, Verdict)
+    return _read(inside.path(folder, VERDICTS) if folder.is_dir() else folder, PairVerdict)
 
 
-def write_verdicts(folder: Path, verdicts: Iterable[Verdict]) -> Path:
+def write_verdicts(folder: Path, verdicts: Iterable[PairVerdict]) -> Path:
     """Write the verdicts, all or none."""
     return _write(folder / VERDICTS, verdicts)
 
@@ -108,7 +108,7 @@ def _read(path: Path, kind: type[Row]) -> list[Row]:
     return rows
 
 
-def _write(path: Path, rows: Iterable[Pair] | Iterable[Verdict]) -> Path:
+def _write(path: Path, rows: Iterable[Pair] | Iterable[PairVerdict]) -> Path:
     with sink(path, (".jsonl",)) as put:
         for number, row in enumerate(rows):
             put(str(number), msgspec.json.encode(row))

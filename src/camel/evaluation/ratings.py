@@ -20,7 +20,7 @@ PRIOR = 0.5
 _ROUNDS, _CLOSE = 2_000, 1e-9
 
 
-class Meeting(NamedTuple):
+class Match(NamedTuple):
     """Two systems on one task."""
 
     task: str
@@ -41,7 +41,7 @@ class Rating(msgspec.Struct, frozen=True):
     """The chance to win against each other system."""
 
 
-def bradley_terry(meetings: Sequence[Meeting]) -> list[Rating]:
+def bradley_terry(meetings: Sequence[Match]) -> list[Rating]:
     """The ratings of all systems that met, the strongest first."""
     systems = sorted({name for one in meetings for name in (one.one, one.two)})
     place = {name: at for at, name in enumerate(systems)}

@@ -14,9 +14,9 @@ import msgspec
 from camel.core.message import Usage
 from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
-from camel.evaluation.pairs import Pair, Verdict, Winner, write_pairs, write_verdicts
-from camel.evaluation.results import Comparison, Evaluation, Shown
-from camel.evaluation.standing import Interval, Position, Shares
+from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
+from camel.evaluation.results import Comparison, Evaluation, ShownPair
+from camel.evaluation.standing import Interval, Position, WinShares
 from camel.reports.html import document, figure, interval, money, outcomes, percent, short, text, tiles
 from camel.reports.html import table as html_table
 from camel.reports.intervals import Rate, holm, paired
@@ -39,7 +39,7 @@ MOST_ROWS = 12
 
 
 def write_report(
-    contest: Contest, made: Evaluation, pairs: Iterable[Pair], verdicts: Iterable[Verdict], folder: Path
+    contest: Contest, made: Evaluation, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict], folder: Path
 ) -> None:
     """Write everything that there is to see into a folder."""
     pictures = [(plot, svg(plot)) for plot in plots(made)]
@@ -56,7 +56,7 @@ def write_report(
 # ---------------------------------------------------------------- the table, for all forms
 
 
-class Row(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     """A line of the table."""
 
     dataset: str
@@ -70,22 +70,22 @@ class Row(msgspec.Struct, frozen=True):
     ours: bool
 
 
-def table(made: Evaluation) -> list[Row]:
+def table(made: Evaluation) -> list[TableRow]:
     """The paper's Table 1: its own lines where they are about the same data, then what counts of ours."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     seen: set[str] = set()
     for drawn in made.drawn:
         paper = () if drawn.scenario in seen else made.paper.get(drawn.scenario, ())
         seen.add(drawn.scenario)
         rows += [
-            Row(
+            TableRow(
                 titled(drawn.scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
                 one.draws, one.losses, one.wins, one.of, False,
             )
             for one in paper
         ]  # fmt: skip
         rows += [
-            Row(
+            TableRow(
                 titled(one.group), f"people ({one.voters} voted)", one.a, one.b,
                 one.draws, one.losses, one.wins, one.wins.of, True,
             )
@@ -95,14 +95,14 @@ def table(made: Evaluation) -> list[Row]:
     return rows
 
 
-def by_judge(made: Evaluation) -> list[Row]:
+def by_judge(made: Evaluation) -> list[TableRow]:
     """The same of each judge by itself, where there are several."""
     return _rows(made.comparisons) if len(made.judges) > 1 else []
 
 
-def _rows(comparisons: Iterable[Comparison]) -> list[Row]:
+def _rows(comparisons: Iterable[Comparison]) -> list[TableRow]:
     return [
-        Row(
+        TableRow(
             titled(one.group),
             one.judge,
             one.a,
@@ -312,12 +312,12 @@ def judging(made: Evaluation) -> list[str]:
     return lines
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: TableRow) -> tuple[str, ...]:
     shares = (share(row.draws), share(row.losses), share(row.wins))
     return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
 
 
-def _shown(shown: Shown) -> list[str]:
+def _shown(shown: ShownPair) -> list[str]:
     pair = shown.pair
     lines = [
         f"### {md(titled(pair.group))} {md(pair.source)}: {WORDS[shown.winner]}",
@@ -340,7 +340,7 @@ def _shown(shown: Shown) -> list[str]:
     return lines
 
 
-def _scores(one: Verdict) -> str:
+def _scores(one: PairVerdict) -> str:
     return "" if one.score_a is None or one.score_b is None else f", {one.score_a:g} to {one.score_b:g}"
 
 
@@ -430,7 +430,7 @@ def _head(made: Evaluation) -> str:
     return f'<h1>Agent evaluation</h1><p class="muted">{runs} · judged by {judged}</p>{tiles(cards)}'
 
 
-def _bar(row: Row) -> str:
+def _bar(row: TableRow) -> str:
     won, drawn, lost = (
         value.rate if isinstance(value, Rate) else value for value in (row.wins, row.draws, row.losses)
     )
@@ -464,7 +464,7 @@ def _results(made: Evaluation) -> str:
     return found
 
 
-def _wins(rows: Sequence[Row], first: str, second: str) -> str:
+def _wins(rows: Sequence[TableRow], first: str, second: str) -> str:
     several = second == "second"
     body: list[str] = []
     last = ""
@@ -553,7 +553,7 @@ def _length(made: Evaluation) -> str:
     )
 
 
-def _won(shares: Shares) -> str:
+def _won(shares: WinShares) -> str:
     return f"{shares.wins.count:,} of {shares.of:,}"
 
 

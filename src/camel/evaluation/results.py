@@ -15,16 +15,25 @@ import msgspec
 from camel._version import __version__
 from camel.core.errors import InputError
 from camel.core.message import Usage
-from camel.evaluation.agents import AGENTS, KINDS, AgentsConfig, Contest, Job, Judged, Kind, Solution
+from camel.evaluation.agents import (
+    AGENTS,
+    KINDS,
+    AgentsConfig,
+    Contest,
+    ContestStage,
+    JudgedPair,
+    Kind,
+    Solution,
+)
 from camel.evaluation.agreement import Kappa, cohen, fleiss
-from camel.evaluation.pairs import Pair, Verdict, Winner
-from camel.evaluation.ratings import Meeting, Rating, bradley_terry
+from camel.evaluation.pairs import Pair, PairVerdict, Winner
+from camel.evaluation.ratings import Match, Rating, bradley_terry
 from camel.evaluation.standing import (
+    BothOrders,
     Consistency,
     Length,
-    Orders,
     Position,
-    Shares,
+    WinShares,
     consistency,
     length_bias,
     majority,
@@ -39,7 +48,7 @@ SHOWN = 12
 """Pairs that the page shows, of all kinds of verdict some."""
 
 
-class PaperRow(msgspec.Struct, frozen=True):
+class PaperTable1Row(msgspec.Struct, frozen=True):
     """A row of the paper's Table 1: shares of draws, of wins of single shot and of wins of the agents."""
 
     evaluation: str
@@ -49,12 +58,12 @@ class PaperRow(msgspec.Struct, frozen=True):
     of: int
 
 
-PAPER: dict[str, tuple[PaperRow, ...]] = {
+PAPER: dict[str, tuple[PaperTable1Row, ...]] = {
     "ai_society": (
-        PaperRow("Human evaluation", 0.133, 0.104, 0.763, 453),
-        PaperRow("GPT-4 evaluation", 0.040, 0.230, 0.730, 100),
+        PaperTable1Row("Human evaluation", 0.133, 0.104, 0.763, 453),
+        PaperTable1Row("GPT-4 evaluation", 0.040, 0.230, 0.730, 100),
     ),
-    "code": (PaperRow("GPT-4 evaluation", 0.0, 0.240, 0.760, 100),),
+    "code": (PaperTable1Row("GPT-4 evaluation", 0.0, 0.240, 0.760, 100),),
 }
 """The paper's Table 1, against gpt-3.5-turbo in a single shot."""
 
@@ -66,7 +75,7 @@ class Comparison(msgspec.Struct, frozen=True):
     a: str
     b: str
     judge: str
-    shares: Shares
+    shares: WinShares
     length: Length
     position: Position | None = None
     """None for the panel: its members have seen both orders."""
@@ -126,12 +135,12 @@ class Cost(msgspec.Struct, frozen=True):
     money: float | None
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownPair(msgspec.Struct, frozen=True):
     """A pair with all that was said of it."""
 
     pair: Pair
     winner: Winner | None
-    verdicts: list[Verdict]
+    verdicts: list[PairVerdict]
 
 
 class Human(msgspec.Struct, frozen=True):
@@ -170,10 +179,10 @@ class Evaluation(msgspec.Struct, frozen=True):
     costs: list[Cost]
     money: float | None
     """None where the price of a model is not known."""
-    examples: list[Shown]
+    examples: list[ShownPair]
     human: list[Human] = []
     """What people said of the same pairs, where they voted."""
-    paper: dict[str, tuple[PaperRow, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
+    paper: dict[str, tuple[PaperTable1Row, ...]] = msgspec.field(default_factory=lambda: dict(PAPER))
     version: str = __version__
     schema: int = 1
 
@@ -182,7 +191,7 @@ class Evaluation(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
-def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[Verdict]]:
+def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[PairVerdict]]:
     """Everything that follows from a contest that is over; also the pairs, and each judge's verdict on each of them."""
     if left := contest.left():
         raise InputError(f"{left:,} questions have not been asked yet: run it to its end first")
@@ -221,14 +230,14 @@ def evaluate(contest: Contest) -> tuple[Evaluation, list[Pair], list[Verdict]]:
 
 def _compared(
     contest: Contest, pairs: Sequence[Pair]
-) -> tuple[list[Verdict], list[Comparison], list[Comparison]]:
+) -> tuple[list[PairVerdict], list[Comparison], list[Comparison]]:
     again = {(job.group, job.systems, job.model): said for job, said in contest.judged("repeat")}
-    verdicts: list[Verdict] = []
+    verdicts: list[PairVerdict] = []
     made: list[Comparison] = []
     by_place = {(pair.group, pair.system_a, pair.system_b, pair.source): pair for pair in pairs}
     for job, said in contest.judged():
         a, b = job.systems
-        orders: list[Orders] = []
+        orders: list[BothOrders] = []
         sizes: list[tuple[int, int]] = []
         scores: list[tuple[float, float]] = []
         for index, task in enumerate(contest.samples[job.group].tasks):
@@ -236,7 +245,7 @@ def _compared(
             if pair is None:  # one of the two has no solution
                 continue
             one, two = said[2 * index], said[2 * index + 1]
-            orders.append(Orders(one.winner, two.winner))
+            orders.append(BothOrders(one.winner, two.winner))
             sizes.append((len(pair.text_a), len(pair.text_b)))
             verdict = _verdict(pair, job.model, one, two)
             verdicts.append(verdict)
@@ -263,7 +272,7 @@ def _compared(
 
 
 def _headline(
-    contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[Verdict], made: Sequence[Comparison]
+    contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[PairVerdict], made: Sequence[Comparison]
 ) -> list[Comparison]:
     if len(contest.judges) == 1:
         return list(made)
@@ -285,7 +294,7 @@ def _headline(
     return rows
 
 
-def _panel(verdicts: Sequence[Verdict]) -> dict[str, Winner | None]:
+def _panel(verdicts: Sequence[PairVerdict]) -> dict[str, Winner | None]:
     by_pair: dict[str, list[Winner | None]] = {}
     for one in verdicts:
         by_pair.setdefault(one.pair, []).append(one.winner)
@@ -298,17 +307,19 @@ def _mean(scores: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
     return sum(a for a, _ in scores) / len(scores), sum(b for _, b in scores) / len(scores)
 
 
-def _verdict(pair: Pair, judge: str, a_first: Judged, b_first: Judged) -> Verdict:
-    orders = Orders(a_first.winner, b_first.winner)
+def _verdict(pair: Pair, judge: str, a_first: JudgedPair, b_first: JudgedPair) -> PairVerdict:
+    orders = BothOrders(a_first.winner, b_first.winner)
     given = [one.scores for one in (a_first, b_first) if one.scores]
     a, b = _mean(given) or (None, None)
     reason = a_first.reason
     if a_first.winner != b_first.winner:
         reason = f"With A first: {a_first.reason} With B first: {b_first.reason}"
-    return Verdict(pair.id, judge, orders.winner, reason, a, b, a_first.winner, b_first.winner)
+    return PairVerdict(pair.id, judge, orders.winner, reason, a, b, a_first.winner, b_first.winner)
 
 
-def _agreement(judges: Sequence[str], pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Agreement]:
+def _agreement(
+    judges: Sequence[str], pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]
+) -> list[Agreement]:
     said = {(one.pair, one.judge): one.winner for one in verdicts}
     made: list[Agreement] = []
     for one, two in combinations(judges, 2):
@@ -321,13 +332,13 @@ def _agreement(judges: Sequence[str], pairs: Sequence[Pair], verdicts: Sequence[
     return made
 
 
-def _ratings(contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Rating]:
+def _ratings(contest: Contest, pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]) -> list[Rating]:
     if all(len(contest.systems(group.name)) < 3 for group in contest.groups):
         return []
     panel = _panel(verdicts)
     points: Mapping[Winner, float] = {"a": 1.0, "draw": 0.5, "b": 0.0}
     meetings = [
-        Meeting(f"{pair.group} {pair.source}", pair.system_a, pair.system_b, points[winner])
+        Match(f"{pair.group} {pair.source}", pair.system_a, pair.system_b, points[winner])
         for pair in pairs
         if (winner := panel.get(pair.id))
     ]
@@ -383,7 +394,7 @@ def _costs(contest: Contest) -> list[Cost]:
     used: dict[tuple[Kind, str], Usage] = {}
 
     seen: set[str] = set()
-    records: list[tuple[Job, Mapping[int, Solution] | Mapping[int, Judged]]] = [
+    records: list[tuple[ContestStage, Mapping[int, Solution] | Mapping[int, JudgedPair]]] = [
         *contest.solutions(),
         *contest.judged(),
         *contest.judged("repeat"),
@@ -399,10 +410,10 @@ def _costs(contest: Contest) -> list[Cost]:
     ]
 
 
-def _examples(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Shown]:
+def _examples(pairs: Sequence[Pair], verdicts: Sequence[PairVerdict]) -> list[ShownPair]:
     """Of each kind of verdict some, in the order in which the tasks were drawn; first the pairs with the agents."""
     panel = _panel(verdicts)
-    said: dict[str, list[Verdict]] = {}
+    said: dict[str, list[PairVerdict]] = {}
     for one in verdicts:
         said.setdefault(one.pair, []).append(one)
     groups = dict.fromkeys(pair.group for pair in pairs)
@@ -418,4 +429,4 @@ def _examples(pairs: Sequence[Pair], verdicts: Sequence[Verdict]) -> list[Shown]
             if one.group == group and panel.get(one.id) == kind
         ][:each]
     ]
-    return [Shown(pair, panel.get(pair.id), said.get(pair.id, [])) for pair in chosen]
+    return [ShownPair(pair, panel.get(pair.id), said.get(pair.id, [])) for pair in chosen]

@@ -42,7 +42,7 @@ class Interval(msgspec.Struct, frozen=True):
     high: float
 
 
-class Shares(msgspec.Struct, frozen=True):
+class WinShares(msgspec.Struct, frozen=True):
     """How often `a` won, drew and lost."""
 
     of: int
@@ -55,7 +55,7 @@ class Shares(msgspec.Struct, frozen=True):
     undecided: int
 
 
-class Orders(NamedTuple):
+class BothOrders(NamedTuple):
     """What a judge found of one pair when `a` was shown first, and when `b` was."""
 
     a_first: Winner | None
@@ -87,9 +87,9 @@ class Position(msgspec.Struct, frozen=True):
     to_second: int
     p: float
     """How likely so uneven flips are without bias (exact)."""
-    a_first: Shares
+    a_first: WinShares
     """What would have been reported from one order alone."""
-    b_first: Shares
+    b_first: WinShares
 
 
 class Consistency(msgspec.Struct, frozen=True):
@@ -117,9 +117,9 @@ class Length(msgspec.Struct, frozen=True):
     """Characters of `a` over those of `b`, the median."""
     longer_wins: Rate
     """Of the verdicts that are no draws, between solutions that differ in length."""
-    a_longer: Shares
+    a_longer: WinShares
     """Where `a` is the longer one, and where it is the shorter."""
-    a_shorter: Shares
+    a_shorter: WinShares
     controlled: Interval | None
     """The score that `a` would have if both were of the same length (logistic regression on the log of the ratio);
     None where too little was decided."""
@@ -129,18 +129,18 @@ class Length(msgspec.Struct, frozen=True):
 _EDGES = (0.0, 0.25, 0.5, 0.8, 1.25, 2.0, 4.0)
 
 
-def shares(outcomes: Sequence[Winner | None]) -> Shares:
+def shares(outcomes: Sequence[Winner | None]) -> WinShares:
     """Wins, draws and losses of `a`, with bootstrap intervals."""
     counts = Counter(outcomes)
     decided = [counts["a"], counts["draw"], counts["b"]]
     of = sum(decided)
     if not of:
         none = wilson(0, 0)
-        return Shares(0, none, none, none, Interval(0.0, 0.0, 1.0), counts[None])
+        return WinShares(0, none, none, none, Interval(0.0, 0.0, 1.0), counts[None])
     drawn = np.random.default_rng(_SEED).dirichlet([count + UNSEEN for count in decided], RESAMPLES)
     wins, draws, losses = (_rate(count, of, drawn[:, place]) for place, count in enumerate(decided))
     score = (decided[0] + decided[1] / 2) / of
-    return Shares(of, wins, draws, losses, _interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
+    return WinShares(of, wins, draws, losses, _interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
 
 
 def _rate(count: int, of: int, drawn: Any) -> Rate:
@@ -155,13 +155,13 @@ def _interval(value: float, drawn: Any) -> Interval:
     return Interval(value, min(value, low), max(value, high))
 
 
-def position(orders: Sequence[Orders]) -> Position:
+def position(orders: Sequence[BothOrders]) -> Position:
     """What the order does to a judge's verdicts."""
     both = [one for one in orders if one.winner is not None]
     kinds = Counter(both)
     first = sum(count * ((one.a_first == "a") + (one.b_first == "b")) for one, count in kinds.items())
     second = sum(count * ((one.a_first == "b") + (one.b_first == "a")) for one, count in kinds.items())
-    to_first, to_second = kinds[Orders("a", "b")], kinds[Orders("b", "a")]
+    to_first, to_second = kinds[BothOrders("a", "b")], kinds[BothOrders("b", "a")]
     flips = sum(count for one, count in kinds.items() if one.a_first != one.b_first)
     effect = Interval(0.0, -1.0, 1.0)
     if both:

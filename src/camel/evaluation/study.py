@@ -89,7 +89,7 @@ class Behaviour(msgspec.Struct, frozen=True):
     examples: list[Example]
 
 
-class Point(msgspec.Struct, frozen=True):
+class SpreadPoint(msgspec.Struct, frozen=True):
     """The spread of a measure at one place in the conversation."""
 
     turn: int
@@ -107,7 +107,7 @@ class Curve(msgspec.Struct, frozen=True):
     seat: str
     measure: str
     """`chars`, or tokens: `prompt`, `completion`, `cached`."""
-    points: list[Point]
+    points: list[SpreadPoint]
 
 
 class Deserved(msgspec.Struct, frozen=True):
@@ -145,7 +145,7 @@ class Study(msgspec.Struct, frozen=True):
     messages: int
     usage: Usage
     """Tokens of the messages; what specifying tasks took is not among them."""
-    length: Point
+    length: SpreadPoint
     """Messages of a conversation."""
     any: Rate
     """Conversations in which any behaviour was found."""
@@ -191,11 +191,11 @@ class _Quartiles:
             least = np.argpartition(self._keys, SAMPLE)[:SAMPLE]
             self._keys, self._values = self._keys[least], self._values[least]
 
-    def point(self, turn: int) -> Point:
+    def point(self, turn: int) -> SpreadPoint:
         if not self.count:
-            return Point(turn, 0, 0.0, 0.0, 0.0)
+            return SpreadPoint(turn, 0, 0.0, 0.0, 0.0)
         low, median, high = (float(value) for value in np.quantile(self._values, [0.25, 0.5, 0.75]))
-        return Point(turn, self.count, low, median, high)
+        return SpreadPoint(turn, self.count, low, median, high)
 
 
 class Gatherer:
@@ -408,7 +408,7 @@ class Gatherer:
             [example for _, example in self._examples[name]],
         )
 
-    def _points(self, seat: str, measure: str) -> list[Point]:
+    def _points(self, seat: str, measure: str) -> list[SpreadPoint]:
         turns = sorted(turn for of, what, turn in self._curves if (of, what) == (seat, measure))
         return [self._curves[seat, measure, turn].point(turn + 1) for turn in turns]
 

@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
     """By the name of the system that a run stands for."""
 
 
-class Sample(NamedTuple):
+class DrawnTasks(NamedTuple):
     """The tasks of a run, in the order in which they were drawn."""
 
     tasks: list[Drawn]
@@ -51,7 +51,7 @@ class _Place(NamedTuple):
 
 def draw_tasks(
     runs: Mapping[str, RunReader], count: int, *, seed: int = 0, acknowledge: Collection[str] = ()
-) -> Sample:
+) -> DrawnTasks:
     """Draw `count` tasks of the first run, with what each of the runs, by the names of their systems, has to say on it.
 
     A task that another run does not have, or has otherwise, is an error: they would not be compared on the same thing.
@@ -103,7 +103,7 @@ def draw_tasks(
         )
         for one, same in zip(found, matched, strict=True)
     ]
-    return Sample(tasks, of, excluded, empty, specified)
+    return DrawnTasks(tasks, of, excluded, empty, specified)
 
 
 def _draw(seed: int, id: str) -> bytes:

@@ -19,10 +19,10 @@ import msgspec
 
 from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen, fleiss
-from camel.evaluation.pairs import VERDICTS, Pair, Verdict, Winner, read_pairs, read_verdicts
+from camel.evaluation.pairs import VERDICTS, Pair, PairVerdict, Winner, read_pairs, read_verdicts
 from camel.evaluation.results import Evaluation, Human
-from camel.evaluation.standing import RESAMPLES, Interval, Length, Shares, length_bias, majority, shares
-from camel.evaluation.votes import Record, Vote, key_of, latest, read_records, votes_folder
+from camel.evaluation.standing import RESAMPLES, Interval, Length, WinShares, length_bias, majority, shares
+from camel.evaluation.votes import CastVote, Record, key_of, latest, read_records, votes_folder
 from camel.reports.intervals import Clusters, Rate, wilson
 
 try:
@@ -38,7 +38,7 @@ LEAST_SHARED = 5
 COLUMNS = ("pair", "group", "system_a", "system_b", "voter", "vote", "winner", "shown_first", "at")
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparedSystems(msgspec.Struct, frozen=True):
     """Two systems, as voters see them; wins are those of `system_a`."""
 
     group: str
@@ -54,7 +54,7 @@ class Compared(msgspec.Struct, frozen=True):
     losses: Rate
     score: Interval
     """Wins and half of the draws, of all votes."""
-    majority: Shares
+    majority: WinShares
     """Each pair once, by what most of its voters say; no majority is a draw."""
     length: Length
     """Does the longer solution win, by the same majorities?"""
@@ -92,7 +92,7 @@ class Results(msgspec.Struct, frozen=True):
     """All that were recorded, replaced ones too."""
     elsewhere: int
     """Votes on pairs that are not there any more, or have other texts now; they count nowhere."""
-    compared: list[Compared]
+    compared: list[ComparedSystems]
     first: Rate
     """Of the votes that are no draws, those for the solution shown first: a half where the order does not matter."""
     agreement: Kappa
@@ -111,7 +111,7 @@ class Results(msgspec.Struct, frozen=True):
 
 def read_results(path: Path) -> Results:
     """The results of an evaluation's folder, or of a file of pairs. Can be read while people vote."""
-    verdicts: list[Verdict] = []
+    verdicts: list[PairVerdict] = []
     if path.is_dir() and (path / VERDICTS).exists():
         verdicts = read_verdicts(path)
     return results_of(read_pairs(path), read_records(votes_folder(path)), verdicts)
@@ -130,7 +130,9 @@ def with_votes(made: Evaluation, path: Path) -> Evaluation:
     return msgspec.structs.replace(made, human=human)
 
 
-def results_of(pairs: Sequence[Pair], records: Iterable[Record], verdicts: Sequence[Verdict] = ()) -> Results:
+def results_of(
+    pairs: Sequence[Pair], records: Iterable[Record], verdicts: Sequence[PairVerdict] = ()
+) -> Results:
     """The results from the pairs, what was recorded, and what judges said of the same pairs."""
     recorded = list(records)
     counting = latest(recorded)
@@ -151,7 +153,7 @@ def results_of(pairs: Sequence[Pair], records: Iterable[Record], verdicts: Seque
         pairs=len(pairs),
         votes=sum(map(len, decided.values())),
         skipped=sum(vote.choice == "skip" for vote in here),
-        records=sum(isinstance(one, Vote) for one in recorded),
+        records=sum(isinstance(one, CastVote) for one in recorded),
         elsewhere=sum(map(len, counting.values())) - len(here),
         compared=_compared(known, here, decided, outcomes),
         first=wilson(sum(vote.choice == vote.first for vote in sided), len(sided)),
@@ -164,22 +166,22 @@ def results_of(pairs: Sequence[Pair], records: Iterable[Record], verdicts: Seque
 
 def _compared(
     known: Mapping[str, Pair],
-    here: Sequence[Vote],
+    here: Sequence[CastVote],
     decided: Mapping[str, Mapping[str, Winner]],
     outcomes: Mapping[str, Winner | None],
-) -> list[Compared]:
+) -> list[ComparedSystems]:
     skipped = Counter(vote.key for vote in here if vote.choice == "skip")
     contests: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key, pair in known.items():
         contests[pair.group, pair.system_a, pair.system_b].append(key)
-    made: list[Compared] = []
+    made: list[ComparedSystems] = []
     for contest, keys in contests.items():
         voted = [key for key in keys if key in decided]
         counts = [Counter(decided[key].values()) for key in voted]
         said: list[Winner | None] = [outcomes[key] for key in voted]
         (wins, draws, losses), score = clustered([tuple(one[w] for w in WINNERS) for one in counts])
         made.append(
-            Compared(
+            ComparedSystems(
                 *contest,
                 pairs=len(keys),
                 voted=len(voted),
@@ -227,7 +229,7 @@ def _score(counts: Sequence[tuple[int, ...]]) -> Interval:
     return Interval(score, min(low, score), max(high, score))
 
 
-def _voter(name: str, votes: Sequence[Vote], decided: Mapping[str, Mapping[str, Winner]]) -> Voter:
+def _voter(name: str, votes: Sequence[CastVote], decided: Mapping[str, Mapping[str, Winner]]) -> Voter:
     agreed = compared = 0
     for vote in votes:
         others: list[Winner] = [one for voter, one in decided.get(vote.key, {}).items() if voter != name]
@@ -258,7 +260,7 @@ def _between(decided: Mapping[str, Mapping[str, Winner]]) -> list[Between]:
 
 
 def _judges(
-    known: Mapping[str, Pair], outcomes: Mapping[str, Winner | None], verdicts: Sequence[Verdict]
+    known: Mapping[str, Pair], outcomes: Mapping[str, Winner | None], verdicts: Sequence[PairVerdict]
 ) -> list[Between]:
     people: dict[str, Winner | None] = {known[key].id: winner for key, winner in outcomes.items()}
     by_judge: dict[str, list[tuple[Winner, Winner]]] = defaultdict(list)

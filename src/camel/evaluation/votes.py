@@ -41,7 +41,7 @@ HELD = 900.0
 MAX_NAME = 60
 
 
-class Vote(msgspec.Struct, frozen=True, tag="vote"):
+class CastVote(msgspec.Struct, frozen=True, tag="vote"):
     """One answer of one voter."""
 
     voter: str
@@ -65,14 +65,14 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
     at: float
 
 
-Record = Vote | Joined
+Record = CastVote | Joined
 _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class Stale(InputError):
     """The voter has voted otherwise since the form was made; `vote` is what counts now."""
 
-    def __init__(self, vote: Vote) -> None:
+    def __init__(self, vote: CastVote) -> None:
         self.vote = vote
         super().__init__("you have voted on this pair since: look at that vote, and change it there")
 
@@ -106,12 +106,12 @@ def _journals(folder: Path) -> list[int]:
     return []
 
 
-def latest(records: Iterable[Record]) -> dict[str, dict[str, Vote]]:
+def latest(records: Iterable[Record]) -> dict[str, dict[str, CastVote]]:
     """The votes that count: by voter and by pair (`key_of`), in the order in which each was first voted on."""
-    found: dict[str, dict[str, Vote]] = {}
+    found: dict[str, dict[str, CastVote]] = {}
     for record in records:
         mine = found.setdefault(record.voter, {})
-        if isinstance(record, Vote):
+        if isinstance(record, CastVote):
             mine[record.key] = record
     return found
 
@@ -148,7 +148,7 @@ class BallotBox:
         self._journal: Journal | None = None
         self._busy: dict[str, asyncio.Lock] = {}
 
-    def of(self, voter: str) -> dict[str, Vote]:
+    def of(self, voter: str) -> dict[str, CastVote]:
         """A voter's votes by the pairs' keys, in the order in which they were first given."""
         return self.votes.get(voter, {})
 
@@ -170,7 +170,7 @@ class BallotBox:
                 )
         return name
 
-    async def add(self, vote: Vote, replaces: str = "") -> Vote:
+    async def add(self, vote: CastVote, replaces: str = "") -> CastVote:
         """Keep a vote, and return the one that counts then: it is on the disk.
 
         `replaces` is the nonce of the vote on this pair that the voter has seen. Saying the same again changes nothing;

@@ -57,7 +57,7 @@ _log = logging.getLogger("uvicorn.error")
 """The server's: whoever runs it sees it."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RoomLimits(msgspec.Struct, frozen=True):
     """What the app allows, whoever asks."""
 
     at_once: int = 4
@@ -107,7 +107,7 @@ class Table:
     """One conversation, from its beginning to its end."""
 
     def __init__(
-        self, id: str, owner: str, wanted: Wanted, limits: Limits, render: Callable[[Bubble], str]
+        self, id: str, owner: str, wanted: Wanted, limits: RoomLimits, render: Callable[[Bubble], str]
     ) -> None:
         self.id, self.owner, self.wanted, self._limits, self._render = id, owner, wanted, limits, render
         self.play: RolePlaying
@@ -318,7 +318,7 @@ class Agents:
         *,
         name: str = "",
         sampling: Sampling = AGENT_SAMPLING,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: RoomLimits = RoomLimits(),  # noqa: B008 - frozen
         budget: Budget = Budget(),  # noqa: B008 - frozen
         keep_all: bool = False,
     ) -> None:
@@ -450,7 +450,7 @@ def append(folder: RunFolder, transcript: Transcript) -> None:
         folder.discard(path)  # another server was quicker with this number
 
 
-def _checked(wanted: Wanted, limits: Limits) -> Wanted:
+def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
     for name, text, most in (
         ("the assistant's role", wanted.assistant, MAX_ROLE),
         ("the user's role", wanted.user, MAX_ROLE),

@@ -1,6 +1,6 @@
 """The web app: routes, each a question to the catalogue and a page.
 
-The one decision to know: a route never sees more than its reader may. It gets the catalogue from `_Asked`, which has
+The one decision to know: a route never sees more than its reader may. It gets the catalogue from `_PageRequest`, which has
 looked at the reader's consent; there is no other way to the data, so that a new route is behind the gate by itself.
 """
 
@@ -27,6 +27,7 @@ from camel.core.errors import CamelError, InputError
 from camel.explorer import statistics, views
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
 from camel.explorer.agents import Agents
+from camel.explorer.charts import drawn
 from camel.explorer.forms import read_form
 from camel.explorer.home import hidden_labels, run_cards
 from camel.explorer.map_pages import add_map_pages
@@ -34,10 +35,11 @@ from camel.explorer.maps import maps_in
 from camel.explorer.pages import STATIC, environment
 from camel.explorer.play import add_play
 from camel.explorer.reading import terms_of
-from camel.explorer.views import State
+from camel.explorer.views import PageState
 from camel.explorer.watch import RunWatch
-from camel.query.catalogue import Catalogue, NeedsConsent, NotThere
-from camel.query.sources import Source
+from camel.query.answers import NeedsConsent, NotThere
+from camel.query.catalogue import Catalogue
+from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.runs.control import Wish, read_wish, wish
 
@@ -46,7 +48,7 @@ ROWS = 40
 SAMPLE = 20
 
 
-class _Asked:
+class _PageRequest:
     """A request with what its reader may see."""
 
     def __init__(self, request: Request, catalogue: Catalogue, consent: Consent) -> None:
@@ -57,7 +59,7 @@ class _Asked:
         if len(pairs) > 400:
             raise InputError("this link has too many parameters: begin at the list")
         self.last = dict(pairs)
-        self.state = State(
+        self.state = PageState(
             Query.from_params(pairs), self.last.get("pin", "")[:500], self.last.get("view") == "raw"
         )
 
@@ -99,7 +101,7 @@ def create_app(
     pages = environment()
 
     def page(name: str, allowed: Collection[str], status: int = 200, **values: Any) -> Response:
-        state: State = values.pop("state", State(Query()))
+        state: PageState = values.pop("state", PageState(Query()))
         frame = {
             "here": values.pop("here", ""),
             "consented": MISALIGNMENT in allowed,
@@ -115,11 +117,11 @@ def create_app(
     def failure(request: Request, status: int, title: str, text: str) -> Response:
         return page("error.html", consent.given(request), status, title=title, text=text)
 
-    def get(path: str) -> Callable[[Callable[[_Asked], Response]], None]:
-        def add(answer: Callable[[_Asked], Response]) -> None:
+    def get(path: str) -> Callable[[Callable[[_PageRequest], Response]], None]:
+        def add(answer: Callable[[_PageRequest], Response]) -> None:
             def route(request: Request) -> Response:
                 try:
-                    return answer(_Asked(request, catalogue, consent))
+                    return answer(_PageRequest(request, catalogue, consent))
                 except NeedsConsent:
                     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                     return page(
@@ -150,7 +152,7 @@ def create_app(
     # --- pages -----------------------------------------------------------------------------------------------
 
     @get("/")
-    def home(asked: _Asked) -> Response:
+    def home(asked: _PageRequest) -> Response:
         cards = run_cards(asked.catalogue, asked.allowed)
         return page(
             "runs.html",
@@ -163,7 +165,7 @@ def create_app(
         )
 
     @get("/list")
-    def listing(asked: _Asked) -> Response:
+    def listing(asked: _PageRequest) -> Response:
         if (canonical := _canonical(asked)) is not None:
             return RedirectResponse(canonical, 303)
         state, query = asked.state, asked.state.query
@@ -247,14 +249,14 @@ def create_app(
         )
 
     @get("/random")
-    def random(asked: _Asked) -> Response:
+    def random(asked: _PageRequest) -> Response:
         found = asked.catalogue.sample(asked.state.query, 1, int(_seed()))
         if not found:
             return RedirectResponse(asked.state.url("/list"), 303)
         return RedirectResponse(asked.state.conversation(found[0].run, found[0].id), 303)
 
     @get("/conversation/{run}")
-    def conversation(asked: _Asked) -> Response:
+    def conversation(asked: _PageRequest) -> Response:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
         transcript = asked.catalogue.conversation(run, id)
         beside = asked.catalogue.neighbours(run, id, state.query)
@@ -287,15 +289,15 @@ def create_app(
         )
 
     @get("/conversation/{run}/json")
-    def as_json(asked: _Asked) -> Response:
+    def as_json(asked: _PageRequest) -> Response:
         return _copy(asked, "json")
 
     @get("/conversation/{run}/markdown")
-    def as_markdown(asked: _Asked) -> Response:
+    def as_markdown(asked: _PageRequest) -> Response:
         return _copy(asked, "md")
 
     @get("/compare")
-    def compare(asked: _Asked) -> Response:
+    def compare(asked: _PageRequest) -> Response:
         state = asked.state
         sides = [asked.last.get(side, "") for side in ("left", "right")]
         talks: list[dict[str, Any]] = []
@@ -316,7 +318,7 @@ def create_app(
         )
 
     @get("/statistics")
-    def statistics_page(asked: _Asked) -> Response:
+    def statistics_page(asked: _PageRequest) -> Response:
         made = statistics.charts(asked.catalogue, asked.state)
         total = asked.catalogue.count(asked.state.query)
         charts = [
@@ -324,7 +326,7 @@ def create_app(
                 "name": one.plot.name,
                 "title": one.plot.title,
                 "caption": one.plot.caption,
-                "drawing": Markup(statistics.drawn(one)),  # noqa: S704 - drawn from data, every text escaped
+                "drawing": Markup(drawn(one)),  # noqa: S704 - drawn from data, every text escaped
                 "files": [
                     (kind.upper(), asked.state.url(f"/statistics/{one.plot.name}.{kind}"))
                     for kind in statistics.KINDS
@@ -347,7 +349,7 @@ def create_app(
     add_map_pages(get, page)
 
     @get("/statistics/{file}")
-    def plot(asked: _Asked) -> Response:
+    def plot(asked: _PageRequest) -> Response:
         name, _, kind = asked.request.path_params["file"].rpartition(".")
         made = statistics.chart(asked.catalogue, asked.state, name) if kind in statistics.KINDS else None
         if made is None:
@@ -363,7 +365,7 @@ def create_app(
 
     watched: dict[str, RunWatch] = {}
 
-    def source_of(asked: _Asked) -> Source:
+    def source_of(asked: _PageRequest) -> CatalogueRun:
         name = asked.request.path_params["run"]
         source = next((one for one in asked.catalogue.runs if one.name == name), None)
         if source is None:
@@ -372,7 +374,7 @@ def create_app(
             raise NeedsConsent(hidden)
         return source
 
-    def looked(source: Source) -> RunWatch:
+    def looked(source: CatalogueRun) -> RunWatch:
         one = RunWatch(source)
         try:
             one.look_now()
@@ -381,7 +383,7 @@ def create_app(
         return one
 
     @get("/watch/{run}")
-    def watch(asked: _Asked) -> Response:
+    def watch(asked: _PageRequest) -> Response:
         one = looked(source_of(asked))
         return page(
             "watch.html",
@@ -390,7 +392,7 @@ def create_app(
             where=one.source.address,
             now=one.state(),
             events=f"/watch/{quote(one.source.name, safe='')}/events",
-            link=State(Query(runs=(one.source.name,))).url("/list"),
+            link=PageState(Query(runs=(one.source.name,))).url("/list"),
             text_hidden=not one.shows_text,
             form_token=consent.form_token,
             control=control and f"/watch/{quote(one.source.name, safe='')}/control",
@@ -409,7 +411,7 @@ def create_app(
             return failure(request, 403, "Not accepted", text)
 
         def grant(wished: Wish) -> str:
-            source = source_of(_Asked(request, catalogue, consent))
+            source = source_of(_PageRequest(request, catalogue, consent))
             # What is wished already may be wished again: two clicks on a button.
             if wished not in looked(source).totals()["can"] and wished != read_wish(source.folder):
                 raise InputError(
@@ -429,7 +431,7 @@ def create_app(
         return RedirectResponse(f"/watch/{quote(run, safe='')}", 303)
 
     @get("/watch/{run}/events")
-    def events(asked: _Asked) -> Response:
+    def events(asked: _PageRequest) -> Response:
         source = source_of(asked)
         one = watched.get(source.name)
         if one is None or one.closed:
@@ -441,7 +443,7 @@ def create_app(
     # --- consent ---------------------------------------------------------------------------------------------
 
     @get("/consent")
-    def ask_consent(asked: _Asked) -> Response:
+    def ask_consent(asked: _PageRequest) -> Response:
         return page(
             "consent.html",
             asked.allowed,
@@ -465,7 +467,7 @@ def create_app(
     return app
 
 
-def _canonical(asked: _Asked) -> str | None:
+def _canonical(asked: _PageRequest) -> str | None:
     """Where a form sent limits in two fields, the link that says the same in one."""
     ranges = dict(asked.state.query.ranges)
     sent = False
@@ -482,7 +484,7 @@ def _canonical(asked: _Asked) -> str | None:
     return asked.state.url("/list", query=views.replace(asked.state.query, ranges=ranges))
 
 
-def _copy(asked: _Asked, kind: str) -> Response:
+def _copy(asked: _PageRequest, kind: str) -> Response:
     """A conversation to take away, with its labels."""
     run, id = asked.request.path_params["run"], asked.last.get("id", "")
     transcript = asked.catalogue.conversation(run, id)

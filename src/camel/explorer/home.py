@@ -12,12 +12,12 @@ from typing import Any
 from urllib.parse import quote
 
 from camel.core.errors import CamelError
-from camel.explorer.views import State, counted, money, short
+from camel.explorer.views import PageState, counted, money, short
 from camel.generation.status import Snapshot, read_status
 from camel.index.facets import elements
 from camel.maps.table import maps_of
 from camel.query.catalogue import Catalogue
-from camel.query.sources import Source
+from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.record.release import RESTRICTED
 from camel.scenarios import load
@@ -25,7 +25,7 @@ from camel.scenarios import load
 STATES = {"working": "live", "complete": "good", "stopped": "", "new": ""}
 
 
-def labels_of(source: Source) -> frozenset[str]:
+def labels_of(source: CatalogueRun) -> frozenset[str]:
     """The labels that conversations of a run have, or will have."""
     found = labels_in(source)
     with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is elsewhere now
@@ -33,12 +33,12 @@ def labels_of(source: Source) -> frozenset[str]:
     return found
 
 
-def labels_in(source: Source) -> frozenset[str]:
+def labels_in(source: CatalogueRun) -> frozenset[str]:
     """The labels of the conversations that a run has."""
     return frozenset(one for part in source.parts for labels in part.labels for one in elements(labels))
 
 
-def hidden_labels(source: Source, allowed: Collection[str]) -> frozenset[str]:
+def hidden_labels(source: CatalogueRun, allowed: Collection[str]) -> frozenset[str]:
     """Restricted labels of a run for which its reader has not given consent."""
     return labels_of(source).intersection(RESTRICTED) - set(allowed)
 
@@ -48,8 +48,8 @@ def run_cards(catalogue: Catalogue, allowed: Collection[str]) -> list[dict[str, 
     return [_card(catalogue, source, allowed) for source in catalogue.runs]
 
 
-def _card(catalogue: Catalogue, source: Source, allowed: Collection[str]) -> dict[str, Any]:
-    state = State(Query(runs=(source.name,)))
+def _card(catalogue: Catalogue, source: CatalogueRun, allowed: Collection[str]) -> dict[str, Any]:
+    state = PageState(Query(runs=(source.name,)))
     hidden = hidden_labels(source, allowed)
     config = source.folder.settings().config
     count = catalogue.count(state.query)

@@ -21,10 +21,11 @@ from camel.explorer import views
 from camel.explorer.home import hidden_labels
 from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map_of, maps_in
 from camel.explorer.reading import hues_of
-from camel.explorer.views import Params, State
+from camel.explorer.views import PageState, Params
 from camel.index.facets import FACETS
 from camel.maps.texts import KINDS
-from camel.query.catalogue import Catalogue, NotThere
+from camel.query.answers import NotThere
+from camel.query.catalogue import Catalogue
 
 ROWS = 40
 """Texts of a choice that are listed at a time."""
@@ -34,14 +35,14 @@ REPEATS = 12
 TITLES = {"cluster": "Group", **views.TITLES}
 
 
-class Asked(Protocol):
+class PageRequest(Protocol):
     """A request with what its reader may see."""
 
     request: Request
     allowed: frozenset[str]
     catalogue: Catalogue
     last: dict[str, str]
-    state: State
+    state: PageState
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """A whole number among the parameters."""
@@ -51,7 +52,7 @@ class Asked(Protocol):
 class _View:
     """What a request to the map is about."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: PageRequest) -> None:
         self.asked, self.state, self.catalogue = asked, asked.state, asked.catalogue
         self.maps = maps_in(self.catalogue)
         wanted = [run for run in self.state.query.runs if run in self.maps] or list(self.maps)
@@ -98,19 +99,19 @@ def add_map_pages(
     """Add the map's routes to the app."""
 
     @get("/map")
-    def the_map(asked: Asked) -> Response:
+    def the_map(asked: PageRequest) -> Response:
         view = _View(asked)
         if not view.run or view.of not in view.maps[view.run]:
             return page("map.html", asked.allowed, here="map", state=asked.state, **_missing(view))
         return page("map.html", asked.allowed, here="map", state=asked.state, **_shown(view))
 
     @get("/map/points")
-    def points(asked: Asked) -> Response:
+    def points(asked: PageRequest) -> Response:
         view = _View(asked)
         return Response(view.map().points(view.colour), media_type="application/octet-stream")
 
     @get("/map/text")
-    def text(asked: Asked) -> Response:
+    def text(asked: PageRequest) -> Response:
         view = _View(asked)
         found = view.map().at(asked.whole("at", 0, 2**32) or 0)
         said = {
@@ -124,7 +125,7 @@ def add_map_pages(
         return Response(msgspec.json.encode(said), media_type="application/json")
 
     @get("/map/rows")
-    def rows(asked: Asked) -> Response:
+    def rows(asked: PageRequest) -> Response:
         view = _View(asked)
         return page("map_rows.html", asked.allowed, state=asked.state, **_choice(view, view.map()))
 

@@ -19,9 +19,10 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.index.facets import FACETS, UNKNOWN, bucket_names, elements
 from camel.maps.diversity import Diversity
-from camel.maps.table import Group, MapHeader, maps_of, read_header
+from camel.maps.table import MapGroup, MapHeader, maps_of, read_header
 from camel.query.answers import NotThere
-from camel.query.catalogue import Catalogue, Derived
+from camel.query.catalogue import Catalogue
+from camel.query.view import Derived
 from camel.query.where import Query
 from camel.record.parquet import arrow
 
@@ -63,7 +64,7 @@ def _map_view(of: str, derived: Derived) -> MapView:
     )
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """A line of the legend."""
 
     value: str
@@ -77,7 +78,7 @@ class Entry(NamedTuple):
 class Legend(NamedTuple):
     """What the colours mean."""
 
-    entries: list[Entry]
+    entries: list[LegendEntry]
     steps: bool
     """Whether they are steps of a number, to be shown in shades."""
 
@@ -161,7 +162,7 @@ class MapView:
         return self.header.all if whole else self.header.open
 
     @cached_property
-    def groups(self) -> list[tuple[int, Group, int]]:
+    def groups(self) -> list[tuple[int, MapGroup, int]]:
         """The groups that have something to show: number, group, and how many texts of the query."""
         counts = np.bincount(self.file.groups[self.rows], minlength=len(self.header.groups))
         return [(n, one, int(counts[n])) for n, one in enumerate(self.header.groups) if counts[n]]
@@ -170,16 +171,20 @@ class MapView:
         """What the colours mean, with how many texts of the query have which."""
         if by == "cluster":
             slots = spread([(group.x, group.y) for group in self.header.groups])
-            return Legend([Entry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups], False)
+            return Legend(
+                [LegendEntry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups], False
+            )
         names, codes = self.file.values(by)
         slots = self._slots(by)
         counts = np.bincount(codes[self.rows], minlength=len(names))
-        entries = [Entry(names[n], slots[n], int(counts[n])) for n in range(len(names)) if slots[n] != OTHERS]
+        entries = [
+            LegendEntry(names[n], slots[n], int(counts[n])) for n in range(len(names)) if slots[n] != OTHERS
+        ]
         if not FACETS[by].edges:
             entries.sort(key=lambda one: one.colour)
         rest = sum(int(counts[n]) for n in range(len(names)) if slots[n] == OTHERS)
         entries = [one for one in entries if one.texts]
-        return Legend(entries + ([Entry("", OTHERS, rest)] if rest else []), bool(FACETS[by].edges))
+        return Legend(entries + ([LegendEntry("", OTHERS, rest)] if rest else []), bool(FACETS[by].edges))
 
     def _slots(self, by: str) -> list[int]:
         """The colour of each value: the most frequent of all that the reader may see have one of their own."""

@@ -23,10 +23,10 @@ HOST = "127.0.0.1"
 FRAMES = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
 """Whose pages may hold the explorer in a frame: those of this machine."""
 _PATIENCE = 20.0
-_open: dict[tuple[str, ...], View] = {}
+_open: dict[tuple[str, ...], RunningExplorer] = {}
 
 
-class View:
+class RunningExplorer:
     """A running explorer. A notebook shows it in a frame, with the link to open it in a tab of its own."""
 
     def __init__(self, runs: Sequence[str], port: int = 0, height: int = 640) -> None:
@@ -71,12 +71,12 @@ class View:
         )
 
 
-def view(*runs: str, port: int = 0, height: int = 640) -> View:
+def view(*runs: str, port: int = 0, height: int = 640) -> RunningExplorer:
     """Open the explorer over runs, in a thread of this process; the one that is open for them already is used again."""
     if not runs:
         raise CamelError("name a run to view")
     known = _open.get(runs)
     if known is None or not known.running:
-        known = _open[runs] = View(runs, port, height)
+        known = _open[runs] = RunningExplorer(runs, port, height)
     known.height = height
     return known

@@ -50,7 +50,7 @@ IDEAS = (
 Show = Callable[..., Response]
 
 
-class Play:
+class PlayPages:
     """The routes, with what they need of the app."""
 
     def __init__(
@@ -247,7 +247,7 @@ def add_play(
         return message.render(bubble=bubble)
 
     agents.render = render
-    play = Play(agents, catalogue, consent, keys, page, failure)
+    play = PlayPages(agents, catalogue, consent, keys, page, failure)
     app.get("/play")(play.lobby)
     app.post("/play")(play.begin)
     app.get("/play/{table}")(play.table)

@@ -32,7 +32,7 @@ _NONE = re.compile(r"[\s*_]*+(?:none|n/?a)?[\s.*_]*+", re.IGNORECASE)
 _NEXT = re.compile(r"[*_]{0,3}next request[\s.!?…*_]*\Z", re.IGNORECASE)
 
 
-class Part(msgspec.Struct, frozen=True):
+class MessagePart(msgspec.Struct, frozen=True):
     """A piece of a message."""
 
     kind: str
@@ -58,7 +58,7 @@ class Bubble(msgspec.Struct, frozen=True):
     hue: int
     side: str
     """`left` or `right`."""
-    parts: list[Part]
+    parts: list[MessagePart]
     next_request: bool = False
     done: bool = False
     found: list[Found] = []
@@ -115,12 +115,12 @@ def bubbles(transcript: Transcript) -> list[Bubble]:
 
 
 @lru_cache(maxsize=512)
-def parts_of(text: str) -> list[Part]:
+def parts_of(text: str) -> list[MessagePart]:
     """A message in its parts, in the order in which they stand."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     move = parse(text)
     if text.lstrip().startswith(("```", "~~~")):  # all of it is code, or looks like it
-        return [Part("prose", text)]
+        return [MessagePart("prose", text)]
     wanted = [
         (kind, content)
         for kind, content in (
@@ -132,12 +132,12 @@ def parts_of(text: str) -> list[Part]:
     ]
     placed = _placed(text, wanted)
     if placed is None:
-        return [Part("prose", text)]
-    parts: list[Part] = []
+        return [MessagePart("prose", text)]
+    parts: list[MessagePart] = []
     at = 0
     for start, end, kind in placed:
         parts += _between(text[at:start], before=kind)
-        parts.append(Part(kind, text[start:end], kind.capitalize()))
+        parts.append(MessagePart(kind, text[start:end], kind.capitalize()))
         at = end
     rest = text[at:]
     if move.next_request:
@@ -162,21 +162,21 @@ def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int
     return placed
 
 
-def _between(text: str, before: str = "") -> list[Part]:
+def _between(text: str, before: str = "") -> list[MessagePart]:
     """What stands between two parts: prose, or a marker, which the next part's label replaces."""
     if not text.strip(" \n\t*_"):
         return []
     markers = list(_MARKER.finditer(text))
     if not markers:
-        return [Part("prose", text.strip())]
+        return [MessagePart("prose", text.strip())]
     last = markers[-1]
     kind, lead, tail = last[1].lower(), text[: last.start()], text[last.end() :]
     if kind == before and not tail.strip():
-        return [Part("prose", lead.strip())] if lead.strip(" \n\t*_") else []
+        return [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
     if _NONE.fullmatch(tail) and last.group().rstrip("*_ \t\n").endswith((":", "：")):
-        shown = [Part("prose", lead.strip())] if lead.strip(" \n\t*_") else []
-        return [*shown, Part("empty", tail.strip() or "None", kind.capitalize())]
-    return [Part("prose", text.strip())]
+        shown = [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
+        return [*shown, MessagePart("empty", tail.strip() or "None", kind.capitalize())]
+    return [MessagePart("prose", text.strip())]
 
 
 def findings(transcript: Transcript) -> dict[int, list[Found]]:

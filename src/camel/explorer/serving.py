@@ -21,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from camel.core.errors import CamelError, InputError
-from camel.explorer import statistics
+from camel.explorer import charts
 from camel.explorer.access import is_loopback
 from camel.explorer.agents import Agents
 from camel.explorer.app import create_app
@@ -92,7 +92,7 @@ def answer(app: FastAPI, door: socket.socket) -> None:
 
 def _warm() -> None:
     with contextlib.suppress(CamelError):  # who has no extra for plots hears of it where they want one
-        statistics.warm()
+        charts.warm()
 
 
 def settings(app: FastAPI) -> uvicorn.Config:

@@ -29,11 +29,11 @@ from camel.core.message import in_one_line
 from camel.core.transcript import Transcript
 from camel.explorer import views
 from camel.explorer.pages import STATIC, TEMPLATES, environment
-from camel.explorer.views import State, counted
+from camel.explorer.views import PageState, counted
 from camel.query.answers import NotThere, Row
 from camel.query.catalogue import LARGEST, Catalogue
 from camel.query.where import Query
-from camel.record.release import RESTRICTED, Release, Written, marks
+from camel.record.release import RESTRICTED, Exported, Release, marks
 from camel.storage.files import new_folder
 
 MOST = 10_000
@@ -90,7 +90,7 @@ def write_site(
     licence: str = "",
     terms: Sequence[str] = (),
     release: Release = Release(),  # noqa: B008 - frozen
-) -> Written:
+) -> Exported:
     """Write the pages of these conversations; the folder appears when all of it is there."""
     if not rows:
         raise InputError("no conversation fits: there is nothing to make a site of")
@@ -102,7 +102,7 @@ def write_site(
             site.write_talk(folder, number, row)
         # Last: whoever finds an index finds everything that it names.
         _write(folder / "index.html", site.index())
-    return Written(path, len(rows), len(rows) + 1)
+    return Exported(path, len(rows), len(rows) + 1)
 
 
 class _Site:
@@ -143,7 +143,7 @@ class _Site:
     def index(self) -> str:
         labels = {label for row in self.rows for label in row.labels}
         shown = [
-            views.list_row(row, number, State(Query()), [])
+            views.list_row(row, number, PageState(Query()), [])
             | {"link": f"{_TALKS}/{name}.html" + _place(row), "pin": ""}
             for number, (row, name) in enumerate(zip(self.rows, self.names, strict=True))
         ]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from camel.core.transcript import Transcript
 from camel.explorer.reading import bubbles, findings, hues, hues_of
 from camel.index.build import UNFINISHED
-from camel.query.catalogue import Hit, Row
+from camel.query.answers import Row, ShownHit
 from camel.query.where import Query
 
 SHOWN = 7
@@ -53,7 +53,7 @@ BOOST = Markup('hx-boost="true"')
 Params = list[tuple[str, str]]
 
 
-class State(NamedTuple):
+class PageState(NamedTuple):
     """What travels from page to page: the query, what is pinned for comparing, and how messages are shown."""
 
     query: Query
@@ -129,7 +129,7 @@ def toggled(query: Query, facet: str, value: str) -> Query:
     return replace(query, facets=facets | ({facet: chosen} if chosen else {}))
 
 
-def facet_lists(state: State, counts: Mapping[str, Sequence[tuple[str, int]]]) -> list[dict[str, Any]]:
+def facet_lists(state: PageState, counts: Mapping[str, Sequence[tuple[str, int]]]) -> list[dict[str, Any]]:
     """The facets with their values, each a link that adds or removes it."""
     lists: list[dict[str, Any]] = []
     for name, title in TITLES.items():
@@ -153,7 +153,7 @@ def facet_lists(state: State, counts: Mapping[str, Sequence[tuple[str, int]]]) -
     return lists
 
 
-def chips(state: State, path: str) -> list[dict[str, str]]:
+def chips(state: PageState, path: str) -> list[dict[str, str]]:
     """What is chosen, each a link to the same without it."""
     query = state.query
     made: list[dict[str, str]] = []
@@ -198,7 +198,7 @@ def stop_class(reason: str) -> str:
     return {"done": "good", "error": "warn"}.get(reason, "")
 
 
-def list_row(row: Row, at: int | None, state: State, here: Params) -> dict[str, Any]:
+def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[str, Any]:
     """A row of the list; `here` says which page of it, for links that stay there."""
     roles = [role for role in (row.user, row.assistant, *row.others) if role]
     colours = hues_of(roles)
@@ -232,7 +232,7 @@ def list_row(row: Row, at: int | None, state: State, here: Params) -> dict[str, 
     }
 
 
-def hit_html(hit: Hit) -> Markup:
+def hit_html(hit: ShownHit) -> Markup:
     """What was found, with the words marked."""
     pieces = [
         Markup("<mark>{}</mark>").format(text) if is_word else escape(text) for text, is_word in hit.pieces

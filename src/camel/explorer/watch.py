@@ -31,7 +31,7 @@ from camel.explorer.views import money, short
 from camel.generation.campaign import CONVERSATIONS, LISTS_PER_SHARD, usage_of
 from camel.generation.status import Snapshot, read_status
 from camel.generation.translate import STAGE as TRANSLATED
-from camel.query.sources import Source
+from camel.query.sources import CatalogueRun
 from camel.record.release import RESTRICTED
 from camel.runs.again import named
 from camel.runs.control import read_wish
@@ -57,7 +57,7 @@ MOST_OPEN = 256
 """Journals that are read at the same time."""
 
 
-class _Said(msgspec.Struct, gc=False):
+class _WatchedChoice(msgspec.Struct, gc=False):
     """One choice of a reply."""
 
     content: str = ""
@@ -66,7 +66,7 @@ class _Said(msgspec.Struct, gc=False):
 class _Reply(msgspec.Struct, gc=False):
     """As much of a journaled reply as is shown."""
 
-    choices: tuple[_Said, ...] = ()
+    choices: tuple[_WatchedChoice, ...] = ()
     usage: Usage = Usage(calls=1, unknown=1)
     latency: float = 0.0
 
@@ -101,7 +101,7 @@ class Event(msgspec.Struct, frozen=True):
 class RunWatch:
     """One run, looked at again and again. All who watch it share this."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: CatalogueRun) -> None:
         self.source = source
         self.epoch = secrets.token_hex(4)
         """Tells numbers of this process from those of another."""
@@ -403,7 +403,7 @@ class RunWatch:
         )
 
 
-def _scenario(source: Source) -> Scenario | None:
+def _scenario(source: CatalogueRun) -> Scenario | None:
     config = source.folder.settings().config
     try:
         return load(str(config.get("scenario", ""))).resized(config.get("counts", {}))
@@ -420,7 +420,7 @@ def _quiet(now: Snapshot | None, working: bool) -> str:
     )
 
 
-def _can(now: Snapshot | None, source: Source) -> list[str]:
+def _can(now: Snapshot | None, source: CatalogueRun) -> list[str]:
     """What can be wished of whoever works on the run; of one in an object store they may be anywhere."""
     if now is None or now.state == "complete" or (source.folder.on_disk and now.state != "working"):
         return []

@@ -11,7 +11,7 @@ from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.formats.original import pairs, problem_of
 from camel.formats.rows import ROW_ENDINGS, write_rows
-from camel.record.release import Release, Written
+from camel.record.release import Exported, Release
 
 
 def messages(
@@ -21,7 +21,7 @@ def messages(
     release: Release = Release(),  # noqa: B008 - frozen
     seat: str = ASSISTANT,
     system: bool = True,
-) -> Written:
+) -> Exported:
     """`{"messages": [{"role", "content"}…]}`, as OpenAI and TRL read it: what the model in `seat` heard and said."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -41,7 +41,7 @@ def sharegpt(
     release: Release = Release(),  # noqa: B008 - frozen
     seat: str = ASSISTANT,
     system: bool = True,
-) -> Written:
+) -> Exported:
     """`{"conversations": [{"from", "value"}…]}`: what the model in `seat` heard and said."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -51,7 +51,7 @@ def sharegpt(
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
-def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """`{"instruction", "input", "output"}`: every solved instruction, or the problem and its solution."""
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.core.transcript import Transcript
 from camel.record import arrow as table
-from camel.record.release import RESTRICTED, WARNING, Release, Written, published
+from camel.record.release import RESTRICTED, WARNING, Exported, Release, published
 from camel.storage.files import new_folder
 
 
@@ -30,7 +30,7 @@ def dataset(
     licence: str = "",
     planned: int = 0,
     rows_per_file: int = 100_000,
-) -> Written:
+) -> Exported:
     """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
 
     `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
@@ -55,7 +55,7 @@ def dataset(
             file.flush()
             os.fsync(file.fileno())
     count = sum(figure.conversations for figure in figures.values())
-    return Written(path, count, count)
+    return Exported(path, count, count)
 
 
 def _counted(transcripts: Iterable[Transcript], figures: _Figures, release: Release) -> Iterator[Transcript]:

@@ -11,18 +11,11 @@ says; only text that imitates the grammar can defeat that (a few in 1,000 rows o
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
 import re
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
-from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, TypeVar, cast
-from urllib.parse import unquote
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -35,6 +28,7 @@ from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
+from camel.formats.containers import Document, documents_in, text_of
 from camel.formats.original import stop_reason
 from camel.index.build import no_cost, write_indexed
 from camel.index.facets import Cost
@@ -43,9 +37,6 @@ from camel.runs.reader import LAST_STAGES
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
 
-MAX_DOCUMENT = 64 * 2**20
-"""Bytes of one document; a larger one is damage or an attack."""
-_CHUNK = 2**20
 _ROWS_PER_SHARD = 512
 
 OnError = Callable[[InputError], None]
@@ -53,39 +44,14 @@ OnError = Callable[[InputError], None]
 T = TypeVar("T")
 
 
-class _Document(NamedTuple):
-    where: str
-    """The file, and the place in it, as an error names it."""
-    stem: str
-    """The file's name without its ending, or a number; stands in for an id."""
-    data: Any
-    """JSON, or what it decodes to."""
-
-    def row(self) -> dict[str, Any]:
-        data = self.data
-        if isinstance(data, bytes | str):
-            try:
-                data = _decoded(data)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{self.where}: not JSON: {error}") from None
-        if not isinstance(data, dict):
-            raise InputError(f"{self.where}: not a JSON object but {shown(data)}")
-        return cast("dict[str, Any]", data)
-
-    def id(self, row: dict[str, Any], *keys: str) -> str:
-        """What its row says it is, under the first of `keys` that it has; else what its file is called."""
-        found = next((key for key in keys if row.get(key) is not None), None)
-        return self.stem if found is None else _text(row, found, self.where)
-
-
 def chat(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Conversations in the original's chat format."""
-    return _converted(_documents(path), lambda document: _chat(document, scenario), on_error)
+    return _converted(documents_in(path), lambda document: _chat(document, scenario), on_error)
 
 
 def problems(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Problems and their solutions in the original's Math and Science format."""
-    return _converted(_documents(path), lambda document: _problem(document, scenario), on_error)
+    return _converted(documents_in(path), lambda document: _problem(document, scenario), on_error)
 
 
 def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
@@ -93,14 +59,14 @@ def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = No
 
     Only what was instructed and solved is in the file; the messages keep the numbers they had.
     """
-    rows = _converted(_documents(path), _instruction_row, on_error)
+    rows = _converted(documents_in(path), _instruction_row, on_error)
     for shared, group in groupby(rows, key=lambda row: row.shared):
         yield _instruction(shared, group, scenario)
 
 
 def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Conversations that `camel play --save` or `Transcript.to_json` wrote."""
-    return _converted(_documents(path), lambda document: _transcript(document, scenario), on_error)
+    return _converted(documents_in(path), lambda document: _transcript(document, scenario), on_error)
 
 
 IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
@@ -113,7 +79,7 @@ IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
 
 
 def _converted(
-    documents: Iterable[_Document], convert: Callable[[_Document], T], on_error: OnError | None
+    documents: Iterable[Document], convert: Callable[[Document], T], on_error: OnError | None
 ) -> Iterator[T]:
     for document in documents:
         try:
@@ -126,7 +92,7 @@ def _converted(
             yield made
 
 
-def _transcript(document: _Document, scenario: str) -> Transcript:
+def _transcript(document: Document, scenario: str) -> Transcript:
     row = document.row()
     if "messages" not in row or "task" not in row:
         raise InputError(f"{document.where}: no transcript; {_looks_like(row)}")
@@ -137,7 +103,7 @@ def _transcript(document: _Document, scenario: str) -> Transcript:
     return msgspec.structs.replace(made, scenario=scenario) if scenario else made
 
 
-def _chat(document: _Document, scenario: str) -> Transcript:
+def _chat(document: Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
     numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
@@ -153,8 +119,8 @@ def _chat(document: _Document, scenario: str) -> Transcript:
             raise InputError(f"{where}: {key} is not a message but {shown(said)}; {_looks_like(row)}")
         message = cast("dict[str, Any]", said)
         speaker = _speaker(message, index, where)
-        role = _text(message, "role_name", where) or roles[speaker]
-        messages.append(Message(index, speaker, role, _text(message, "content", where)))
+        role = text_of(message, "role_name", where) or roles[speaker]
+        messages.append(Message(index, speaker, role, text_of(message, "content", where)))
     return Transcript(
         document.id(row, "id", "input"),
         _task(row, where),
@@ -186,30 +152,30 @@ def _looks_like(row: dict[str, Any]) -> str:
 
 
 def _speaker(message: dict[str, Any], index: int, where: str) -> str:
-    kind = (_text(message, "role_type", where) or _text(message, "role", where)).upper()
+    kind = (text_of(message, "role_type", where) or text_of(message, "role", where)).upper()
     if kind.endswith((USER.upper(), ASSISTANT.upper())):
         return USER if kind.endswith(USER.upper()) else ASSISTANT
     # The user speaks first and the two take turns.
     return ASSISTANT if index % 2 else USER
 
 
-def _problem(document: _Document, scenario: str) -> Transcript:
+def _problem(document: Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     if "message_1" not in row or "message_2" not in row:
         raise InputError(f"{where}: a problem needs message_1 and message_2; {_looks_like(row)}")
     if isinstance(row["message_1"], dict):
         raise InputError(f"{where}: message_1 is not text; {_looks_like(row)}")
-    role, problem = _role(row, "role_1", where), _text(row, "message_1", where)
+    role, problem = _role(row, "role_1", where), text_of(row, "message_1", where)
     # Published files spell the first of these keys with a semicolon.
-    topic = _text(row, "topic", where) or _text(row, "topic;", where)
+    topic = text_of(row, "topic", where) or text_of(row, "topic;", where)
     return Transcript(
         document.id(row, "id"),
         Task(problem),
         _speakers({USER: "User", ASSISTANT: role}),
-        [Message(0, USER, "User", problem), Message(1, ASSISTANT, role, _text(row, "message_2", where))],
+        [Message(0, USER, "User", problem), Message(1, ASSISTANT, role, text_of(row, "message_2", where))],
         Stop("done", "the question was answered", ASSISTANT),
         scenario,
-        {"topic": topic, "subtopic": _text(row, "sub_topic", where), "problem": problem},
+        {"topic": topic, "subtopic": text_of(row, "sub_topic", where), "problem": problem},
         _labels(row, where),
     )
 
@@ -234,7 +200,7 @@ class _InstructionRow(NamedTuple):
     output: str
 
 
-def _instruction_row(document: _Document) -> _InstructionRow:
+def _instruction_row(document: Document) -> _InstructionRow:
     row, where = document.row(), document.where
     if "instruction" not in row or "output" not in row:
         raise InputError(f"{where}: a row needs an instruction and an output; {_looks_like(row)}")
@@ -252,7 +218,7 @@ def _instruction_row(document: _Document) -> _InstructionRow:
     return _InstructionRow(
         shared,
         number if isinstance(number, int) and 0 < number < 2**31 else None,
-        *(_text(row, key, where) for key in ("role_1_response", "instruction", "input", "output")),
+        *(text_of(row, key, where) for key in ("role_1_response", "instruction", "input", "output")),
     )
 
 
@@ -308,15 +274,15 @@ def _speakers(roles: dict[str, str]) -> list[Speaker]:
 
 
 def _role(row: dict[str, Any], key: str, where: str) -> str:
-    return re.sub(r"_RoleType\.\w+\Z", "", _text(row, key, where))
+    return re.sub(r"_RoleType\.\w+\Z", "", text_of(row, key, where))
 
 
 def _task(row: dict[str, Any], where: str) -> Task:
-    return Task(_text(row, "original_task", where), _text(row, "specified_task", where))
+    return Task(text_of(row, "original_task", where), text_of(row, "specified_task", where))
 
 
 def _stop(row: dict[str, Any], where: str) -> Stop | None:
-    text = _text(row, "termination_reason", where)
+    text = text_of(row, "termination_reason", where)
     return Stop(stop_reason(text), text) if text else None
 
 
@@ -326,160 +292,6 @@ def _labels(row: dict[str, Any], where: str) -> list[str]:
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: labels: {error}") from None
     return [well_formed(label) for label in labels]
-
-
-def _text(row: dict[str, Any], key: str, where: str) -> str:
-    value = row.get(key)
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    raise InputError(f"{where}: {key} is not text but {shown(value)}")
-
-
-# ---------------------------------------------------------------- finding the documents
-
-
-def _documents(path: Path) -> Iterator[_Document]:
-    """Every JSON document of a file, an archive or a folder, one at a time."""
-    if path.is_dir():
-        return _in_folder(path)
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    name = path.name.lower()
-    if name.endswith((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
-        return _whole(path, _in_tar(path))
-    if name.endswith(".zip"):
-        return _whole(path, _in_zip(path))
-    if name.endswith((".jsonl", ".jsonl.gz", ".ndjson")):
-        return _whole(path, _in_lines(path))
-    if name.endswith((".json", ".json.gz")):
-        return _whole(path, _in_json(path))
-    raise InputError(f"{path}: known are .tar.gz, .zip, .json, .jsonl and folders of .json files")
-
-
-def _whole(path: Path, documents: Iterator[_Document]) -> Iterator[_Document]:
-    """`documents`, with a damaged container as an error that names it."""
-    try:
-        yield from documents
-    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from None
-
-
-def _in_folder(path: Path) -> Iterator[_Document]:
-    for file in sorted(path.rglob("*.json")):
-        if not file.name.startswith("."):
-            with file.open("rb") as opened:
-                yield _document(f"{file}", file.name, opened)
-
-
-def _in_tar(path: Path) -> Iterator[_Document]:
-    with tarfile.open(path, "r|*") as archive:
-        while (member := archive.next()) is not None:
-            if member.isfile() and _is_json(member.name) and (opened := archive.extractfile(member)):
-                yield _document(f"{path}: {member.name}", member.name, opened)
-            cast("Any", archive).members = []
-
-
-def _in_zip(path: Path) -> Iterator[_Document]:
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if _is_json(member.filename):
-                with archive.open(member) as opened:
-                    yield _document(f"{path}: {member.filename}", member.filename, opened)
-
-
-def _is_json(name: str) -> bool:
-    """Whether a member is a document, and not what an operating system put beside it."""
-    parts = PurePosixPath(name).parts
-    return (
-        bool(parts)
-        and parts[-1].endswith(".json")
-        and not parts[-1].startswith(".")
-        and parts[0] != "__MACOSX"
-    )
-
-
-def _document(where: str, name: str, opened: IO[bytes]) -> _Document:
-    data = opened.read(MAX_DOCUMENT + 1)
-    _check_size(where, len(data))
-    return _Document(where, _stem(PurePosixPath(name).name), data)
-
-
-def _stem(name: str) -> str:
-    """The id in a file's name."""
-    stem = name.split(".json")[0] if name.endswith(".gz") else name.removesuffix(".json")
-    return "" if stem == "%" else unquote(stem)
-
-
-def _check_size(where: str, size: int) -> None:
-    if size > MAX_DOCUMENT:
-        raise InputError(f"{where}: a document of more than {MAX_DOCUMENT:,} bytes")
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
-
-
-def _in_lines(path: Path) -> Iterator[_Document]:
-    with _opened(path) as file:
-        number = 0
-        while line := file.readline(MAX_DOCUMENT + 1):
-            number += 1
-            _check_size(f"{path}:{number}", len(line))
-            if line.strip():
-                yield _Document(f"{path}:{number}", f"{number:06d}", line)
-
-
-def _in_json(path: Path) -> Iterator[_Document]:
-    """The elements of an array, or the one object."""
-    with _opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
-        start = file.read(_CHUNK).lstrip()
-        if start.startswith("["):
-            yield from _elements(path, start[1:], file)
-            return
-        text = start + file.read(MAX_DOCUMENT)
-        _check_size(str(path), len(text))
-        yield _Document(str(path), _stem(path.name), text)
-
-
-_BETWEEN = re.compile(r"[\s,]*")
-
-
-def _elements(path: Path, text: str, file: IO[str]) -> Iterator[_Document]:
-    """The elements of an array that may be larger than memory."""
-    scan = json.JSONDecoder().raw_decode
-    at = number = 0
-    while True:
-        at = cast("re.Match[str]", _BETWEEN.match(text, at)).end()
-        if text.startswith("]", at):
-            return
-        where = f"{path}: element {number + 1}"
-        try:
-            value, end = scan(text, at)
-        except (ValueError, RecursionError) as error:
-            # Not whole yet, most likely. Reading at least as much again keeps the work linear.
-            text = text[at:]
-            _check_size(where, len(text))
-            more = file.read(max(_CHUNK, len(text)))
-            if not more:
-                raise InputError(f"{where} is damaged or missing: {error}") from None
-            text, at = text + more, 0
-        else:
-            number, at = number + 1, end
-            yield _Document(where, f"{number:06d}", value)
-
-
-def _decoded(data: bytes | str) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except msgspec.MsgspecError:
-        # The standard library takes some things that are not quite JSON, and says where the rest is wrong.
-        return json.loads(data)
 
 
 def store(folder: RunFolder, transcripts: Iterable[Transcript], format: str, cost: Cost = no_cost) -> int:

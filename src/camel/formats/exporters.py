@@ -31,13 +31,13 @@ from camel.formats.inspect_log import ENDINGS, inspect_log
 from camel.formats.original import chat, instruction, problems
 from camel.formats.preferences import preferences
 from camel.formats.rows import DOCUMENT_ENDINGS, ROW_ENDINGS
-from camel.record.release import Release, Written, published
+from camel.record.release import Exported, Release, published
 
 
 class Write(Protocol):
     """Writes transcripts to a path in one format."""
 
-    def __call__(self, transcripts: Iterable[Transcript], path: Path, *, release: Release = ...) -> Written:
+    def __call__(self, transcripts: Iterable[Transcript], path: Path, *, release: Release = ...) -> Exported:
         """Write all of `transcripts`, or nothing."""
         ...
 
@@ -81,7 +81,7 @@ def _plugged(plugin: Plugin, part: Any) -> Exporter:
     if not isinstance(part, Exporter):
         raise plugin.failed(f"must be an Exporter of camel.formats.exporters, not {shown(part)}")
 
-    def write(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+    def write(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
         return part.write(published(transcripts, release), path, release=release)
 
     return Exporter(write, part.summary, part.endings)

@@ -30,7 +30,7 @@ from camel.core.errors import InputError
 from camel.core.message import Message, Usage
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
-from camel.record.release import Release, Written, marks
+from camel.record.release import Exported, Release, marks
 from camel.storage.files import file_name, replacing
 
 VERSION = 2
@@ -53,7 +53,7 @@ _NAMES_SPACE = uuid.UUID("8d3b4f6e-2c1a-5b7d-9e0f-6a5c4d3b2a10")
 """Of our own; ids in a log are made from it and stay the same from export to export."""
 
 
-def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """A log that the viewer of inspect_ai opens: `inspect view --log-dir FOLDER`."""
     if path.suffix not in ENDINGS:
         raise InputError(f"{path.name}: this format is written as {', '.join(ENDINGS)}")
@@ -79,7 +79,7 @@ def inspect_log(transcripts: Iterable[Transcript], path: Path, *, release: Relea
         with log.open(_entry("summaries.json"), "w") as entry:
             shutil.copyfileobj(summaries, entry)
         _put(log, "header.json", header)
-    return Written(path, len(total.ids), len(total.ids))
+    return Exported(path, len(total.ids), len(total.ids))
 
 
 class _Totals:

@@ -16,22 +16,22 @@ from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.transcript import Speaker, Transcript
 from camel.formats.rows import DOCUMENT_ENDINGS, ROW_ENDINGS, write_rows
-from camel.record.release import Release, Written
+from camel.record.release import Exported, Release
 
 
-def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """The original's chat format: one JSON object a conversation, in a file of its own or on a line."""
     return write_rows(
         transcripts, path, release, lambda transcript: [_chat_row(transcript)], DOCUMENT_ENDINGS
     )
 
 
-def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """The original's instruction format: each instruction with the solution that answers it."""
     return write_rows(transcripts, path, release, _instruction_rows, ROW_ENDINGS)
 
 
-def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """The original's Math and Science format: a problem and its solution. Unanswered problems are left out."""
     return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS)
 
@@ -153,7 +153,7 @@ def stop_reason(text: str) -> str:
     return "error" if text.startswith("error: ") else _STOP_REASON.get(text, "stopped")
 
 
-class Pair(NamedTuple):
+class SolvedInstruction(NamedTuple):
     """An instruction and the solution that answers it."""
 
     message: Message
@@ -165,7 +165,7 @@ class Pair(NamedTuple):
     output: str
 
 
-def pairs(transcript: Transcript) -> Iterator[Pair]:
+def pairs(transcript: Transcript) -> Iterator[SolvedInstruction]:
     """Every instruction of the user that the assistant's next message solves, by the grammar's own parser."""
     user = _Seats.of(transcript).user.name
     for asked, answered in pairwise(transcript.messages):
@@ -174,7 +174,7 @@ def pairs(transcript: Transcript) -> Iterator[Pair]:
         wanted, given = asked.move, answered.move
         if wanted.instruction is not None and given.solution is not None:
             before = _before(asked.content, wanted.instruction)
-            yield Pair(asked, before, wanted.instruction, wanted.input or "", given.solution)
+            yield SolvedInstruction(asked, before, wanted.instruction, wanted.input or "", given.solution)
 
 
 _DECORATION = re.compile(r"(?:(?:^|\n)[ \t]*(?:\d{1,3}[.)]|[-+•*#]+)?[ \t]*[#*_]*[ \t]*|[ \t][*_]{1,3})\Z")

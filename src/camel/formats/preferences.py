@@ -11,10 +11,10 @@ import msgspec
 from camel.core.transcript import Transcript
 from camel.formats.conversation import turns_of
 from camel.formats.rows import ROW_ENDINGS, write_rows
-from camel.record.release import Release, Written
+from camel.record.release import Exported, Release
 
 
-def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008 - frozen
+def preferences(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """`{"prompt", "chosen", "rejected"}` as TRL's preference trainers read it: a critic's choice against each rival.
 
     A rival is another first proposal, or the version that a revision replaced; those with the same words or the same

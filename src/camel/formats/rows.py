@@ -10,7 +10,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
-from camel.record.release import Release, Written, marks, published
+from camel.record.release import Exported, Release, marks, published
 from camel.storage.files import sink
 
 DOCUMENT_ENDINGS = (".tar.gz", ".tgz", ".jsonl", ".jsonl.gz", ".json", ".json.gz", "")
@@ -28,7 +28,7 @@ def write_rows(
     release: Release,
     rows: Callable[[Transcript], Iterable[dict[str, Any]]],
     endings: tuple[str, ...],
-) -> Written:
+) -> Exported:
     """Write the rows that `rows` makes of each transcript as JSON, by how the path ends; whole or not at all."""
     conversations = count = 0
     with sink(path, endings) as put:
@@ -43,4 +43,4 @@ def write_rows(
                 f"none of the {conversations:,} conversations has a row for this format: export questions and answers "
                 "as problems or alpaca, role plays as chat or instruction, those with a critic as preferences"
             )
-    return Written(path, conversations, count)
+    return Exported(path, conversations, count)

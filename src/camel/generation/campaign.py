@@ -41,10 +41,10 @@ from camel.index.build import write_indexed
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import FailedItems, Failures, failure_of
 from camel.jobs.replies import CheckedModel
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.connect import pool_of
-from camel.models.pool import ReplicaState
 from camel.models.recorded import CountedModel, RecordedModel
+from camel.models.replica import ReplicaState
 from camel.models.traced import traced
 from camel.record.arrow import stream_shard
 from camel.record.parquet import arrow
@@ -188,7 +188,7 @@ class Counted:
     failed: int = 0
     stops: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, marker: Marker, price: Entry | None) -> None:
+    def add(self, marker: Marker, price: ModelPrice | None) -> None:
         """Take note of a marker; what it was paid at may be another price than today's."""
         self.shards.add(marker.shard)
         self.usage += usage_of(marker.totals)
@@ -802,7 +802,7 @@ def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
     }
 
 
-def totals_of(usage: Usage, price: Entry | None = None) -> dict[str, float]:
+def totals_of(usage: Usage, price: ModelPrice | None = None) -> dict[str, float]:
     """A usage as a marker keeps it, with what it cost at the price of its day."""
     money = {} if price is None else {MONEY: price.cost(usage)}
     return {
@@ -810,7 +810,7 @@ def totals_of(usage: Usage, price: Entry | None = None) -> dict[str, float]:
     } | money
 
 
-def dearer(totals: Mapping[str, float], price: Entry | None) -> float:
+def dearer(totals: Mapping[str, float], price: ModelPrice | None) -> float:
     """Dollars that a shard has cost beyond what its tokens would at `price`; 0 where its marker does not say."""
     if price is None or MONEY not in totals:
         return 0.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import InputError
 from camel.engine.halt import Halt
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.engine.stage import Stage
 from camel.generation.campaign import Campaign
 from camel.generation.site import CampaignFactory, Gathering, handed_over
@@ -30,7 +30,7 @@ class Watched(NamedTuple):
     failures: ClusterFailures
 
     def __call__(
-        self, reports: Mapping[str, Report], live: Collection[str]
+        self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, Mapping[str, float]], str]:
         """Divide, and decide."""
         given, halt = self.shares(reports, live)

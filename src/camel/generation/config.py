@@ -21,13 +21,13 @@ from camel.core.message import Sampling
 from camel.core.model import Model
 from camel.core.toml import read_table
 from camel.jobs.budget import Budget
-from camel.models.catalogue import Entry, find
+from camel.models.catalogue import ModelPrice, find
 from camel.models.chat import ChatModel
 from camel.models.connect import plugged_model
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.local import ALIAS, LOCAL_SAMPLING
-from camel.models.pool import PoolSettings
+from camel.models.replica import PoolSettings
 from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
@@ -62,7 +62,7 @@ class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Field of the body that tells a gateway which calls belong together, e.g. `prompt_cache_key`."""
     guided: Guide | None = None
     context_tokens: int | None = None
-    price: Entry | None = None
+    price: ModelPrice | None = None
     """Dollars per million tokens, where the catalogue does not know the model."""
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise InputError(f"no API key: export {variable}=… first; model.key_variable names it")
         return os.environ[variable]
 
-    def price(self) -> Entry | None:
+    def price(self) -> ModelPrice | None:
         """What the model costs, where that is known."""
         return self.model.price or find(self.model.name)
 

@@ -21,7 +21,7 @@ from camel.core.society import Society
 from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, MONEY, changes, usage_of
 from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
 from camel.jobs.budget import Budget
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
@@ -122,7 +122,7 @@ class Plan(msgspec.Struct, frozen=True):
     scenario: str
     shape: str
     stages: tuple[StagePlan, ...]
-    price: Entry | None
+    price: ModelPrice | None
     dearer: float = 0.0
     """Dollars that what is committed has cost beyond what it would at the price."""
 
@@ -172,7 +172,7 @@ class Plan(msgspec.Struct, frozen=True):
         return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
 
 
-class Rate(NamedTuple):
+class CallRate(NamedTuple):
     """How fast calls are answered, and how that is known."""
 
     calls_per_second: Figure
@@ -186,12 +186,12 @@ class Rate(NamedTuple):
         return Figure(*(max(0.0, case.calls) / rate / 3600 for case, rate in cases))
 
 
-def assumed_rate(config: GenerateConfig) -> Rate:
+def assumed_rate(config: GenerateConfig) -> CallRate:
     """What the assumptions say of a run that has not shown how fast it is."""
     # A conversation has one call in flight at a time.
     seconds, most = config.plan.seconds_per_call, min(config.run.concurrency, config.loaded_scenario().count)
     rates = Figure(*(most / _case(seconds, case) for case in (2, 1, 0)))
-    return Rate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s a call, assumed")
+    return CallRate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s a call, assumed")
 
 
 class Limit(NamedTuple):
@@ -281,7 +281,7 @@ def make_plan(
     return Plan(scenario.name, scenario.shape, tuple(stages), config.price(), _dearer(own, config.price()))
 
 
-def _dearer(stages: Iterable[Sequence[Committed]], price: Entry | None) -> float:
+def _dearer(stages: Iterable[Sequence[Committed]], price: ModelPrice | None) -> float:
     """What shards have cost beyond what they would at `price`, those whose markers say."""
     if price is None:
         return 0.0

@@ -18,7 +18,7 @@ import msgspec
 from camel.core.errors import InputError
 from camel.core.model import Model, Reply, Request
 from camel.engine.coordinator import Totals
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.engine.stage import Stage
 from camel.generation.campaign import STOPPED, Campaign, Tally, stops_of, usage_of
 from camel.generation.config import GenerateConfig
@@ -36,7 +36,7 @@ from camel.jobs.shares import (
     used_by,
 )
 from camel.models.connect import pool_of
-from camel.models.pool import ReplicaState
+from camel.models.replica import ReplicaState
 from camel.models.sharing import nested
 from camel.models.traced import flush
 from camel.runs.again import named
@@ -137,7 +137,7 @@ class CampaignSite:
         tally.failed -= int(totals.get("failed", 0))
         self._campaign.stops.subtract(stops_of(totals))
 
-    def report(self) -> Report:
+    def report(self) -> WorkerReport:
         """What the meter and the tallies say."""
         campaign, meter = self._campaign, self._campaign.meter
         counters = {name: float(getattr(meter.usage, name)) for name in USED}
@@ -161,7 +161,7 @@ class CampaignSite:
         gauges[OFFER] = self._offer
         if self._account:
             gauges[ACCOUNT] = float(self._account.number)
-        return Report(counters, gauges, failures.words)
+        return WorkerReport(counters, gauges, failures.words)
 
     def obey(self, share: Mapping[str, float]) -> None:
         """Take over what may be used."""

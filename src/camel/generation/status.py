@@ -29,11 +29,11 @@ from camel.generation.campaign import (
     usage_of,
 )
 from camel.generation.config import Figure
-from camel.generation.plan import ONE_START, Plan, Rate, committed_in, make_plan, read_committed
+from camel.generation.plan import ONE_START, CallRate, Plan, committed_in, make_plan, read_committed
 from camel.generation.retry import open_retry
 from camel.generation.translate import STAGE as TRANSLATED
-from camel.models.catalogue import Entry
-from camel.models.pool import ReplicaState
+from camel.models.catalogue import ModelPrice
+from camel.models.replica import ReplicaState
 from camel.runs.again import StageName, named
 from camel.runs.control import read_wish
 from camel.runs.reader import LAST_STAGES
@@ -296,7 +296,7 @@ def read_status(where: str | Path) -> Snapshot:
     talk = max((count for name, count in planned.items() if name in LAST_STAGES), default=0)
     planned |= {name: talk for name in folder.stages() if name.startswith(TRANSLATED)}
     working = is_locked(folder.root)
-    price = msgspec.convert(start["price"], Entry) if start and start.get("price") else None
+    price = msgspec.convert(start["price"], ModelPrice) if start and start.get("price") else None
     told = {stage.name: stage for stage in _of(last, "stages", list[StageState], [])}
     more = 0.0
     for name, count in planned.items():
@@ -457,7 +457,7 @@ def _last_of(
     return start, last, end
 
 
-def measured_rate(folder: RunFolder) -> Rate | None:
+def measured_rate(folder: RunFolder) -> CallRate | None:
     """How fast the last start of a run was that lasted long enough to say so."""
     found: tuple[float, float, int] | None = None
     first: tuple[int, float] | None = None
@@ -480,7 +480,7 @@ def measured_rate(folder: RunFolder) -> Rate | None:
         return None
     rate, seconds, most = found
     lasted = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-    return Rate(
+    return CallRate(
         Figure(rate * (1 - ONE_START), rate, rate * (1 + ONE_START)),
         "measured",
         f"{rate:,.3g} calls/s, measured over {lasted} with {most:,} in flight",

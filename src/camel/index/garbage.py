@@ -13,10 +13,10 @@ from camel.index.files import Readable, believed, files_of, name_of
 from camel.index.sorted import ordered_name
 from camel.runs.garbage import OLD, shard_of
 from camel.runs.run import RunFolder
-from camel.storage.store import Entry
+from camel.storage.store import FileEntry
 
 
-def unused(folder: RunFolder, replaced: bool) -> Iterator[Entry]:
+def unused(folder: RunFolder, replaced: bool) -> Iterator[FileEntry]:
     """Index files that nobody believes; with `replaced` also those of shards that a larger one covers.
 
     Those of shards without a marker stay: they are small, and somebody may be about to commit them.
@@ -25,7 +25,7 @@ def unused(folder: RunFolder, replaced: bool) -> Iterator[Entry]:
         yield from _unused_of(folder, stage, replaced)
 
 
-def _unused_of(folder: RunFolder, stage: str, replaced: bool) -> Iterator[Entry]:
+def _unused_of(folder: RunFolder, stage: str, replaced: bool) -> Iterator[FileEntry]:
     entries = list(folder.store.entries(f"{FOLDER}/{stage}"))
     names = files_of(folder, stage)
     committed = folder.committed(stage)

@@ -36,7 +36,7 @@ _FEW = 256
 _KEY = b"camel.ordered"
 
 
-class Counted(msgspec.Struct, frozen=True):
+class GroupCounts(msgspec.Struct, frozen=True):
     """How many rows of each combination of some facets the row groups have."""
 
     facets: tuple[str, ...]
@@ -52,7 +52,7 @@ class Ordered(msgspec.Struct, frozen=True):
     """The least value of each row group."""
     high: list[float]
     rows: list[int]
-    counts: list[Counted]
+    counts: list[GroupCounts]
     """Over all facets together, and over each; without those that have many combinations."""
     version: int = VERSION
 
@@ -132,7 +132,7 @@ def _limits(table: Any) -> tuple[list[float], list[float], list[int]]:
     return values.take(firsts).to_pylist(), values.take(lasts).to_pylist(), sizes
 
 
-def _counted(table: Any, facets: tuple[str, ...]) -> Counted | None:
+def _counted(table: Any, facets: tuple[str, ...]) -> GroupCounts | None:
     """How many rows of each combination of labels and values a row group has; None where they are too many."""
     pa = arrow()
     groups = -(-table.num_rows // _GROUP)
@@ -151,7 +151,7 @@ def _counted(table: Any, facets: tuple[str, ...]) -> Counted | None:
         if tuple(values) not in cells and len(cells) >= _FEW:
             return None
         cells.setdefault(tuple(values), [0] * groups)[group] = number
-    return Counted(facets, [(list(values), counts) for values, counts in sorted(cells.items())])
+    return GroupCounts(facets, [(list(values), counts) for values, counts in sorted(cells.items())])
 
 
 def _text(column: Any) -> Any:

@@ -15,7 +15,7 @@ from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request, WrappedModel
 from camel.engine.halt import Halt, Halted
 from camel.jobs.failures import Failures
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 
 UNTOLD = 20
 """Replies without a count of tokens, and none with one, after which a budget that needs it is given up."""
@@ -53,7 +53,7 @@ class Meter:
     """Counts what is used and halts the run at a limit."""
 
     def __init__(
-        self, budget: Budget, price: Entry | None, halt: Halt, failures: Failures | None = None
+        self, budget: Budget, price: ModelPrice | None, halt: Halt, failures: Failures | None = None
     ) -> None:
         if budget.money is not None and price is None:
             raise InputError(NEEDS_PRICE)

@@ -40,7 +40,7 @@ from camel.core.history import History
 from camel.core.model import Reply, Request
 from camel.engine.halt import Halt, Halted, Unfinished
 from camel.engine.notices import Tell, unheard
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 
 IN_A_ROW = 5
 """Rejections without a success between them that halt a run."""
@@ -297,7 +297,7 @@ class ClusterFailures:
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience, self._served, self._before = patience, 0.0, 0.0
 
-    def __call__(self, reports: Mapping[str, Report], live: Collection[str]) -> str:
+    def __call__(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
         """Why the run has to stop; empty while it has not."""
 
         def total(name: str) -> float:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from camel.engine.notices import Tell
-from camel.models.pool import FAILURES, ReplicaState
+from camel.models.replica import FAILURES, ReplicaState
 
 
 class Endpoints:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from camel.core.message import Usage
-from camel.engine.site import Report
+from camel.engine.site import WorkerReport
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, Grant
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.models.governor import Rates, Share
 from camel.models.pool import Pool
 from camel.models.sharing import flat, nested, share_out
@@ -44,7 +44,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Piece:
+class _BudgetPiece:
     """One worker's piece of a budget; sums since the worker began."""
 
     offered: float = 0.0
@@ -82,7 +82,7 @@ class SharedBudget:
         """`spent` was spent before; `least` is the smallest piece that is worth giving, e.g. what a call costs."""
         self.total, self.spent, self.least = total, spent, least
         """`spent`: before, or by workers that are dead."""
-        self.pieces: dict[str, _Piece] = {}
+        self.pieces: dict[str, _BudgetPiece] = {}
 
     @property
     def left(self) -> float:
@@ -97,7 +97,7 @@ class SharedBudget:
     def divide(self, claims: Mapping[str, Claim], number: int) -> bool:
         """Change what is offered to each worker; true when one waits and there is nothing more to give."""
         for worker, claim in claims.items():
-            self._note(self.pieces.setdefault(worker, _Piece()), claim)
+            self._note(self.pieces.setdefault(worker, _BudgetPiece()), claim)
         pieces = self.pieces
         waiting = [worker for worker, claim in claims.items() if claim.starved and pieces[worker].spare <= 0]
         left = self.left
@@ -112,7 +112,7 @@ class SharedBudget:
                 self._take_back(pieces[worker], number)
         return not any(piece.returns for piece in pieces.values())
 
-    def _note(self, piece: _Piece, claim: Claim) -> None:
+    def _note(self, piece: _BudgetPiece, claim: Claim) -> None:
         if claim.follows is None:
             piece.used = max(piece.used, claim.used)
         elif claim.follows >= piece.follows:  # else an old report that comes late
@@ -120,7 +120,7 @@ class SharedBudget:
             if claim.follows >= piece.lowered:
                 piece.granted = piece.offered
 
-    def _top_up(self, piece: _Piece, left: float, takers: int) -> float:
+    def _top_up(self, piece: _BudgetPiece, left: float, takers: int) -> float:
         """Top up to an equal part of half of what is left, so that pieces shrink as the budget does; returns how much."""
         spare, wanted = max(0.0, piece.spare), max(self.least, left / (2 * takers))
         if spare >= wanted / 2:
@@ -131,7 +131,7 @@ class SharedBudget:
         piece.granted = max(piece.granted, piece.offered)
         return piece.held - before
 
-    def _take_back(self, piece: _Piece, number: int) -> None:
+    def _take_back(self, piece: _BudgetPiece, number: int) -> None:
         """Take back half of what a worker does not use, so that one that is only slow still has something."""
         if piece.spare > 0 and not piece.returns:
             keeps = math.floor(piece.spare / 2 / self.least) * self.least
@@ -144,7 +144,7 @@ class Shares:
     def __init__(
         self,
         budget: Budget,
-        price: Entry | None,
+        price: ModelPrice | None,
         before: Usage,
         rates: Rates,
         *,
@@ -166,15 +166,15 @@ class Shares:
             for name, used in known.items()
             if (total := getattr(budget, name)) is not None
         }
-        self._heard: dict[str, tuple[Report, float]] = {}
+        self._heard: dict[str, tuple[WorkerReport, float]] = {}
         self._given: dict[str, dict[str, Share]] = {}
         self._tick = 0
 
     def __call__(
-        self, reports: Mapping[str, Report], live: Collection[str]
+        self, reports: Mapping[str, WorkerReport], live: Collection[str]
     ) -> tuple[Mapping[str, Mapping[str, float]], str]:
         """What each living worker may use from now on, and why the run has to stop, if it has to."""
-        now, mine = self._now(), {worker: reports.get(worker, Report()) for worker in live}
+        now, mine = self._now(), {worker: reports.get(worker, WorkerReport()) for worker in live}
         self._tick += 1
         self._heard = {
             worker: heard if (heard := self._heard.get(worker)) and heard[0] is report else (report, now)
@@ -185,7 +185,7 @@ class Shares:
         if self._budgets:
             known = {worker for budget in self._budgets.values() for worker in budget.pieces}
             for worker in sorted(known.difference(mine)):
-                self._settle(worker, reports.get(worker, Report()))
+                self._settle(worker, reports.get(worker, WorkerReport()))
             for share in shares.values():
                 share[OFFER] = float(self._tick)
         for name, budget in self._budgets.items():
@@ -197,14 +197,14 @@ class Shares:
         self._divide(mine, shares, now)
         return shares, halt
 
-    def _claim(self, name: str, report: Report) -> Claim:
+    def _claim(self, name: str, report: WorkerReport) -> Claim:
         gauges = report.gauges
         used = self._amount_of(name, used_by(report.counters))
         if name == "calls":
             used += gauges.get("in_flight", 0.0)
         return Claim(used, gauges.get("starved", 0.0) > 0, gauges.get(OFFER))
 
-    def _settle(self, worker: str, report: Report) -> None:
+    def _settle(self, worker: str, report: WorkerReport) -> None:
         """A worker is out of its lease, and can send nothing any more: what it has not spent is free."""
         spent = read_account(self._accounts, worker) if self._accounts else None
         if spent is not None and spent.number < report.gauges.get(ACCOUNT, math.inf):
@@ -219,7 +219,9 @@ class Shares:
             return self._price.cost(usage) if self._price else 0.0
         return float(usage.calls if name == "calls" else usage.total)
 
-    def _divide(self, mine: Mapping[str, Report], shares: Mapping[str, dict[str, float]], now: float) -> None:
+    def _divide(
+        self, mine: Mapping[str, WorkerReport], shares: Mapping[str, dict[str, float]], now: float
+    ) -> None:
         """Divide the endpoints."""
         endpoints = {
             worker: {

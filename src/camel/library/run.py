@@ -3,18 +3,77 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from camel.core.transcript import Transcript
 from camel.formats.dataset import dataset_rows, dataset_schema
+from camel.record.arrow import read_shard, stream_shard
 from camel.reports.notebook import facts_html
 from camel.runs.reader import RunReader, need_module
+
+if TYPE_CHECKING:
+    from camel.generation.status import Snapshot
+
+
+@dataclass(frozen=True)
+class StoredConversation:
+    """One conversation of a run; made by `run[0]` and `run["id"]`."""
+
+    run: Run
+    transcript: Transcript
+
+    @property
+    def id(self) -> str:
+        """What it is called in its run."""
+        return self.transcript.id
+
+    def show(self) -> None:
+        """Print it, every message shortened to a line; a notebook shows all of it where it is the value of a cell."""
+        print(self.transcript)  # noqa: T201 - what it is for
+
+    def __str__(self) -> str:
+        return str(self.transcript)
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        return self.transcript._repr_html_()  # pyright: ignore[reportPrivateUsage] - the notebook's name for it
 
 
 class Run(RunReader):
     """The records of a run, in the order of their items.
 
-    `for transcript in Run("runs/ai_society")`, `Run(…).to_pandas()`, `Run(…).sql("select stop.reason, count(*) …")`.
+    `for transcript in Run("runs/ai_society")`, `run[0].show()`, `run["000017"].transcript`, `run.status()`,
+    `run.to_pandas()`, `run.sql("select stop.reason, count(*) …")`.
     """
+
+    def __getitem__(self, which: int | str) -> StoredConversation:
+        """A conversation by its place among those that are committed, from 0, or by its id."""
+        if isinstance(which, int):
+            return StoredConversation(self, self._at(range(len(self))[which]))
+        for part in self.parts:
+            with self.opened([part]) as files:
+                ids: list[str] = read_shard(next(files), ["id"])["id"].to_pylist()
+            if which in ids:
+                with self.opened([part]) as files:
+                    place = ids.index(which)
+                    return StoredConversation(self, next(stream_shard(next(files), place, place + 1)))
+        raise KeyError(f"{self.folder.address} has no conversation {which!r}")
+
+    def _at(self, place: int) -> Transcript:
+        for part in self.parts:
+            count = sum(part.rows)
+            if place < count:
+                with self.opened([part]) as files:
+                    return next(stream_shard(next(files), place, place + 1))
+            place -= count
+        raise IndexError(place)
+
+    def status(self) -> Snapshot:
+        """How far it is, what it has used, and what it is expected to use."""
+        from camel.generation.status import read_status
+
+        return read_status(self.folder.address)
 
     def to_hf(self) -> Any:
         """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""

@@ -45,7 +45,7 @@ class Diversity(msgspec.Struct, frozen=True):
     """The effective number of different texts: the Vendi score with cosine similarity, at most the vectors' dimensions."""
 
 
-class Pair(NamedTuple):
+class NearDuplicate(NamedTuple):
     """Two texts that say nearly the same."""
 
     one: int
@@ -57,7 +57,7 @@ class Duplicates(NamedTuple):
     """Near-duplicates of a set."""
 
     total: int
-    pairs: list[Pair]
+    pairs: list[NearDuplicate]
     first: NDArray[np.int64]
     """Of each text, the first of the group that its near-duplicates make; itself where it has none before it."""
 
@@ -86,8 +86,8 @@ def duplicates(
     firsts, where, times = np.unique(same, return_inverse=True, return_counts=True)
     found = _pairs(vectors[firsts], threshold, times, most)
     repeated = np.flatnonzero(same != np.arange(len(same)))
-    pairs = [Pair(int(same[at]), int(at), 1.0) for at in repeated[:most]]
-    pairs += [Pair(int(firsts[a]), int(firsts[b]), cosine) for a, b, cosine in found.pairs]
+    pairs = [NearDuplicate(int(same[at]), int(at), 1.0) for at in repeated[:most]]
+    pairs += [NearDuplicate(int(firsts[a]), int(firsts[b]), cosine) for a, b, cosine in found.pairs]
     return Duplicates(
         found.total + int((times * (times - 1) // 2).sum()), pairs[:most], firsts[found.first[where]]
     )
@@ -102,7 +102,7 @@ def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: i
     short = np.ascontiguousarray(np.hstack([turned[:, :first], left]))
     parent = np.arange(n)
     count = 0
-    kept: list[Pair] = []
+    kept: list[NearDuplicate] = []
     for a in range(0, n, BLOCK):
         for b in range(a, n, BLOCK):
             bound = short[a : a + BLOCK] @ short[b : b + BLOCK].T
@@ -121,7 +121,8 @@ def _pairs(vectors: Vectors, threshold: float, times: NDArray[np.int64], most: i
                 for one, other in zip(ones[apart].tolist(), others[apart].tolist(), strict=True):
                     _join(parent, one, other)
                 kept += [
-                    Pair(*pair) for pair in zip(ones.tolist(), others.tolist(), cosines.tolist(), strict=True)
+                    NearDuplicate(*pair)
+                    for pair in zip(ones.tolist(), others.tolist(), cosines.tolist(), strict=True)
                 ]
                 if len(kept) > 4 * most:
                     kept = sorted(kept, key=lambda pair: -pair.cosine)[:most]

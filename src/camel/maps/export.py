@@ -22,7 +22,7 @@ from camel.maps.layout import Vectors
 from camel.maps.make import point_name
 from camel.maps.table import read_header
 from camel.record.parquet import arrow
-from camel.record.release import Release, Written, check_labels
+from camel.record.release import Exported, Release, check_labels
 
 FORMATS = ("atlas", "nomic")
 NEIGHBOURS = 10
@@ -40,7 +40,7 @@ def export_map(
     *,
     release: Release = Release(),  # noqa: B008 - frozen
     force: bool = False,
-) -> Written:
+) -> Exported:
     """Write a map in another format."""
     if format not in FORMATS:
         raise InputError(f"no format {format!r}: there are {', '.join(FORMATS)}")
@@ -50,7 +50,7 @@ def export_map(
     table = _released(arrow("pyarrow.parquet").read_table(source).replace_schema_metadata(None), release)
     conversations = len(set(table.column("id").to_pylist()))
     (_atlas if format == "atlas" else _nomic)(table, out)
-    return Written(out, conversations, table.num_rows)
+    return Exported(out, conversations, table.num_rows)
 
 
 def _released(table: Any, release: Release) -> Any:

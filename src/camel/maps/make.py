@@ -15,7 +15,7 @@ from camel.maps.clusters import clustered, labelled
 from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates
 from camel.maps.embedding import KEPT, Embedding
 from camel.maps.layout import FIT, Vectors, place
-from camel.maps.table import Group, MapHeader, Repeat, path_of, schema, write
+from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, schema, write
 from camel.record.parquet import arrow
 from camel.record.release import RESTRICTED
 
@@ -138,14 +138,14 @@ def _open_figures(
 
 def _groups(
     labels: list[str], numbers: NDArray[np.int32], points: Vectors, hidden: NDArray[np.bool_]
-) -> list[Group]:
-    made: list[Group] = []
+) -> list[MapGroup]:
+    made: list[MapGroup] = []
     for number, label in enumerate(labels):
         members = np.flatnonzero(numbers == number)
         free = members[~hidden[members]]
         # Where the restricted ones lie says nothing to who may not see them.
         x, y = np.median(points[free if len(free) else members], axis=0).tolist()
-        made.append(Group(label, x, y, len(members), len(free)))
+        made.append(MapGroup(label, x, y, len(members), len(free)))
     return made
 
 

@@ -32,7 +32,7 @@ ROW_GROUP = 8_192
 KEY = b"camel.map"
 
 
-class Group(msgspec.Struct, frozen=True):
+class MapGroup(msgspec.Struct, frozen=True):
     """A group of points that lie close in meaning."""
 
     label: str
@@ -69,7 +69,7 @@ class MapHeader(msgspec.Struct, frozen=True):
     rows: int
     method: str
     seed: int
-    groups: list[Group]
+    groups: list[MapGroup]
     all: Diversity
     open: Diversity | None
     """The figures of the texts without a restricted label; None where there are none."""

@@ -16,7 +16,7 @@ MOST_CHARS = 2_000
 """Of a text; what small embedding models read ends well before that."""
 
 
-class Text(NamedTuple):
+class MapText(NamedTuple):
     """One text, and where it stands."""
 
     row: int
@@ -33,7 +33,7 @@ def checked(of: Any) -> Of:
     return of
 
 
-def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[Text]:
+def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[MapText]:
     """The texts of conversations, in order; empty ones are left out."""
     for row, transcript in enumerate(transcripts):
         if of == "tasks":
@@ -42,7 +42,7 @@ def texts_of(transcripts: Sequence[Transcript], of: Of) -> Iterator[Text]:
             found = [(n, _instruction(one)) for n, one in enumerate(transcript.messages)]
         for message, text in found:
             if clean := text.strip()[:MOST_CHARS]:
-                yield Text(row, message, clean)
+                yield MapText(row, message, clean)
 
 
 def _instruction(message: Any) -> str:

@@ -15,7 +15,7 @@ from camel.core.message import Usage
 _SUFFIX = re.compile(r"-(?:latest|\d{4}-\d{2}-\d{2})$")
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One model. Prices in US dollars per million tokens."""
 
     input: float
@@ -31,12 +31,12 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def _entries() -> dict[str, Entry]:
+def _entries() -> dict[str, ModelPrice]:
     data = tomllib.loads((Path(__file__).parent / "catalogue.toml").read_text("utf-8"))
-    return msgspec.convert(data["models"], dict[str, Entry])
+    return msgspec.convert(data["models"], dict[str, ModelPrice])
 
 
-def find(name: str) -> Entry | None:
+def find(name: str) -> ModelPrice | None:
     """Look a model up by name, with or without a date suffix and a provider's prefix; None when it is not known."""
     entries = _entries()
     bare = name.rpartition("/")[2].lower()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import io
 import math
@@ -16,7 +15,7 @@ import os
 import random
 import re
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit
@@ -31,13 +30,21 @@ from camel.core.errors import (
     ModelError,
     RateLimited,
     ReplyTooLarge,
-    RequestRejected,
     ServerFailed,
     Unreachable,
 )
 from camel.core.message import OWN_FIELDS, Sampling, well_formed
 from camel.core.model import Expects, Model, Reply, Request, Retrying, Text
 from camel.models import catalogue, wire
+from camel.models.connections import (
+    Opened,
+    connection_errors,
+    gated,
+    open_session,
+    root_of,
+    unpacker,
+    unreachable,
+)
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import (
     checked_headers,
@@ -48,7 +55,8 @@ from camel.models.endpoint import (
     secrets_in,
 )
 from camel.models.guided import CRITICS, Guide, guided_fields
-from camel.models.pool import Pool, PoolSettings, Replica, is_misplaced
+from camel.models.pool import Pool
+from camel.models.replica import PoolSettings, Replica, is_misplaced
 
 if TYPE_CHECKING:
     import aiohttp
@@ -59,7 +67,6 @@ MOVES = 3
 UNREACHED = 40.0
 """Seconds for a call where no replica was ever reached: the address is probably wrong."""
 _SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
-_PASSWORD = re.compile(r"//[^/@\s]+@")
 _BEFORE_SCHEMAS = re.compile(r"gpt-(?:3\.5|4(?![o.]))")
 """Models of OpenAI's that refuse a JSON schema."""
 _COMMENT_BYTES, _COMMENT_SECONDS = 2**16, 2.0
@@ -145,7 +152,7 @@ class ChatModel(Model):
         self._head = b'{"model":' + _encode(name) + b',"messages":['
         self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
         self._secrets = secrets_in(self._headers, self._key)
-        self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
+        self._opened: dict[asyncio.AbstractEventLoop, Opened] = {}
 
     def __repr__(self) -> str:
         return f"ChatModel({self.name!r}, base_url={self.base_url!r})"
@@ -246,7 +253,7 @@ class ChatModel(Model):
             headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
         data: Any = io.BytesIO(body) if len(body) >= 2**20 else body
-        data = _gated(data, gate) if gate else data
+        data = gated(data, gate) if gate else data
         opened = self._opened.get(asyncio.get_running_loop())
         client = opened[0] if opened else await self._open()
         # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
@@ -254,10 +261,10 @@ class ChatModel(Model):
             response = await client.post(
                 replica.endpoint, data=data, headers=headers, allow_redirects=False, proxy=replica.proxy
             )
-        except _connection_errors() as broken:
+        except connection_errors() as broken:
             if gate:
                 gate()
-            raise _unreachable(replica.url, broken) from None
+            raise unreachable(replica.url, broken) from None
         async with response:
             if not 200 <= response.status < 300:
                 raise wire.failure(response.status, await self._comment(response), response.headers)
@@ -303,8 +310,8 @@ class ChatModel(Model):
             while size <= self._max_bytes and (data := await content.readany()):
                 pieces.append(data)
                 size += len(data)
-        except _connection_errors() as broken:
-            raise _unreachable(_root(response), broken) from None
+        except connection_errors() as broken:
+            raise unreachable(root_of(response), broken) from None
         if size > self._max_bytes:
             raise ReplyTooLarge(f"the reply exceeds {self._max_bytes:,} bytes")
         return b"".join(pieces)
@@ -326,12 +333,12 @@ class ChatModel(Model):
     async def _chunks(self, response: aiohttp.ClientResponse, limit: int) -> AsyncGenerator[bytes]:
         """The body, decompressed, as it comes; raises as soon as it exceeds the cap."""
         sent = unpacked = 0
-        unpack = _unpacker(response.headers.get("Content-Encoding", ""))
+        unpack = unpacker(response.headers.get("Content-Encoding", ""))
         while True:
             try:
                 data = await response.content.readany()
-            except _connection_errors() as broken:
-                raise _unreachable(_root(response), broken) from None
+            except connection_errors() as broken:
+                raise unreachable(root_of(response), broken) from None
             if not data:
                 break
             sent += len(data)
@@ -403,7 +410,7 @@ class ChatModel(Model):
 
     async def _open(self) -> aiohttp.ClientSession:
         self._opened = {loop: its for loop, its in self._opened.items() if not loop.is_closed()}
-        sessions = _open_session()
+        sessions = open_session()
         session = await anext(sessions)
         self._opened[asyncio.get_running_loop()] = session, sessions
         return session
@@ -418,95 +425,13 @@ class ChatModel(Model):
         return error
 
 
-_Opened = tuple["aiohttp.ClientSession", AsyncGenerator["aiohttp.ClientSession"]]
-
-
-async def _open_session() -> AsyncGenerator[aiohttp.ClientSession]:
-    """Yield one session. A generator, because an event loop closes those before it ends: nobody has to."""
-    import aiohttp
-
-    session = aiohttp.ClientSession(
-        # How many calls are open at once is for the caller to decide. Idle connections are dropped before the servers
-        # do it (llama.cpp and uvicorn after 5 s), because a call sent into a closed one fails.
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=4),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-    )
-    try:
-        yield session
-    finally:
-        await session.close()
-
-
-def _gated(body: bytes | io.BytesIO, gate: Callable[[], None]) -> aiohttp.Payload:
-    """A body that asks the gate when it is written; the headers leave with it, and not before."""
-    gated = _gated_payload(type(body))(body)
-    gated.gate = gate
-    return gated
-
-
-@functools.cache
-def _gated_payload(kind: type) -> Any:
-    import aiohttp
-
-    payload: Any = aiohttp.BytesPayload if kind is bytes else aiohttp.BytesIOPayload
-
-    class Gated(payload):
-        gate: Callable[[], None]
-
-        async def write_with_length(self, writer: Any, content_length: int | None) -> None:
-            self.gate()
-            await payload.write_with_length(self, writer, content_length)
-
-    return Gated
-
-
 def _session_key(request: Request) -> str:
     """Names a speaker's growing prompt in at most 64 characters, which is what OpenAI takes."""
     key = well_formed(f"{request.session}/{request.speaker}")
     return key if len(key) <= 64 else hashlib.blake2b(key.encode(), digest_size=32).hexdigest()
 
 
-def _root(response: aiohttp.ClientResponse) -> str:
-    return str(response.url).removesuffix("/chat/completions")
-
-
-def _connection_errors() -> tuple[type[BaseException], ...]:
-    import aiohttp
-
-    return (aiohttp.ClientError, OSError, ValueError, EOFError)
-
-
-def _unreachable(url: object, broken: BaseException) -> ModelError:
-    import aiohttp
-
-    if isinstance(broken, aiohttp.ClientConnectorError) and not isinstance(broken, aiohttp.ClientSSLError):
-        why = wire.one_line(broken.os_error.strerror or str(broken.os_error))
-        return Unreachable(
-            f"nothing answers at {url} ({why}): is the server running, and is the base URL right?"
-        )
-    # An error of a proxy has the proxy's address in it, with the password.
-    said = (
-        f"{broken.status} {broken.message}"
-        if isinstance(broken, aiohttp.ClientResponseError)
-        else str(broken)
-    )
-    text = wire.one_line(f"{url}: {type(broken).__name__}: {_PASSWORD.sub('//', said)}")
-    # A certificate does not become right by asking again.
-    return RequestRejected(text) if isinstance(broken, aiohttp.ClientSSLError) else Unreachable(text)
-
-
 def _tell(request: Request, texts: Iterator[str]) -> None:
     for text in texts:
         if request.watch:
             request.watch(Text(request.speaker, text))
-
-
-def _unpacker(encoding: str) -> Any:
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return None
-    if encoding in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(47)  # gzip or zlib, told apart by their headers
-    raise MalformedReply(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")

@@ -94,7 +94,7 @@ class Listed:
         return _unique(urls)
 
 
-class Named:
+class DnsName:
     """Every address behind a DNS name, e.g. a headless service's."""
 
     every = DNS_SECONDS
@@ -126,7 +126,7 @@ class Named:
         return self.first
 
 
-Source = Given | Listed | Named
+Source = Given | Listed | DnsName
 
 
 def find_replicas(base_url: object) -> Source:
@@ -140,7 +140,7 @@ def find_replicas(base_url: object) -> Source:
                 raise InputError(f"a list of endpoints is a local file: file:///path, not {shown(base_url)}")
             return Listed(Path(unquote(parts.path)))
         if base_url.startswith(_DNS):
-            return Named(base_url)
+            return DnsName(base_url)
         if "://" not in base_url and _is_file(base_url):
             return Listed(Path(base_url).expanduser())
     return Given([base_url])

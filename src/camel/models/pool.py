@@ -11,231 +11,44 @@ The pool is passive: it sends nothing and retries nothing. The client takes a sl
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
-import random
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
-
-import msgspec
 
 from camel.core.errors import (
     DeadlineExceeded,
-    InputError,
     MalformedReply,
     ModelError,
-    NotAuthorised,
     RateLimited,
-    RequestRejected,
     ServerFailed,
     Unreachable,
 )
 from camel.core.message import Usage
 from camel.core.model import Request
 from camel.models.discovery import Source
-from camel.models.endpoint import proxy_for
-from camel.models.governor import Governor, Rates, Share
+from camel.models.governor import Share
+from camel.models.replica import (
+    PoolSettings,
+    Replica,
+    ReplicaState,
+    Session,
+    Slot,
+    Waiter,
+    by_affinity,
+    give_back,
+    is_misplaced,
+    running_loop,
+    state_of,
+)
 
-FAILURES = 5
-"""In a row, after which a replica is left alone for a while."""
-PAUSE, LONGEST_PAUSE = 2.0, 30.0
-"""Seconds that the first such while takes; each further one twice as long, up to the longest."""
 IDLE = 30.0
 """Seconds without a call after which a conversation that nobody released counts as ended."""
 REMEMBERED = 65_536
 """Sessions whose replica is known, at most."""
-WARM, COLD = 0.9, 0.6
-"""Shares of the prefix that a started conversation finds cached, above and below which a replica's cache is, or is not,
-large enough for the conversations open on it."""
 
 _NOTHING = Share(ceiling=0)
-
-State = Literal["closed", "open", "half-open"]
-
-
-class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How calls are spread over replicas."""
-
-    rates: Rates = Rates()
-    """Of each replica."""
-    open_per_replica: int | None = None
-    """Conversations open on a replica at a time; `None` learns it from the cached tokens in replies."""
-    load: float = 1.25
-    """How many times its fair part of the conversations a replica may have."""
-
-    def __post_init__(self) -> None:
-        if self.open_per_replica is not None and self.open_per_replica < 1:
-            raise InputError(f"open_per_replica must be at least 1, not {self.open_per_replica!r}")
-        if not self.load >= 1:
-            raise InputError(f"load must be at least 1, not {self.load!r}")
-
-
-class ReplicaState(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica at a moment, for people."""
-
-    url: str
-    state: State
-    limit: float | None
-    """Calls in flight at most; `None` is no limit."""
-    in_flight: int
-    waiting: int
-    """Calls of its conversations that wait for a place."""
-    open: int
-    """Conversations."""
-    most_open: int | None
-    calls: int
-    refused: int
-    """429 and 503."""
-    failed: int
-    cached: float
-    """Share of the prompt tokens that it had in its cache."""
-    failing: int = 0
-    """Failures in a row."""
-    said: str = ""
-    """Its last failure."""
-
-
-class Replica:
-    """One server of the model."""
-
-    def __init__(self, url: str, settings: PoolSettings, now: float) -> None:
-        self.url, self.endpoint = url, f"{url}/chat/completions"
-        self.proxy = proxy_for(url)
-        self.governor = Governor(settings.rates, now=now)
-        self.room = _Room(settings.open_per_replica)
-        self.open = 0
-        self.queue: deque[_Waiter] = deque()
-        """Calls of started conversations that wait for a place here."""
-        self.gone = False
-        """No longer in the list."""
-        self.failures = self.trips = 0
-        self.until = 0.0
-        """Left alone until then; 0 while it is healthy."""
-        self.probing = False
-        self.said = ""
-        self.reached = False
-        """Whether it ever answered, whatever it said."""
-
-    def usable(self, now: float) -> bool:
-        """Whether a call may be sent to it, as far as its health goes."""
-        return not self.gone and (not self.until or (now >= self.until and not self.probing))
-
-    def state(self, now: float) -> State:
-        """Of its circuit breaker."""
-        if not self.until:
-            return "closed"
-        return "open" if now < self.until else "half-open"
-
-    def answered(self) -> None:
-        """It is there, whatever it said."""
-        self.failures = self.trips = 0
-        self.until, self.probing = 0.0, False
-
-    def failure(self, now: float, said: str, alone: bool) -> bool:
-        """Count a failure; true if the replica is left alone from now on."""
-        self.failures += 1
-        self.said = said
-        # A single endpoint is never left alone: the client's own pauses are all there is to do.
-        if alone or not (self.probing or (not self.until and self.failures >= FAILURES)):
-            return False
-        pause = min(LONGEST_PAUSE, PAUSE * 2 ** min(self.trips, 10))
-        self.trips += 1
-        self.probing = False
-        # Jitter: the workers of a cluster must not all come back at once.
-        self.until = now + pause * random.uniform(0.5, 1.5)  # noqa: S311 - not for secrets
-        return True
-
-
-class _Room:
-    """How many conversations a replica's cache can hold."""
-
-    def __init__(self, given: int | None) -> None:
-        self.most: float = math.inf if given is None else given
-        self._learns = given is None
-        self._expected = self._cached = self._calls = 0
-        self._cuts = self._rest = self._good = 0
-        self._patience = 1
-        self._before: float = self.most
-        self._reported = False
-
-    def note(self, expected: int, cached: int, open_now: int) -> None:
-        """Note how much of the prefix that a started conversation had sent before was still cached."""
-        if not self._learns:
-            return
-        self._reported = self._reported or cached > 0  # many endpoints say nothing of their cache
-        if open_now > self.most:
-            self._expected = self._cached = self._calls = 0  # until those that are too many have ended
-            return
-        self._expected += expected
-        self._cached += min(cached, expected)
-        self._calls += 1
-        if self._calls < max(20, 2 * open_now):
-            return
-        warmth = self._cached / max(1, self._expected)
-        self._expected = self._cached = self._calls = 0
-        self._judge(warmth, open_now)
-
-    def _judge(self, warmth: float, open_now: int) -> None:
-        if self._rest:
-            self._rest -= 1
-        elif warmth > WARM:
-            self._cuts = 0
-            self._good += open_now >= self.most
-            if self._good >= self._patience:
-                self.most, self._good = self.most + 1, 0
-        elif warmth < COLD and self._reported:
-            if self._cuts == 6 or open_now <= 1:
-                # Ever fewer conversations did not help, so it is not their number.
-                self.most, self._cuts, self._rest = self._before, 0, 50
-                return
-            if not self._cuts:
-                # One conversation too many can cost the cache of all: the more often, the rarer it is tried.
-                self._before, self._patience = self.most, min(64, 2 * self._patience)
-            self._good = 0
-            self.most = max(1, int(open_now * (0.5 if self._cuts else 0.75)))
-            self._cuts += 1
-
-
-class _Session(msgspec.Struct, gc=False, eq=False):
-    """A conversation as the pool knows it. Kept out of the garbage collector, as its slots are: there are many."""
-
-    name: str
-    replica: Replica
-    open: bool = False
-    busy: int = 0
-    used_at: float = 0.0
-    failures: int = 0
-    fled: Replica | None = None
-    """The replica that its last calls failed on, which it leaves if there is another."""
-    prompts: dict[str, int] = {}
-    """Length of each speaker's last prompt, which the replica may have cached."""
-
-
-class Slot(msgspec.Struct, gc=False, eq=False):
-    """The right to send one attempt to a replica, until its end is noted."""
-
-    replica: Replica
-    session: _Session | None
-    sent_at: float
-    guess: float
-    epoch: int
-
-
-def is_misplaced(error: ModelError) -> bool:
-    """Whether the fault may be that of one replica of several: another model is behind it, another key, or no model."""
-    rejected = isinstance(error, RequestRejected) and error.status in (404, 405)
-    return rejected or isinstance(error, MalformedReply | NotAuthorised)
-
-
-class _Waiter:
-    __slots__ = ("future", "guess", "name", "order")
-
-    def __init__(self, name: str, guess: float, future: asyncio.Future[Slot]) -> None:
-        self.name, self.guess, self.future = name, guess, future
-        self.order: list[Replica] | None = None
 
 
 class Pool:
@@ -251,13 +64,13 @@ class Pool:
         self.settings = settings or PoolSettings()
         self._source, self._clock = source, clock
         self._replicas: list[Replica] = []
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
         """Conversations that are open, the one that was silent longest first."""
-        self._ended: OrderedDict[str, _Session] = OrderedDict()
+        self._ended: OrderedDict[str, Session] = OrderedDict()
         """Those that seemed to have ended, should they go on."""
-        self._stranded: deque[_Waiter] = deque()
+        self._stranded: deque[Waiter] = deque()
         """Calls of started conversations while no replica is healthy."""
-        self._fresh: deque[_Waiter] = deque()
+        self._fresh: deque[Waiter] = deque()
         """First calls of conversations: they wait until no other call does."""
         self._counts_tokens = self.settings.rates.tpm is not None
         self.gate: Callable[[], None] | None = None
@@ -284,7 +97,7 @@ class Pool:
             if session is None:
                 if self._fresh or self._stranded:
                     return None
-                replica = self._start(_order(name, self._replicas), now, guess)
+                replica = self._start(by_affinity(name, self._replicas), now, guess)
                 return None if replica is None else self._admit(replica, name, None, now, guess)
             replica = self._home(session, now)
             if replica is None or replica.queue or replica.governor.wait(now, guess) > 0:
@@ -295,7 +108,7 @@ class Pool:
         """A slot as soon as there is one; raises `DeadlineExceeded` at `deadline`, by the event loop's clock."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            waiter = _Waiter(request.session, self._guess(request, body), loop.create_future())
+            waiter = Waiter(request.session, self._guess(request, body), loop.create_future())
             self._enqueue(waiter, self._clock())
             self._pump(self._replicas)
         future = waiter.future
@@ -381,7 +194,7 @@ class Pool:
     def left(self, slot: Slot) -> None:
         """The attempt was abandoned by the caller."""
         with self._lock:
-            _give_back(slot)
+            give_back(slot)
             self._pump((slot.replica,))
 
     def release(self, name: str) -> None:
@@ -452,7 +265,7 @@ class Pool:
         """The replicas as they are now."""
         now = self._clock()
         with self._lock:
-            return [_described(replica, now) for replica in self._replicas]
+            return [state_of(replica, now) for replica in self._replicas]
 
     def described(self) -> str:
         """The replicas and what they said, in one line."""
@@ -489,12 +302,12 @@ class Pool:
                 return replica
         return None
 
-    def _home(self, session: _Session, now: float) -> Replica | None:
+    def _home(self, session: Session, now: float) -> Replica | None:
         """Where a started conversation goes on: where it is, else at the next in its order that is healthy."""
         home = session.replica
         if home.usable(now) and home is not session.fled:
             return home
-        usable = self._usable(_order(session.name, self._replicas), now)
+        usable = self._usable(by_affinity(session.name, self._replicas), now)
         others = [replica for replica in usable if replica is not session.fled]
         if not others:
             if home.usable(now):
@@ -510,10 +323,10 @@ class Pool:
         session.replica, session.failures, session.prompts = new, 0, {}
         return new
 
-    def _admit(self, replica: Replica, name: str, session: _Session | None, now: float, guess: float) -> Slot:
+    def _admit(self, replica: Replica, name: str, session: Session | None, now: float, guess: float) -> Slot:
         if name:
             if session is None:
-                session = _Session(name, replica)
+                session = Session(name, replica)
             session.busy += 1
             session.used_at = now
             if session.open:
@@ -562,7 +375,7 @@ class Pool:
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, waiter: _Waiter, now: float) -> None:
+    def _enqueue(self, waiter: Waiter, now: float) -> None:
         name = waiter.name
         session = self._sessions.get(name) or self._ended.get(name) if name else None
         if session is None:
@@ -613,14 +426,14 @@ class Pool:
                     self._give(known.replica.queue, known.replica, now)
                 continue
             if waiter.order is None:
-                waiter.order = _order(waiter.name, self._replicas)
+                waiter.order = by_affinity(waiter.name, self._replicas)
             home = self._start(waiter.order, now, waiter.guess)
             if home is None or not self._give(self._fresh, home, now):
                 break
         if self._stranded or self._fresh or any(replica.queue for replica in self._replicas):
             self._arm(now)
 
-    def _give(self, queue: deque[_Waiter], replica: Replica, now: float) -> bool:
+    def _give(self, queue: deque[Waiter], replica: Replica, now: float) -> bool:
         """Give the first of a queue a place on a replica, if it has one."""
         waiter = queue[0]
         if waiter.future.done():
@@ -632,13 +445,13 @@ class Pool:
         session = self._sessions.get(waiter.name) or self._ended.get(waiter.name) if waiter.name else None
         slot = self._admit(replica, waiter.name, session, now, waiter.guess)
         loop = waiter.future.get_loop()
-        if loop is _running():
+        if loop is running_loop():
             waiter.future.set_result(slot)
             return True
         try:
             loop.call_soon_threadsafe(self._hand_over, waiter.future, slot)
         except RuntimeError:  # its loop has ended, and with it the call
-            _give_back(slot)
+            give_back(slot)
         return True
 
     def _hand_over(self, future: asyncio.Future[Slot], slot: Slot) -> None:
@@ -649,7 +462,7 @@ class Pool:
 
     def _arm(self, now: float) -> None:
         """See to it that those who wait are looked at again when something is to change by itself."""
-        loop = _running()
+        loop = running_loop()
         wait = min(self._changes(now), default=math.inf)
         if loop is None or math.isinf(wait):
             return
@@ -679,57 +492,3 @@ class Pool:
                 yield wait
         if self._fresh and self._sessions:
             yield next(iter(self._sessions.values())).used_at + IDLE - now
-
-
-def _give_back(slot: Slot) -> None:
-    """Undo an admission that came to nothing; a probe that was not made can be made by the next."""
-    slot.replica.governor.left()
-    slot.replica.probing = False
-    if slot.session is not None:
-        slot.session.busy -= 1
-
-
-def _running() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _order(name: str, replicas: list[Replica]) -> list[Replica]:
-    """Replicas in a session's rendezvous order, the same in every process; without a session, the idle first."""
-    if len(replicas) == 1:
-        return replicas
-    if not name:
-        return sorted(replicas, key=lambda replica: replica.governor.in_flight)
-    key = name.encode("utf-8", "replace")
-    return sorted(
-        replicas,
-        key=lambda replica: hashlib.blake2b(key, digest_size=8, key=_key(replica.url)).digest(),
-        reverse=True,
-    )
-
-
-def _key(url: str) -> bytes:
-    encoded = url.encode("utf-8", "replace")
-    return encoded if len(encoded) <= 64 else hashlib.blake2b(encoded, digest_size=32).digest()
-
-
-def _described(replica: Replica, now: float) -> ReplicaState:
-    governor, most = replica.governor, replica.room.most
-    allowed = governor.allowed(now)
-    return ReplicaState(
-        url=replica.url,
-        state=replica.state(now),
-        limit=None if math.isinf(allowed) else allowed,
-        in_flight=governor.in_flight,
-        waiting=len(replica.queue),
-        open=replica.open,
-        most_open=None if math.isinf(most) else int(most),
-        calls=governor.calls,
-        refused=governor.refused_calls,
-        failed=governor.failed_calls,
-        cached=governor.cached / governor.prompt if governor.prompt else 0.0,
-        failing=replica.failures,
-        said=replica.said,
-    )

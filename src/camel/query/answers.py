@@ -22,7 +22,7 @@ class NotThere(InputError):
     """There is no such run, or no such conversation in it."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class ShownHit(msgspec.Struct, frozen=True):
     """Where in a conversation words were found."""
 
     message: int
@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True):
     shard: int
     row: int
     """Where it stands: the row in its shard."""
-    hit: Hit | None = None
+    hit: ShownHit | None = None
     """What was found in it, where text was searched for."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from camel.index.facets import FACETS, SEPARATOR, UNKNOWN, Facet, bucket_names, elements
-from camel.query.parts import Part
+from camel.query.parts import IndexPart
 from camel.query.where import Query
 
 
@@ -149,7 +149,7 @@ def sortable(value: float | None) -> float:
     return -1 if value is None else value
 
 
-def from_headers(parts: Sequence[Part], query: Query, hidden: frozenset[str]) -> int | None:
+def from_headers(parts: Sequence[IndexPart], query: Query, hidden: frozenset[str]) -> int | None:
     """The number of rows, where the files' own counts tell: of all, or of a facet's values that exclude each other."""
     if len(query.ranges) + len(query.facets) > 1 or any(part.header.counts is None for part in parts):
         return None
@@ -177,7 +177,7 @@ def from_headers(parts: Sequence[Part], query: Query, hidden: frozenset[str]) ->
     return None if counts is None else sum(counts[value] for value in values)
 
 
-def header_facet(parts: Sequence[Part], name: str, hidden: frozenset[str]) -> Counter[str] | None:
+def header_facet(parts: Sequence[IndexPart], name: str, hidden: frozenset[str]) -> Counter[str] | None:
     """The counts of a facet in the files' own footers, where all have them."""
     total: Counter[str] = Counter()
     for part in parts:

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from camel.index.cube import facet_sql
 from camel.index.facets import FACETS, SEPARATOR, elements
 from camel.query.answers import Behaviours, Histogram, Summary
+from camel.query.by_number import NumberedLists
 from camel.query.conditions import both, clause, facet_values, grouped, grouping, header_facet
 from camel.query.database import Key, paths
-from camel.query.lists import CubeQuery, Lists
-from camel.query.parts import Part
-from camel.query.sources import Source
+from camel.query.lists import CubeQuery
+from camel.query.parts import IndexPart
+from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 
 _FINE = 8_192
@@ -28,7 +29,7 @@ _FINE = 8_192
 class Counts:
     """Counts over the rows of a query: all of them, or those among which a text was found."""
 
-    def __init__(self, lists: Lists, among: Sequence[Key] | None) -> None:
+    def __init__(self, lists: NumberedLists, among: Sequence[Key] | None) -> None:
         self._lists, self._among = lists, among
 
     def facets(self, query: Query, names: Sequence[str]) -> Iterable[tuple[str, Counter[str]]]:
@@ -37,7 +38,7 @@ class Counts:
             yield from self._of_source(source, query, names)
 
     def _of_source(
-        self, source: Source, query: Query, names: Sequence[str]
+        self, source: CatalogueRun, query: Query, names: Sequence[str]
     ) -> Iterable[tuple[str, Counter[str]]]:
         """The values of facets among the rows that a run has of a query, in one or several portions."""
         left: list[str] = []
@@ -61,7 +62,7 @@ class Counts:
         yield from self._scan_facets(source, query, left, source.parts)
 
     def _scan_facets(
-        self, source: Source, query: Query, names: Sequence[str], parts: Sequence[Part]
+        self, source: CatalogueRun, query: Query, names: Sequence[str], parts: Sequence[IndexPart]
     ) -> Iterable[tuple[str, Counter[str]]]:
         """The same, counted from the index."""
         if not names or not parts:
@@ -221,7 +222,7 @@ class Counts:
             {n: dict(c) for n, c in by_role.items()},
         )
 
-    def _table(self, source: Source, query: Query, parts: Sequence[Part]) -> tuple[str, list[Any]]:
+    def _table(self, source: CatalogueRun, query: Query, parts: Sequence[IndexPart]) -> tuple[str, list[Any]]:
         """The rows of a query in files of a run, as the database reads them."""
         where, parameters = self._lists.where(query, parts)
         given: list[Any] = [paths(parts), *parameters]

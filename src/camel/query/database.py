@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from camel.core.errors import CamelError, MissingExtra
-from camel.query.parts import Part
-from camel.query.sources import Source, Sources
+from camel.query.parts import IndexPart
+from camel.query.sources import CatalogueRun, Sources
 from camel.query.where import Place
 from camel.record.parquet import arrow
 
@@ -37,8 +37,8 @@ T = TypeVar("T")
 class Segment(NamedTuple):
     """Neighbouring files of one run that are asked together."""
 
-    source: Source
-    parts: list[Part]
+    source: CatalogueRun
+    parts: list[IndexPart]
 
     @property
     def rows(self) -> int:
@@ -63,7 +63,7 @@ class State(NamedTuple):
     """What is there at one time. Never changes; another takes its place."""
 
     version: int
-    sources: tuple[Source, ...]
+    sources: tuple[CatalogueRun, ...]
     segments: tuple[Segment, ...]
     notes: tuple[str, ...]
 
@@ -71,7 +71,7 @@ class State(NamedTuple):
 class Key(NamedTuple):
     """A row, and what it is sorted by."""
 
-    source: Source
+    source: CatalogueRun
     shard: int
     row: int
     value: float | None
@@ -197,11 +197,11 @@ def _connect(memory: str) -> tuple[Any, type[Exception]]:
     return database, duckdb.Error
 
 
-def segmented(sources: Iterable[Source]) -> list[Segment]:
+def segmented(sources: Iterable[CatalogueRun]) -> list[Segment]:
     """The files of runs, in portions of neighbours."""
     segments: list[Segment] = []
     for source in sources:
-        parts: list[Part] = []
+        parts: list[IndexPart] = []
         rows = 0
         for part in source.parts:
             if parts and rows + part.rows > SEGMENT:
@@ -214,7 +214,7 @@ def segmented(sources: Iterable[Source]) -> list[Segment]:
     return segments
 
 
-def paths(parts: Iterable[Part]) -> list[str]:
+def paths(parts: Iterable[IndexPart]) -> list[str]:
     """Files as the database is told of them."""
     return [str(part.path) for part in parts]
 

@@ -33,7 +33,7 @@ def _no_copy(number: str) -> Path | None:
     return None
 
 
-class Part:
+class IndexPart:
     """An index file: of one shard or of many."""
 
     def __init__(
@@ -175,9 +175,9 @@ class Part:
         return found
 
 
-class Counted(NamedTuple):
+class CountedParts(NamedTuple):
     """A file of cubes, and the parts that it counts."""
 
     path: Path
     cubes: Cubes
-    parts: frozenset[Part]
+    parts: frozenset[IndexPart]

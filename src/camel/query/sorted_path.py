@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from camel.index.facets import FACETS
 from camel.index.sorted import KEPT, Ordered
 from camel.query.conditions import element, is_hidden
-from camel.query.parts import Part
+from camel.query.parts import IndexPart
 from camel.query.where import Query
 from camel.record.parquet import arrow
 
@@ -160,7 +160,7 @@ class Copy(NamedTuple):
 class Order:
     """The copies of some runs in the order of one number."""
 
-    def __init__(self, copies: Sequence[Copy], left: Sequence[Part]) -> None:
+    def __init__(self, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
         self.copies = copies
         self.left = left
         """Index files that have none: small ones."""
@@ -224,14 +224,14 @@ class Order:
                 tables[-1] = first(tables[-1], most, way)
         return tables
 
-    def groups(self, query: Query, hidden: frozenset[str]) -> Groups | None:
+    def groups(self, query: Query, hidden: frozenset[str]) -> RowGroups | None:
         """The row groups with how many rows of a query each has; None where the footers do not tell."""
         counts = [copy.counts(query, hidden) for copy in self.copies]
         known = [one for one in counts if one is not None]
-        return Groups(self, query, hidden, known) if len(known) == len(counts) else None
+        return RowGroups(self, query, hidden, known) if len(known) == len(counts) else None
 
 
-class Groups:
+class RowGroups:
     """The row groups of copies, with how many rows of a query each has."""
 
     def __init__(

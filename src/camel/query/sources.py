@@ -43,7 +43,7 @@ from camel.index.sorted import ordered_name
 from camel.index.text import FOLDER as TEXT
 from camel.models.catalogue import cost
 from camel.query.imports import import_files
-from camel.query.parts import Counted, Part
+from camel.query.parts import CountedParts, IndexPart
 from camel.record.arrow import rows
 from camel.record.parquet import arrow
 from camel.runs.compact import compactions, damaged, open_parts, parts_of
@@ -57,11 +57,16 @@ MANY_PARTS = 200
 """Index files of a run beyond which asking them all takes noticeably longer."""
 
 
-class Source:
+class CatalogueRun:
     """One run of a catalogue, as it is now."""
 
     def __init__(
-        self, name: str, folder: RunFolder, stage: str, parts: list[Part], counted: Counted | None = None
+        self,
+        name: str,
+        folder: RunFolder,
+        stage: str,
+        parts: list[IndexPart],
+        counted: CountedParts | None = None,
     ) -> None:
         self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
         self._first = [part.first for part in parts]
@@ -84,7 +89,7 @@ class Source:
             [f"{self.name}: and {len(said) - _DAMAGE:,} files more"] if said[_DAMAGE:] else []
         )
 
-    def part_of(self, shard: int) -> Part:
+    def part_of(self, shard: int) -> IndexPart:
         """The index file that covers a shard."""
         return self.parts[bisect_right(self._first, shard) - 1]
 
@@ -172,9 +177,9 @@ class _Watched:
 
     def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
         self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, IndexPart] = {}
         """Of single shards."""
-        self._merged: dict[str, Part | None] = {}
+        self._merged: dict[str, IndexPart | None] = {}
         """None where a file is damaged, or of another run."""
         self._unread: dict[int, str] = {}
         """Shards without an index whose data cannot be read, and what is said of each."""
@@ -183,7 +188,7 @@ class _Watched:
         self._seen: Any = None
         self._doubted = False
         """Whether something could not be read: then what is believed is read in full first."""
-        self.source = Source(name, folder, LAST_STAGES[0], [])
+        self.source = CatalogueRun(name, folder, LAST_STAGES[0], [])
 
     def look(self) -> bool:
         """See what has been committed or indexed since; whether there is anything new."""
@@ -199,7 +204,7 @@ class _Watched:
         self._parts = {
             shard: part for shard, part in self._parts.items() if are_newest(part.header.shards, anew)
         }
-        merged: dict[str, Part] = {}
+        merged: dict[str, IndexPart] = {}
         reached = -1
         for first, last, name in files.merged:
             part = self._read_merged(name, fingerprint, stage, first, last) if first > reached else None
@@ -219,7 +224,7 @@ class _Watched:
         parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
         parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
         cubes = self._read_cubes(merged, stage, files.cubes)
-        self.source = Source(self.name, self.folder, stage, parts, cubes)
+        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes)
         self._seen = seen
         return True
 
@@ -235,19 +240,19 @@ class _Watched:
                 part.forget_copies()
         self._seen, self._doubted = None, True
 
-    def unmarked(self) -> list[Part]:
+    def unmarked(self) -> list[IndexPart]:
         """Index files whose conversations nobody has looked through, where they are few enough to do it here."""
         unknown = [part for part in self.source.parts if part.unknown]
         few = sum(part.unknown for part in unknown) <= LOOKED_THROUGH
         tried = time.monotonic() - AGAIN
         return [part for part in unknown if part.tried < tried] if few else []
 
-    def leave(self, part: Part, error: Exception) -> None:
+    def leave(self, part: IndexPart, error: Exception) -> None:
         """Go on without what is found in the conversations of an index file: they cannot be read, or a detector fails."""
         part.damage, part.tried = " ".join(str(error).split()), time.monotonic()
         self._seen = None
 
-    def mark(self, part: Part) -> Part:
+    def mark(self, part: IndexPart) -> IndexPart:
         """The same index file with what is found in its conversations."""
         by, whole = looked_by(), arrow("pyarrow.parquet").read_table(part.path)
         pieces: list[Any] = []
@@ -265,9 +270,9 @@ class _Watched:
         header = msgspec.structs.replace(part.header, shards=shards, counts=count(table))
         path = self._scratch / f"marked-{new_attempt()}.parquet"
         write(path, table.replace_schema_metadata(None), header)
-        return Part(path, header)
+        return IndexPart(path, header)
 
-    def take(self, part: Part, better: Part) -> None:
+    def take(self, part: IndexPart, better: IndexPart) -> None:
         """Have an index file of a run in the place of another one."""
         for shard, known in self._parts.items():
             if known is part:
@@ -297,14 +302,16 @@ class _Watched:
             )
         return said
 
-    def _read_merged(self, name: str, fingerprint: str, stage: str, first: int, last: int) -> Part | None:
+    def _read_merged(
+        self, name: str, fingerprint: str, stage: str, first: int, last: int
+    ) -> IndexPart | None:
         if name not in self._merged:
             self._merged[name] = None
             with contextlib.suppress(CamelError, OSError):
                 path = self._local(name)
                 header, metadata = read_footer(path)
                 if is_of(header, stage, fingerprint, first, last, {}):
-                    self._merged[name] = Part(path, header, metadata, partial(self._copy, name))
+                    self._merged[name] = IndexPart(path, header, metadata, partial(self._copy, name))
         return self._merged[name]
 
     def _copy(self, index: str, number: str) -> Path | None:
@@ -312,7 +319,7 @@ class _Watched:
         name = ordered_name(index, number)
         return self._local(name) if self.folder.store.exists(name) else None
 
-    def _read_cubes(self, merged: dict[str, Part], stage: str, listed: list[str]) -> Counted | None:
+    def _read_cubes(self, merged: dict[str, IndexPart], stage: str, listed: list[str]) -> CountedParts | None:
         """The cubes that count these files, if all are the run's own: what was found here, no cube has counted."""
         digest = digest_of(list(merged))
         name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
@@ -324,10 +331,10 @@ class _Watched:
                 cubes = read_cubes(path)
                 readable = arrow("pyarrow.parquet").read_table(path).num_rows if self._doubted else 0
                 if cubes.digest == digest and readable >= 0:
-                    return Counted(path, cubes, frozenset(merged.values()))
+                    return CountedParts(path, cubes, frozenset(merged.values()))
         return None
 
-    def _single(self, marker: Marker, listed: dict[str, str]) -> Part:
+    def _single(self, marker: Marker, listed: dict[str, str]) -> IndexPart:
         """The index of a shard: its own, or one made here from the data."""
         stem = Path(marker.file).stem
         if stem in listed:
@@ -335,9 +342,9 @@ class _Watched:
                 path = self._local(name_of(marker))
                 header = read_header(path)
                 if is_for(header, marker):
-                    return Part(path, header)
+                    return IndexPart(path, header)
         path = self._scratch / f"{stem}.parquet"
-        source = Source(self.name, self.folder, marker.stage, [])
+        source = CatalogueRun(self.name, self.folder, marker.stage, [])
         file, start = source.data_of(marker.shard)
         between = (start, start + marker.rows)
         with self.folder.opened([file]) as opened:
@@ -345,7 +352,7 @@ class _Watched:
                 path, next(opened), marker.file, marker.stage, marker.shard, marker.fingerprint, cost, between
             )
         self._built += 1
-        return Part(path, header)
+        return IndexPart(path, header)
 
     def _local(self, name: str) -> Path:
         """An index file where the database can read it."""
@@ -377,7 +384,7 @@ class Sources:
             raise
 
     @property
-    def all(self) -> list[Source]:
+    def all(self) -> list[CatalogueRun]:
         """As they are now."""
         return [one.source for one in self._watched]
 
@@ -386,7 +393,7 @@ class Sources:
         for one in self._watched:
             one.doubt()
 
-    def unmarked(self) -> list[tuple[_Watched, Part]]:
+    def unmarked(self) -> list[tuple[_Watched, IndexPart]]:
         """Index files without what is found in their conversations, of runs that are small enough."""
         return [(one, part) for one in self._watched for part in one.unmarked()]
 

@@ -17,7 +17,7 @@ from camel.core.errors import Damaged
 from camel.index.text import KEPT, TextIndex, opened, texts_of, words_of
 
 if TYPE_CHECKING:
-    from camel.query.sources import Source
+    from camel.query.sources import CatalogueRun
 
 MOST = 2_000
 """Conversations that one search gives."""
@@ -74,7 +74,7 @@ def pattern_of(phrases: Iterable[Sequence[str]]) -> re.Pattern[str]:
 
 
 def search(
-    source: Source,
+    source: CatalogueRun,
     indexes: Sequence[TextIndex],
     text: str,
     facets: dict[str, tuple[str, ...]],
@@ -95,7 +95,7 @@ def search(
 
 
 def _look_up(
-    source: Source,
+    source: CatalogueRun,
     indexes: Sequence[TextIndex],
     phrases: Sequence[Sequence[str]],
     facets: dict[str, tuple[str, ...]],
@@ -136,7 +136,7 @@ def _given(shown: Shown) -> Shown:
 
 
 def _scan(
-    source: Source, phrases: Sequence[Sequence[str]], hidden: frozenset[str], covered: set[int]
+    source: CatalogueRun, phrases: Sequence[Sequence[str]], hidden: frozenset[str], covered: set[int]
 ) -> TextFound:
     """Read conversations one after the other, as many as there is time for."""
     single, pattern = [pattern_of([words]) for words in phrases], pattern_of(phrases)
@@ -172,7 +172,7 @@ def _scan(
     return TextFound(hits[:MOST], [*damage, *notes])
 
 
-def _shards(source: Source, covered: set[int]) -> Iterable[tuple[int, int]]:
+def _shards(source: CatalogueRun, covered: set[int]) -> Iterable[tuple[int, int]]:
     return (
         (one.shard, one.rows)
         for part in source.parts
@@ -201,6 +201,6 @@ def cut(text: str, match: re.Match[str], pattern: re.Pattern[str]) -> Pieces:
     return tuple(piece for piece in [*pieces, (part[last:], False)] if piece[0])
 
 
-def indexes_of(source: Source) -> list[TextIndex]:
+def indexes_of(source: CatalogueRun) -> list[TextIndex]:
     """The text indexes of a run."""
     return opened(source.folder, source.stage, source.folder.settings().fingerprint)

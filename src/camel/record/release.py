@@ -29,7 +29,7 @@ class Release:
     """A GUID that lets others find, and keep out of training, what came from here. Restricted rows need one."""
 
 
-class Written(NamedTuple):
+class Exported(NamedTuple):
     """What an export came to."""
 
     path: Path

@@ -26,7 +26,7 @@ from camel.runs.markers import Marker
 from camel.runs.run import DRIVER, RunFolder
 from camel.runs.verify import look_at
 from camel.storage import inside
-from camel.storage.store import DiskStore, Entry
+from camel.storage.store import DiskStore, FileEntry
 
 OLD = 3600.0
 """Seconds after which no worker is still about to commit a file."""
@@ -34,7 +34,7 @@ IDLE = 600.0
 """The same where no process holds the run's lock: a process without it may still be writing."""
 
 
-Derived = Callable[[RunFolder, bool], Iterator[Entry]]
+Derived = Callable[[RunFolder, bool], Iterator[FileEntry]]
 """Finds files that were derived from conversations and are not needed; whether those that larger ones replaced go too."""
 
 
@@ -142,7 +142,7 @@ def _collect(folder: RunFolder, stage: str, found: Garbage) -> None:
     # Data first, markers after: whatever was committed in between has its marker by now.
     entries = list(folder.store.entries(f"data/{stage}"))
     committed = folder.committed(stage)
-    by_shard: dict[int | str, list[Entry]] = {}
+    by_shard: dict[int | str, list[FileEntry]] = {}
     for entry in entries:
         by_shard.setdefault(shard_of(entry.name), []).append(entry)
     # A committed shard's only file is its own: of most shards no marker is read.

@@ -26,7 +26,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -34,14 +34,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from camel.core.checks import closest
-from camel.core.errors import Damaged, InputError, mend_of
+from camel.core.errors import Damaged, InputError
 from camel.runs import again
-from camel.runs.markers import Marker, marker_name, new_attempt
+from camel.runs.local_files import LocalFiles, settle
+from camel.runs.markers import Marker, marker_name
 from camel.runs.settings import SCHEMA, Holder, Settings
 from camel.storage import inside
 from camel.storage.files import make_folder, sync
 from camel.storage.inside import check_name
-from camel.storage.journal import Damage, Journal, JournalBroken, read, scan
 from camel.storage.store import AT_ONCE, BucketStore, DiskStore, Store, ahead, is_remote
 
 JOURNALS, USUAL_JOURNALS = "CAMEL_JOURNALS", "runs/.journals"
@@ -57,10 +57,6 @@ DRIVER = ".driver"
 T = TypeVar("T")
 
 
-_ROOM = 256 << 10
-"""Bytes that must be free where journals are: what a window of calls may say."""
-
-
 class Kept(NamedTuple):
     """A data file where it lasts, for its marker."""
 
@@ -68,11 +64,11 @@ class Kept(NamedTuple):
     size: int
 
 
-class RunFolder:
+class RunFolder(LocalFiles):
     """A run: on a disk at `root`, or in `store` with its journals at `root`."""
 
     def __init__(self, root: Path, store: Store | None = None) -> None:
-        self.root = root
+        super().__init__(root)
         self.store: Store = store or DiskStore(root)
         self._known: dict[str, set[int]] = {}
         """Shards seen committed; a marker never goes away."""
@@ -85,10 +81,6 @@ class RunFolder:
     def address(self) -> str:
         """Where the run is, as people write it."""
         return self.store.address
-
-    def path(self, name: str) -> Path:
-        """The path below `root` of a file or folder, for what takes a path; raises where it leads through a link."""
-        return inside.path(self.root, name)
 
     @property
     def exists(self) -> bool:
@@ -177,7 +169,7 @@ class RunFolder:
 
     def _has_replies(self, stage: str) -> bool:
         """Whether something that was paid for is in the journals of a stage."""
-        return any(True for shard in self._by_shard("journal", stage) for _ in self.replay(stage, shard))
+        return any(True for shard in self.by_shard("journal", stage) for _ in self.replay(stage, shard))
 
     def has_own_settings(self, stage: str) -> bool:
         """Whether a stage was begun with something that is not of the run's configuration."""
@@ -252,10 +244,6 @@ class RunFolder:
     def stages(self) -> list[str]:
         """The stages of which something is committed; what a retry has committed is its stage's."""
         return [name for name in self.store.folders("committed") if not again.named(name).retry]
-
-    def journal_stages(self) -> list[str]:
-        """The stages that have journals."""
-        return DiskStore(self.root).folders("journal")
 
     def committed(self, stage: str) -> set[int]:
         """The shards of a stage that are finished, by the names of their markers alone."""
@@ -392,56 +380,16 @@ class RunFolder:
             return self.store.get(name)
         return b""
 
-    def check_room(self) -> None:
-        """Raise unless journals can be written: who has no room is to know it before paying for what cannot be kept."""
-        probe = self.root / f".room-{new_attempt()}"
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(bytes(_ROOM))
-        except OSError as error:
-            raise InputError(
-                f"cannot write journals in {self.root}: {error.strerror}; {mend_of(error) or 'mend that, and the same command goes on'}"
-            ) from None
-        finally:
-            with contextlib.suppress(OSError):
-                probe.unlink(missing_ok=True)
-
-    def open_journal(self, stage: str, shard: int, attempt: str) -> Journal:
-        """Start the journal of an attempt."""
-        return Journal(self.path(f"journal/{stage}/{shard:06d}-{attempt}"))
-
-    def replay(
-        self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
-    ) -> Generator[bytes]:
-        """Everything that earlier attempts at a shard have journaled; `damaged` is told of what cannot be read."""
-        for path in self._journals(stage, shard):
-            _settle(path)
-            for one in scan(path):
-                if isinstance(one, Damage):
-                    damaged(one)
-                else:
-                    yield one
-
-    def attempts(self, stage: str, shard: int) -> Iterator[Iterator[bytes]]:
-        """What each earlier attempt at a shard has journaled.
-
-        Made durable first: what a killed process wrote and did not sync can be read, and would be gone after a power
-        cut, when the steps that followed from it are not.
-        """
-        for path in self._journals(stage, shard):
-            _settle(path)
-            yield read(path)
-
     def journaled(self, stage: str) -> set[int]:
         """The shards that are being worked on, or were when the run stopped: those that have journals and no marker."""
-        shards = set(self._by_shard("journal", stage))
+        shards = set(self.by_shard("journal", stage))
         return shards - self.committed(stage) if shards else shards
 
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""
         if not self.is_committed(stage, shard):
             raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are still needed")
-        _remove(self._journals(stage, shard))
+        _remove(self.journals_of(stage, shard))
 
     def sweep(self, stage: str) -> None:
         """Remove what a crash left behind of committed shards: their journals, and files that no marker names.
@@ -450,15 +398,15 @@ class RunFolder:
         """
         if self.on_disk:
             # Whoever made the last names here may have been killed before they were durable.
-            _settle(self.root)
+            settle(self.root)
         for part in ("journal", "data", "committed"):
             for made in (self.path(part), self.path(f"{part}/{stage}")):
                 if made.exists():
-                    _settle(made)
-        for shard, paths in self._by_shard("journal", stage).items():
+                    settle(made)
+        for shard, paths in self.by_shard("journal", stage).items():
             if self.is_committed(stage, shard):
                 _remove(paths)
-        for shard, paths in self._by_shard("data", stage).items():
+        for shard, paths in self.by_shard("data", stage).items():
             if not self.on_disk:  # a copy on its way to the store
                 if self.is_committed(stage, shard):
                     _remove(paths)
@@ -466,28 +414,6 @@ class RunFolder:
             elif len(paths) > 1 and self.is_committed(stage, shard):
                 named = self.root / self.marker(stage, shard).file
                 _remove([path for path in paths if path != named])
-
-    def with_data(self, stage: str) -> set[int]:
-        """The shards of which there is a data file on this disk, of whichever attempt."""
-        return set(self._by_shard("data", stage))
-
-    def _by_shard(self, part: str, stage: str) -> dict[int, list[Path]]:
-        """The files of a stage in one part of the folder, by the shard in their names."""
-        found: dict[int, list[Path]] = {}
-        for path in self.files(part, stage):
-            if (number := path.name.partition("-")[0]).isdecimal():
-                found.setdefault(int(number), []).append(path)
-        return found
-
-    def files(self, part: str, stage: str) -> list[Path]:
-        """The files of attempts at a stage in one part of the folder, `journal` or `data`, in no order."""
-        with contextlib.suppress(FileNotFoundError):
-            names = inside.names(self.root, f"{part}/{stage}")
-            return [self.root / part / stage / name for name in names if "-" in name and name[0] != "."]
-        return []
-
-    def _journals(self, stage: str, shard: int) -> list[Path]:
-        return sorted(path for path in self.files("journal", stage) if path.name.startswith(f"{shard:06d}-"))
 
     def _decoded(self, name: str, kind: type[T]) -> T:
         where = f"{self.address}/{name}"
@@ -521,13 +447,6 @@ def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
 def journals() -> Path:
     """Where the journals of runs in object stores are, each run's in a folder of its own."""
     return Path(os.environ.get(JOURNALS) or USUAL_JOURNALS)
-
-
-def _settle(path: Path) -> None:
-    try:
-        sync(path)
-    except OSError as error:
-        raise JournalBroken(f"{path}: {error.strerror}") from None
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -40,7 +40,7 @@ class Planned(NamedTuple):
         return max(0, min(self.shard_size, self.items - shard * self.shard_size))
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Fault(msgspec.Struct, frozen=True):
     """Something that is wrong."""
 
     stage: str
@@ -50,14 +50,14 @@ class Problem(msgspec.Struct, frozen=True):
     """Of the file: without both a shard has never been, and `generate` makes it again."""
 
 
-class Report(msgspec.Struct):
+class Verification(msgspec.Struct):
     """What was found."""
 
     run: str
     files: int = 0
     rows: int = 0
     bytes: int = 0
-    problems: list[Problem] = []
+    problems: list[Fault] = []
     missing: dict[str, int] = {}
     """Shards that are planned and not committed, by stage: none once a run is complete."""
     notes: list[str] = []
@@ -88,13 +88,13 @@ def verify(
     planned: Mapping[str, Planned] | None = None,
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Report:
+) -> Verification:
     """Look at every marker and every file of a run; `progress` is told how many files are done, and of how many.
 
     `planned` says what each stage is to have; without it a stage must only be without gaps.
     """
     settings = folder.settings()
-    report = Report(folder.address, problems=[], missing={}, notes=[])
+    report = Verification(folder.address, problems=[], missing={}, notes=[])
     stages = folder.stages()
     shards = {stage: sorted(folder.committed(stage)) for stage in {*stages, *(planned or {})}}
     total, done = sum(map(len, shards.values())), 0
@@ -133,7 +133,7 @@ def verify(
             if not again:
                 wrong += _repeated(found.ids, one.file, seen)
             named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
-            report.problems += [Problem(stage, text, one.file, named) for text in wrong]
+            report.problems += [Fault(stage, text, one.file, named) for text in wrong]
             if len(seen) > MOST_IDS:
                 report.notes.append(f"{stage}: ids were compared within files, not over all of them")
                 seen.clear()
@@ -146,22 +146,22 @@ def verify(
     return report
 
 
-def _journals(folder: RunFolder, stage: str) -> list[Problem]:
+def _journals(folder: RunFolder, stage: str) -> list[Fault]:
     """What is damaged in the journals of shards that are still open."""
     found: list[Damage] = []
-    problems: list[Problem] = []
+    problems: list[Fault] = []
     for shard in sorted(folder.journaled(stage)):
         try:
             for _ in folder.replay(stage, shard, found.append):
                 pass
         except (FileNotFoundError, JournalBroken) as error:
             if not folder.is_committed(stage, shard):  # else its worker has removed them meanwhile
-                problems.append(Problem(stage, str(error), f"journal/{stage}"))
+                problems.append(Fault(stage, str(error), f"journal/{stage}"))
     cost = (
         "rerun the command: it pays for this again, and for later replies of the item if the new one differs"
     )
     return problems + [
-        Problem(stage, f"{one.where}: {cost}", str(one.path.relative_to(folder.root))) for one in found
+        Fault(stage, f"{one.where}: {cost}", str(one.path.relative_to(folder.root))) for one in found
     ]
 
 
@@ -181,7 +181,7 @@ def gone(folder: RunFolder, stage: str) -> list[str]:
     return [folder.marker(stage, shard).file for shard in sorted(lost - held)]
 
 
-def _count_shards(report: Report, stage: str, shards: list[int], plan: Planned | None) -> None:
+def _count_shards(report: Verification, stage: str, shards: list[int], plan: Planned | None) -> None:
     """Whether all are there, and none that should not be."""
     if plan is None:
         if missing := sorted(set(range(shards[-1] + 1 if shards else 0)) - set(shards)):
@@ -190,10 +190,10 @@ def _count_shards(report: Report, stage: str, shards: list[int], plan: Planned |
     count = -(-plan.items // plan.shard_size)
     report.missing[stage] = len(set(range(count)) - set(shards))
     if beyond := [shard for shard in shards if shard >= count]:
-        report.problems.append(Problem(stage, f"shard {beyond[0]} is beyond the {count:,} that are planned"))
+        report.problems.append(Fault(stage, f"shard {beyond[0]} is beyond the {count:,} that are planned"))
 
 
-def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Report) -> list[Marker]:
+def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Verification) -> list[Marker]:
     """The markers that can be read and are what their names say."""
     good: list[Marker] = []
 
@@ -208,20 +208,20 @@ def _markers(folder: RunFolder, stage: str, shards: Iterable[int], report: Repor
     for shard, marker in zip(shards, ahead(one, shards, 1 if folder.on_disk else 64), strict=True):
         name = marker_name(stage, shard)
         if isinstance(marker, str):
-            report.problems.append(Problem(stage, marker, name, name))
+            report.problems.append(Fault(stage, marker, name, name))
         elif (marker.stage, marker.shard) != (stage, shard):
             said = f"it is the marker of shard {marker.shard} of {marker.stage}"
-            report.problems.append(Problem(stage, said, name, name))
+            report.problems.append(Fault(stage, said, name, name))
         else:
             good.append(marker)
     return good
 
 
-def _compactions(folder: RunFolder, stage: str, report: Report) -> list[Compaction]:
+def _compactions(folder: RunFolder, stage: str, report: Verification) -> list[Compaction]:
     try:
         return compactions(folder, stage)
     except InputError as error:
-        report.problems.append(Problem(stage, str(error), f"compacted/{stage}"))
+        report.problems.append(Fault(stage, str(error), f"compacted/{stage}"))
         return []
 
 
@@ -279,15 +279,15 @@ def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
     return problems
 
 
-def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -> list[Problem]:
+def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -> list[Fault]:
     """Whether compactions hold what the shards' markers say."""
-    problems: list[Problem] = []
+    problems: list[Fault] = []
     for one in large:
         for shard, rows in zip(one.shards, one.rows, strict=True):
             if shard not in markers:
                 said = f"it holds shard {shard}, which is not committed"
-                problems.append(Problem(stage, said, one.file, one.name))
+                problems.append(Fault(stage, said, one.file, one.name))
             elif markers[shard].rows != rows:
                 said = f"it holds other rows of shard {shard} than are committed"
-                problems.append(Problem(stage, said, one.file, one.name))
+                problems.append(Fault(stage, said, one.file, one.name))
     return problems

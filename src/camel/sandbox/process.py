@@ -32,7 +32,7 @@ from camel.core.errors import CamelError, InputError
 from camel.sandbox.guest import FOREIGN, RAISED, READY, VALUE
 from camel.sandbox.image import PYTHON, make_image
 from camel.sandbox.seccomp import filter_program
-from camel.sandbox.values import Damaged, decode, encode
+from camel.sandbox.values import BadBytes, decode, encode
 
 NOBODY = 65534
 START_SECONDS = 60.0
@@ -222,7 +222,7 @@ class Program:
             raise _failure(answer)
         try:
             return decode(answer[1:])
-        except Damaged as error:
+        except BadBytes as error:
             raise ProgramFailed("damaged", str(error)) from None
 
     def answers(self, requests: Sequence[bytes]) -> Iterator[bytes]:

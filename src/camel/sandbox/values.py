@@ -28,7 +28,7 @@ class NotPlain(Exception):
     """A value that does not cross; its text is the name of its type."""
 
 
-class Damaged(Exception):
+class BadBytes(Exception):
     """Bytes that are not a value: only somebody who wrote them by hand sends such."""
 
 
@@ -99,19 +99,19 @@ def _alone(value: object, depth: int) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value that the bytes are; raises `Damaged` for anything that `encode` does not write."""
+    """The value that the bytes are; raises `BadBytes` for anything that `encode` does not write."""
     try:
         value, end = _decode(data, 0, 0)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError, RecursionError) as error:
-        raise Damaged(type(error).__name__) from None
+        raise BadBytes(type(error).__name__) from None
     if end != len(data):
-        raise Damaged("bytes after the value")
+        raise BadBytes("bytes after the value")
     return value
 
 
 def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if depth > MOST_DEPTH:
-        raise Damaged("nested too deeply")
+        raise BadBytes("nested too deeply")
     tag, at = data[at], at + 1
     if tag in _CONSTANTS:
         return _CONSTANTS[tag], at
@@ -123,7 +123,7 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     at += 4
     # Nothing takes less than a byte an item: a large count is a lie, and must not be believed before it is paid for.
     if at + count > len(data):
-        raise Damaged("cut off")
+        raise BadBytes("cut off")
     if tag == 105:  # i
         return int.from_bytes(data[at : at + count], "big", signed=True), at + count
     if tag == 115:  # s
@@ -136,7 +136,7 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if tag == 100:  # d
         count *= 2
     elif tag not in (108, 116, 83, 90):
-        raise Damaged("no such tag")
+        raise BadBytes("no such tag")
     for _ in range(count):
         item, at = _decode(data, at, depth + 1)
         items.append(item)
@@ -147,5 +147,5 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     made = dict(zip(items[::2], items[1::2], strict=True)) if tag == 100 else set(items)
     if len(made) != (count // 2 if tag == 100 else count):
         # NaN is unequal to itself, so several may stand in a set: only what is equal and was told twice is refused.
-        raise Damaged("a member twice")
+        raise BadBytes("a member twice")
     return (frozenset(made) if tag == 90 else made), at

@@ -10,11 +10,11 @@ from camel.core.lists import parse_list
 from camel.scenarios.checking import Rendered, check, load, sample
 from camel.scenarios.duplicates import deduplicate, near_duplicate
 from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, read_lists, render_lists
-from camel.scenarios.reading import Problem, known, shipped
+from camel.scenarios.reading import ScenarioProblem, known, shipped
 from camel.scenarios.scaffold import scaffold
 from camel.scenarios.scenario import (
-    Asked,
     Cast,
+    FilledQuestion,
     Level,
     Lists,
     Meeting,
@@ -26,18 +26,18 @@ from camel.scenarios.scenario import (
 from camel.scenarios.societies import load_society
 
 __all__ = [
-    "Asked",
     "Cast",
+    "FilledQuestion",
     "Level",
     "ListTooShort",
     "Lists",
     "Meeting",
     "NamedList",
-    "Problem",
     "Question",
     "Rendered",
     "RolePlay",
     "Scenario",
+    "ScenarioProblem",
     "Translate",
     "ask_list",
     "check",

@@ -27,7 +27,7 @@ from camel.scenarios.societies import SOCIETY_FILE, read_society
 FILE = "scenario.toml"
 
 
-class Problem(NamedTuple):
+class ScenarioProblem(NamedTuple):
     """Something about a scenario that is wrong, or that is seldom meant."""
 
     where: str
@@ -161,9 +161,9 @@ def folder_of(name_or_path: str | Path) -> Path:
     raise InputError(f"there is no scenario {text!r}{similar(text, known())}; known: {', '.join(known())}")
 
 
-def read(folder: Path) -> tuple[Scenario | None, list[Problem]]:
+def read(folder: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
     """Read a folder as far as possible; the scenario is None where there is not enough for one."""
-    problems: list[Problem] = []
+    problems: list[ScenarioProblem] = []
     declaration = _declaration(folder, problems)
     if declaration is None:
         return None, problems
@@ -187,7 +187,7 @@ def read(folder: Path) -> tuple[Scenario | None, list[Problem]]:
 class _Texts:
     """The text files of a folder, and what is wrong with them."""
 
-    def __init__(self, folder: Path, problems: list[Problem]) -> None:
+    def __init__(self, folder: Path, problems: list[ScenarioProblem]) -> None:
         self._folder = folder
         self.problems = problems
 
@@ -196,7 +196,7 @@ class _Texts:
         try:
             if not path.resolve().is_relative_to(self._folder.resolve()):
                 self.problems.append(
-                    Problem(FILE, f"{name} is outside the scenario's folder: copy it into the folder")
+                    ScenarioProblem(FILE, f"{name} is outside the scenario's folder: copy it into the folder")
                 )
                 return ""
             text = path.read_text("utf-8-sig").strip()
@@ -208,25 +208,27 @@ class _Texts:
                     f"{shown(name)} stands where a file is named, and looks like the text itself: put the text into a file "
                     "beside this one, such as prompt.txt, and name that"
                 )
-            self.problems.append(Problem(FILE, said))
+            self.problems.append(ScenarioProblem(FILE, said))
             return ""
         if not text:
-            self.problems.append(Problem(name, "the file is empty: write the text"))
+            self.problems.append(ScenarioProblem(name, "the file is empty: write the text"))
         return text
 
 
-def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
+def _declaration(folder: Path, problems: list[ScenarioProblem]) -> Declaration | None:
     try:
         text = (folder / FILE).read_text("utf-8-sig")
         table = tomllib.loads(text)
     except FileNotFoundError:
-        problems.append(Problem(FILE, f"{folder} has no {FILE}: make a folder with camel scenarios new NAME"))
+        problems.append(
+            ScenarioProblem(FILE, f"{folder} has no {FILE}: make a folder with camel scenarios new NAME")
+        )
         return None
     except OSError as error:
-        problems.append(Problem(FILE, f"cannot be read: {error.strerror}"))
+        problems.append(ScenarioProblem(FILE, f"cannot be read: {error.strerror}"))
         return None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        problems.append(Problem(FILE, f"is not valid TOML: {' '.join(str(error).split())}"))
+        problems.append(ScenarioProblem(FILE, f"is not valid TOML: {' '.join(str(error).split())}"))
         return None
     _drop_unknown(table, Declaration, "", problems)
     tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
@@ -246,18 +248,20 @@ def _declaration(folder: Path, problems: list[Problem]) -> Declaration | None:
     try:
         return msgspec.convert(table, Declaration)
     except msgspec.ValidationError as error:
-        problems.append(Problem(FILE, str(error).replace("`", "").replace("$.", "")))
+        problems.append(ScenarioProblem(FILE, str(error).replace("`", "").replace("$.", "")))
         return None
 
 
 def _drop_unknown(
-    table: dict[str, Any], kind: type[msgspec.Struct], where: str, problems: list[Problem]
+    table: dict[str, Any], kind: type[msgspec.Struct], where: str, problems: list[ScenarioProblem]
 ) -> None:
     known = kind.__struct_fields__
     for key in sorted(table.keys() - set(known)):
         del table[key]
         problems.append(
-            Problem(FILE, f"unknown key {key!r}{where}{similar(key, known)}; known: {', '.join(known)}")
+            ScenarioProblem(
+                FILE, f"unknown key {key!r}{where}{similar(key, known)}; known: {', '.join(known)}"
+            )
         )
 
 
@@ -266,7 +270,7 @@ def _level(table: LevelTable, texts: _Texts) -> Level:
     given = [name for name in ("prompt", "items", "file") if getattr(table, name)]
     if len(given) != 1:
         texts.problems.append(
-            Problem(where, f"give one of prompt, items and file, not {' and '.join(given) or 'none'}")
+            ScenarioProblem(where, f"give one of prompt, items and file, not {' and '.join(given) or 'none'}")
         )
     items = table.items
     if table.file and (text := texts.read(table.file)):
@@ -276,7 +280,7 @@ def _level(table: LevelTable, texts: _Texts) -> Level:
         count = len(items) or 1
         if table.prompt:
             texts.problems.append(
-                Problem(where, "count is missing: say how many to ask for, e.g. count = 10")
+                ScenarioProblem(where, "count is missing: say how many to ask for, e.g. count = 10")
             )
     return Level(
         name=table.name,
@@ -292,7 +296,9 @@ def _level(table: LevelTable, texts: _Texts) -> Level:
 def _items(text: str, name: str, texts: _Texts) -> tuple[str, ...]:
     found = read_lists(text, source=name)
     if len(found) != 1 or found[0].parents:
-        texts.problems.append(Problem(name, "must hold one list without headings: one item on each line"))
+        texts.problems.append(
+            ScenarioProblem(name, "must hold one list without headings: one item on each line")
+        )
         return ()
     return found[0].items
 
@@ -301,7 +307,9 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Questi
     ends = [declaration.role_play, declaration.society, declaration.question, declaration.translate]
     last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
     if declaration.critic and not declaration.role_play:
-        texts.problems.append(Problem(FILE, "a [critic] needs a [role_play] to listen to: take it out"))
+        texts.problems.append(
+            ScenarioProblem(FILE, "a [critic] needs a [role_play] to listen to: take it out")
+        )
     match [end for end in ends if end is not None]:
         case [RolePlayTable() as play]:
             paper = prompts.paper()
@@ -325,7 +333,7 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Questi
             )
         case [SocietyTable() as meeting]:
             society, problems = read_society(texts.read(meeting.file))
-            texts.problems += [Problem(meeting.file, message) for message in problems]
+            texts.problems += [ScenarioProblem(meeting.file, message) for message in problems]
             task = meeting.task or (society.task if society else "") or last
             return society and Meeting(society=society, task=task, sampling=meeting.sampling)
         case [QuestionTable() as question]:
@@ -344,7 +352,7 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Questi
             )
         case several:
             texts.problems.append(
-                Problem(
+                ScenarioProblem(
                     FILE,
                     f"has {len(several)} of [role_play], [society], [question] and [translate]: say with exactly one "
                     "how the scenario ends",

@@ -172,7 +172,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return society, fill(self.task, values)
 
 
-class Asked(NamedTuple):
+class FilledQuestion(NamedTuple):
     """A question with its levels filled in."""
 
     role: str
@@ -192,11 +192,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     role: str = "Expert"
     sampling: Sampling | None = None
 
-    def asked(self, facts: Mapping[str, str]) -> Asked:
+    def asked(self, facts: Mapping[str, str]) -> FilledQuestion:
         """Fill in an item's facts."""
         values = as_values(facts)
         role = fill(self.role, values)
-        return Asked(role, fill(self.problem, values), fill(self.prompt, {**values, "ROLE": role}))
+        return FilledQuestion(role, fill(self.problem, values), fill(self.prompt, {**values, "ROLE": role}))
 
 
 class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="translate"):

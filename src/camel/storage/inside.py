@@ -32,7 +32,7 @@ class LinkInside(Damaged):
     """A run contains a symbolic link at a place that is to be read, written or removed."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file, as a listing shows it."""
 
     name: str
@@ -132,7 +132,7 @@ def folders(root: Path, folder: str) -> list[str]:
         return [one.name for one in found if _plain(one, root / folder).is_dir(follow_symlinks=False)]
 
 
-def entries(root: Path, folder: str) -> Iterator[Entry]:
+def entries(root: Path, folder: str) -> Iterator[FileEntry]:
     """All files below a folder, sorted; none where there is no such folder."""
     found: list[tuple[str, os.stat_result]] = []
     with (
@@ -149,7 +149,7 @@ def entries(root: Path, folder: str) -> Iterator[Entry]:
         if stat.S_ISDIR(status.st_mode):
             yield from entries(root, name)
         elif stat.S_ISREG(status.st_mode):
-            yield Entry(name, status.st_size, status.st_mtime)
+            yield FileEntry(name, status.st_size, status.st_mtime)
 
 
 def remove(root: Path, name: str) -> None:

@@ -31,7 +31,7 @@ from typing import IO, Any, Protocol, TypeVar
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.storage import inside
-from camel.storage.inside import Entry
+from camel.storage.inside import FileEntry
 
 PATIENCE = 180.0
 """Seconds for which a store that fails is tried again; then a run stops, and can be resumed."""
@@ -80,7 +80,7 @@ class Store(Protocol):
         """The folders right in a folder, without its name, hidden ones left out, sorted."""
         ...
 
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str) -> Iterator[FileEntry]:
         """All files below a folder."""
         ...
 
@@ -134,7 +134,7 @@ class DiskStore:
             return sorted(name for name in found if not name.startswith("."))
         return []
 
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str) -> Iterator[FileEntry]:
         """All files below a folder."""
         return inside.entries(self.root, folder)
 
@@ -310,12 +310,12 @@ class BucketStore:
         found = [name.rstrip("/").rpartition("/")[2] for name in self._ask("listing", folder, request)]
         return sorted(name for name in found if not name.startswith("."))
 
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str) -> Iterator[FileEntry]:
         """All objects below a folder."""
 
-        def request() -> list[Entry]:
+        def request() -> list[FileEntry]:
             return [
-                Entry(entry["path"], entry["size"], entry["last_modified"].timestamp())
+                FileEntry(entry["path"], entry["size"], entry["last_modified"].timestamp())
                 for chunk in self._client.list(folder, chunk_size=1000)
                 for entry in chunk
             ]

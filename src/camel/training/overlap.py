@@ -271,7 +271,7 @@ def bands(signed: Any) -> Any:
 # ---------------------------------------------------------------- contamination
 
 
-class Question(NamedTuple):
+class ExamQuestion(NamedTuple):
     """Something a model will be tested on; its parts are looked for one by one."""
 
     name: str
@@ -280,10 +280,10 @@ class Question(NamedTuple):
     """Parts that are code, found also where its names have changed."""
 
 
-class Questions:
+class ExamQuestions:
     """Questions, by the n-grams of their words."""
 
-    def __init__(self, questions: Iterable[Question]) -> None:
+    def __init__(self, questions: Iterable[ExamQuestion]) -> None:
         self.names: list[str] = []
         self._phrases, self._outlines = _Index(), _Index()
         for number, question in enumerate(questions):
@@ -358,3 +358,24 @@ class _Index:
         for (row, text), count in pairs.items():
             if count >= self._needed[text]:
                 yield row, self._questions[text]
+
+
+def equal_groups(keys: Any, places: Any) -> Iterator[tuple[Any, Any]]:
+    """The rows that share a hash with an earlier one, each beside the first of them."""
+    np = arrow("numpy")
+    order = np.lexsort((places, keys))
+    keys, places = keys[order], places[order]
+    same = np.zeros(len(keys), bool)
+    same[1:] = keys[1:] == keys[:-1]
+    first = np.maximum.accumulate(np.where(same, 0, np.arange(len(keys)))) if len(keys) else order
+    yield places[first[same]], places[same]
+
+
+def similarity(signed: Any, firsts: Any, others: Any) -> Any:
+    """How similar rows are, pair by pair, by their signatures."""
+    np = arrow("numpy")
+    parts = [
+        (signed[firsts[at : at + 50_000]] == signed[others[at : at + 50_000]]).mean(axis=1)
+        for at in range(0, len(firsts), 50_000)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)

@@ -14,7 +14,7 @@ from camel.core.errors import InputError
 from camel.core.toml import read_table
 from camel.detectors import DETECTORS
 from camel.evaluation.humaneval.problems import PLUS_FILE, human_eval_file
-from camel.training.overlap import Question
+from camel.training.overlap import ExamQuestion
 from camel.training.shaping import Shape
 
 HUMANEVAL, HUMANEVAL_PLUS = "humaneval", "humaneval+"
@@ -89,7 +89,7 @@ def read_recipe(path: Path) -> Recipe:
         raise InputError(f"{path}: {error}") from None
 
 
-class _Line(msgspec.Struct):
+class _QuestionLine(msgspec.Struct):
     """What is read of a line. The rest is passed over: HumanEval+ has numbers there that no machine word holds."""
 
     prompt: Any = None
@@ -101,12 +101,12 @@ class _Line(msgspec.Struct):
     id: Any = None
 
 
-def read_questions(name: str) -> Iterator[Question]:
+def read_questions(name: str) -> Iterator[ExamQuestion]:
     """The questions of a file of JSON lines (HumanEval's own form, or a `question` and perhaps an `answer`), or those of a name."""
     path = _file_of(name)
     for number, line in enumerate(_lines(path), 1):
         try:
-            row = msgspec.json.decode(line, type=_Line)
+            row = msgspec.json.decode(line, type=_QuestionLine)
         except msgspec.DecodeError:
             raise InputError(f"{path}:{number}: not a JSON object") from None
         given = [str(text) for text in (row.prompt, row.question, row.text, row.answer) if text]
@@ -114,7 +114,7 @@ def read_questions(name: str) -> Iterator[Question]:
         code = [str(text) for text in (row.canonical_solution, row.prompt) if text and row.canonical_solution]
         if not given and not code:
             raise InputError(f"{path}:{number}: it has no prompt, question, text or answer")
-        yield Question(str(row.task_id or row.id or number), tuple(given), tuple(code))
+        yield ExamQuestion(str(row.task_id or row.id or number), tuple(given), tuple(code))
 
 
 def digest_of(name: str) -> str:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel._version import __version__
-from camel.core.errors import Damaged, InputError
+from camel.core.errors import InputError
 from camel.detectors import detect
 from camel.detectors.languages import language_of
 from camel.engine.halt import Halt
@@ -42,15 +42,22 @@ from camel.runs.compact import Part
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
-from camel.runs.verify import look_at
-from camel.storage.files import taking_place
 from camel.storage.store import DiskStore
-from camel.training.overlap import BANDS, BINS, Questions, bands, digests, signatures
+from camel.training.overlap import (
+    BANDS,
+    BINS,
+    ExamQuestions,
+    bands,
+    digests,
+    equal_groups,
+    signatures,
+    similarity,
+)
 from camel.training.recipe import Recipe, digest_of, read_questions
 from camel.training.rows_card import rows_card
 from camel.training.shaping import Tokens, layout, shape
+from camel.training.stored_rows import MIXED, SHAPED, anew, mixed_layout
 
-SHAPED, MIXED = "rows", "mixed"
 CARD = "README.md"
 _TELLING = 600
 """Characters of a message that tell its language."""
@@ -58,7 +65,7 @@ _AT_ONCE = 20_000_000
 """Hashes that are compared at a time."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class RowsReport(msgspec.Struct, frozen=True):
     """What went in, what each filter took out, and what is left."""
 
     conversations: int
@@ -78,7 +85,7 @@ class Report(msgspec.Struct, frozen=True):
     """Questions that were looked for."""
 
 
-class _Piece(NamedTuple):
+class _RowSource(NamedTuple):
     """Some shards of one run: those that were one file of it when the rows were begun."""
 
     source: int
@@ -101,7 +108,7 @@ class RowBuilder:
         self._tokens = tokens
         self.runs = [RunReader(source.run) for source in recipe.sources]
         self.pieces = [
-            _Piece(number, part.first, part.last)
+            _RowSource(number, part.first, part.last)
             for number, run in enumerate(self.runs)
             for part in run.parts
         ]
@@ -135,8 +142,8 @@ class RowBuilder:
         return folder
 
     @cached_property
-    def _questions(self) -> Questions:
-        return Questions(
+    def _questions(self) -> ExamQuestions:
+        return ExamQuestions(
             question for path in self.recipe.filters.questions for question in read_questions(path)
         )
 
@@ -153,7 +160,7 @@ class RowBuilder:
             if self._was_complete():
                 return True
             begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
-            self.pieces = [_Piece(*one) for one in begun["pieces"]]
+            self.pieces = [_RowSource(*one) for one in begun["pieces"]]
             of = 2 * len(self.pieces)
             for name, write in ((SHAPED, self._shape), (MIXED, self._mix)):
                 done = sum(len(self.folder.committed(stage)) for stage in (SHAPED, MIXED))
@@ -190,7 +197,7 @@ class RowBuilder:
             f"{self.folder.address} was begun before its runs were compacted: make its rows again with --force"
         )
 
-    def _rows_of(self, piece: _Piece) -> tuple[Part, int, int]:
+    def _rows_of(self, piece: _RowSource) -> tuple[Part, int, int]:
         """The file that holds a piece now, how many rows it has of it, and after how many others."""
         parts = self.runs[piece.source].parts
         part = parts[max(0, bisect_right(parts, piece.first, key=lambda one: one.first) - 1)]
@@ -328,7 +335,7 @@ class RowBuilder:
         markers = list(self.folder.markers(SHAPED, range(len(self.pieces))))
         with self.folder.opened(marker.file for marker in markers) as files:
             for start, file in zip(self._starts, files, strict=False):
-                with _anew(self.folder):
+                with anew(self.folder):
                     found = read_shard(file, [column]).column(column).combine_chunks()
                 yield start, found
 
@@ -341,7 +348,7 @@ class RowBuilder:
         if self.recipe.filters.exact:
             for number in range(rounds):
                 keys, places = self._keys("digest", number, rounds)
-                for _, others in _groups(keys, places):
+                for _, others in equal_groups(keys, places):
                     dropped[others] = 1
         if self._checked:
             with self._scratch() as scratch:
@@ -350,8 +357,8 @@ class RowBuilder:
                     for number in range(rounds):
                         keys, places = self._keys("bands", number, rounds, band)
                         alive = dropped[places] == 0
-                        for firsts, others in _groups(keys[alive], places[alive]):
-                            same = _similarity(signed, firsts, others) >= self.recipe.filters.near
+                        for firsts, others in equal_groups(keys[alive], places[alive]):
+                            same = similarity(signed, firsts, others) >= self.recipe.filters.near
                             dropped[others[same]] = 2
         return dropped
 
@@ -395,7 +402,7 @@ class RowBuilder:
         counts: Counter[str] = Counter()
         marker = self.folder.marker(SHAPED, number)
         weight = self.recipe.sources[self.pieces[number].source].weight
-        with self._few, _anew(self.folder), self.folder.opened([marker.file]) as files:
+        with self._few, anew(self.folder), self.folder.opened([marker.file]) as files:
             groups = self._mixed(next(files), self._starts[number], weight, counts)
             shard = write_batches(path, groups, mixed_layout())
         return Written(shard.rows, shard.sha256, dict(counts))
@@ -424,7 +431,7 @@ class RowBuilder:
 
     # ------------------------------------------------------------ the result
 
-    def report(self) -> Report:
+    def report(self) -> RowsReport:
         """What became of everything, from the markers."""
         sums: Counter[str] = Counter()
         repeated = 0
@@ -437,7 +444,7 @@ class RowBuilder:
         def below(prefix: str) -> dict[str, int]:
             return {name.removeprefix(prefix): n for name, n in sums.items() if name.startswith(prefix) and n}
 
-        return Report(
+        return RowsReport(
             sums["conversations"],
             below("removed."),
             sums["rows"],
@@ -450,69 +457,6 @@ class RowBuilder:
         )
 
 
-class Rows:
-    """Rows that were made: `for row in Rows("rows")`, or `opened` and `local` for whoever reads Parquet."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.folder = open_folder(path)
-        if self.folder.on_disk and self.folder.root.is_file():
-            raise InputError(
-                f"{path} is a file, and not a folder of rows: camel rows RUN makes one from a run"
-            )
-        if not self.folder.committed(MIXED):
-            raise InputError(f"{self.folder.address} has no rows yet: camel rows makes them")
-        if self.folder.committed(MIXED) != self.folder.committed(SHAPED):
-            raise InputError(f"{self.folder.address} is not finished yet: run the same camel rows again")
-        self.markers = list(self.folder.markers(MIXED, sorted(self.folder.committed(MIXED))))
-
-    def __len__(self) -> int:
-        return sum(marker.rows for marker in self.markers)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        with self.opened() as files:
-            for file in files:
-                for group in stream_groups(file):
-                    yield from group.to_pylist()
-
-    @contextmanager
-    def opened(self) -> Generator[Iterator[Path]]:
-        """The Parquet files as local ones, each until the next is asked for."""
-        with self.folder.opened(marker.file for marker in self.markers) as files:
-            yield files
-
-    def local(self, into: Path) -> list[Path]:
-        """The Parquet files, for whoever needs them all at once; those of an object store are copied to a folder first."""
-        if self.folder.on_disk:
-            return [self.folder.path(marker.file) for marker in self.markers]
-        # By content, so that whoever goes on fetches only what is not there yet.
-        wanted = {marker.file: into / f"{marker.sha256}.parquet" for marker in self.markers}
-        into.mkdir(parents=True, exist_ok=True)
-        missing = [file for file, path in wanted.items() if not path.exists()]
-        with self.folder.opened(missing) as files:
-            for file, fetched in zip(missing, files, strict=True):
-                with taking_place(wanted[file]) as path:
-                    shutil.copyfile(fetched, path)
-        return list(wanted.values())
-
-    def check(self) -> None:
-        """Raise unless the files are those that were committed: a training is dearer than their hashes."""
-        with _anew(self.folder), self.opened() as files:
-            for file, marker in zip(files, self.markers, strict=True):
-                if problems := look_at(file, marker).problems:
-                    raise InputError(f"{marker.file}: {problems[0]}")
-
-
-@contextmanager
-def _anew(folder: RunFolder) -> Generator[None]:
-    """What is damaged of rows needs no copy: they can be made again."""
-    try:
-        yield
-    except (InputError, FileNotFoundError) as error:
-        raise Damaged(
-            f"{folder.address} is damaged ({str(error).partition(';')[0]}): make its rows again with camel rows --force"
-        ) from None
-
-
 def _remove(folder: RunFolder) -> None:
     """Take rows away. Their markers go first, and `run.json` last: whoever is killed between leaves rows to be made."""
     with folder.locked():
@@ -520,12 +464,6 @@ def _remove(folder: RunFolder) -> None:
             for part in ("committed", "journal", "data", "stages"):
                 store.remove([one.name for one in store.entries(part)])
             store.remove([CARD, "run.json", "claim.json"])
-
-
-def mixed_layout() -> Any:
-    """The Arrow schema of the result."""
-    pa = arrow()
-    return layout().append(pa.field("canary", pa.string()))
 
 
 def _languages(table: Table) -> Iterator[str | None]:
@@ -554,23 +492,3 @@ def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:
         bad = np.flatnonzero(pc.is_in(given, pa.array(sorted(unwanted))).to_numpy(zero_copy_only=False))
         clean[np.searchsorted(ends - ends[0], bad, side="right") - 1] = False
     return pa.array(clean)
-
-
-def _groups(keys: Any, places: Any) -> Iterator[tuple[Any, Any]]:
-    """The rows that share a hash with an earlier one, each beside the first of them."""
-    np = arrow("numpy")
-    order = np.lexsort((places, keys))
-    keys, places = keys[order], places[order]
-    same = np.zeros(len(keys), bool)
-    same[1:] = keys[1:] == keys[:-1]
-    first = np.maximum.accumulate(np.where(same, 0, np.arange(len(keys)))) if len(keys) else order
-    yield places[first[same]], places[same]
-
-
-def _similarity(signed: Any, firsts: Any, others: Any) -> Any:
-    np = arrow("numpy")
-    parts = [
-        (signed[firsts[at : at + 50_000]] == signed[others[at : at + 50_000]]).mean(axis=1)
-        for at in range(0, len(firsts), 50_000)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0)

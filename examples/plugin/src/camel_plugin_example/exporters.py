@@ -7,7 +7,7 @@ from typing import Any
 from camel import Transcript
 from camel.formats.exporters import Exporter
 from camel.formats.rows import ROW_ENDINGS, write_rows
-from camel.record.release import Release, Written
+from camel.record.release import Exported, Release
 
 
 def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -17,7 +17,7 @@ def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
             yield {"id": transcript.id, "role": message.role, "question": message.move.instruction}
 
 
-def questions(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Written:  # noqa: B008
+def questions(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008
     """One row for each instruction."""
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 

@@ -19,16 +19,16 @@ from ray.exceptions import ActorUnavailableError, RayActorError
 
 from camel._version import __version__
 from camel.core.errors import CamelError
-from camel.engine.cluster_worker import Left, Member
+from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.collector import YOUNG
 from camel.engine.coordinator import Coordinator, Totals
 from camel.engine.ray.metrics import Metrics
-from camel.engine.site import Beat, Desk, DeskGone, Factory, Orders, Share, Turn
+from camel.engine.site import Beat, Desk, DeskGone, Divide, Factory, Orders, Turn
 
 ray: Any = import_module("ray")  # whose types say little that holds
 
 
-class Job(msgspec.Struct, frozen=True):
+class WorkerOrder(msgspec.Struct, frozen=True):
     """What a worker is told when it starts."""
 
     worker: str
@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True):
 class CoordinatorActor:
     """The coordinator in a process of its own."""
 
-    def __init__(self, concurrency: int, ttl: float, share: Share, run: str) -> None:
+    def __init__(self, concurrency: int, ttl: float, share: Divide, run: str) -> None:
         _settle()
         gc.set_threshold(YOUNG)
         self._coordinator = Coordinator(concurrency, ttl=ttl, share=share)
@@ -94,10 +94,10 @@ class WorkerActor:
     No method may be async, or Ray would run it on a loop of Ray's.
     """
 
-    def run(self, job: Job, coordinator: Any, environment: dict[str, str]) -> Left:
+    def run(self, job: WorkerOrder, coordinator: Any, environment: dict[str, str]) -> WorkerEnd:
         """Work. `environment` is what this process needs of the driver's, where it has not its own."""
         if job.version != __version__:
-            return Left(
+            return WorkerEnd(
                 "failed",
                 f"camel is {job.version} where you started it and {__version__} on {_node()}: "
                 "install the same version on every node",
@@ -108,12 +108,12 @@ class WorkerActor:
         return asyncio.run(_live(job, _RemoteDesk(coordinator)))
 
 
-async def _live(job: Job, desk: Desk) -> Left:
+async def _live(job: WorkerOrder, desk: Desk) -> WorkerEnd:
     try:
         site = await job.factory(job.worker)
     except CamelError as error:
-        return Left("failed", f"{error} (on {_node()})")
-    return await Member(job.worker, site, desk).live()
+        return WorkerEnd("failed", f"{error} (on {_node()})")
+    return await ClusterWorker(job.worker, site, desk).live()
 
 
 class _RemoteDesk:

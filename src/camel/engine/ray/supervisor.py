@@ -21,14 +21,14 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from camel.core.errors import CamelError
-from camel.engine.cluster_worker import Left
+from camel.engine.cluster_worker import WorkerEnd
 from camel.engine.control import controlled
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, shards_again, unheard
-from camel.engine.ray.actors import CoordinatorActor, Job, WorkerActor
-from camel.engine.site import Factory, Share, Turn, equal_share
+from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
+from camel.engine.site import Divide, Factory, Turn, equal_share
 from camel.engine.stage import Stage
 from camel.runs.run import RunFolder
 
@@ -81,7 +81,7 @@ class RaySupervisor:
         workers: int | None = None,
         cpus: float = 1.0,
         ttl: float = TTL,
-        share: Share = equal_share,
+        share: Divide = equal_share,
         environment: dict[str, str] | None = None,
         watch: Callable[[Totals], None] = lambda totals: None,
         tell: Tell = unheard,
@@ -301,7 +301,7 @@ class RaySupervisor:
             name = f"w{self._started}-{secrets.token_hex(3)}"
             actor = self._make.remote()
             # The environment is an argument of a call, and not of the actor's creation: the cluster keeps those.
-            call = actor.run.remote(Job(name, self._factory), self._coordinator, self._environment)
+            call = actor.run.remote(WorkerOrder(name, self._factory), self._coordinator, self._environment)
             self._running[call] = _Worker(name, actor, now)
 
     def _room(self) -> int:
@@ -327,7 +327,7 @@ class RaySupervisor:
             worker = self._running.pop(call)
             self._bury(worker, *_how(call))
 
-    def _bury(self, worker: _Worker, left: Left | None, error: Exception | None) -> None:
+    def _bury(self, worker: _Worker, left: WorkerEnd | None, error: Exception | None) -> None:
         why = left.why if left else _line(error)
         if left is None:
             with contextlib.suppress(Exception):
@@ -364,7 +364,7 @@ class RaySupervisor:
                 )
 
 
-def _how(call: Any) -> tuple[Left | None, Exception | None]:
+def _how(call: Any) -> tuple[WorkerEnd | None, Exception | None]:
     try:
         return ray.get(call), None
     except (RayError, Exception) as error:

@@ -29,7 +29,7 @@ from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_lines
 from camel.engine.supervisor import run_stage
 from camel.evaluation.humaneval.extract import extract
-from camel.evaluation.humaneval.judging import NO_CODE, Judge, Verdict
+from camel.evaluation.humaneval.judging import NO_CODE, ProgramJudge, ProgramVerdict
 from camel.evaluation.humaneval.problems import COUNT, HASHES, Problem, problems
 from camel.jobs.failures import failure_of
 from camel.models.recorded import RecordedModel
@@ -81,13 +81,13 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why there is none, where the endpoint will never give one."""
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedProblem(msgspec.Struct, frozen=True):
     """The programs of one problem and what became of them."""
 
     problem: str
     programs: list[str]
     """Those that differ, in order of their first sample; "" is an answer without one."""
-    verdicts: list[Verdict]
+    verdicts: list[ProgramVerdict]
     samples: list[int]
     """For each sample, which of the programs it is."""
     rules: int = RULES
@@ -98,7 +98,7 @@ def prompt_text() -> str:
     return (Path(__file__).parent / "prompt.txt").read_text("utf-8").strip()
 
 
-class Evaluation:
+class HumanEval:
     """One model on HumanEval and HumanEval+, in a folder."""
 
     def __init__(
@@ -229,7 +229,7 @@ class Evaluation:
 
     # --- verdicts -------------------------------------------------------------------------------------------------
 
-    async def judge(self, judge: Judge, *, threads: int | None = None) -> bool:
+    async def judge(self, judge: ProgramJudge, *, threads: int | None = None) -> bool:
         """Run the programs, or go on running them; False when something stopped it."""
         samples = self.samples()
         known = self._known(judge.contained)
@@ -239,7 +239,7 @@ class Evaluation:
 
         with self.folder.locked(), ThreadPoolExecutor(workers, "camel-judge") as pool:
 
-            async def work(place: int, steps: Steps) -> Judged:
+            async def work(place: int, steps: Steps) -> JudgedProblem:
                 problem = self.problems[place]
                 return await self._judge(judge, pool, problem, samples[place], known)
 
@@ -266,18 +266,18 @@ class Evaluation:
 
     async def _judge(
         self,
-        judge: Judge,
+        judge: ProgramJudge,
         pool: ThreadPoolExecutor,
         problem: Problem,
         samples: Sequence[Sample],
-        known: dict[tuple[str, str], Verdict],
-    ) -> Judged:
+        known: dict[tuple[str, str], ProgramVerdict],
+    ) -> JudgedProblem:
         loop = asyncio.get_running_loop()
         contents = [one.content for one in samples]
         extracted = await loop.run_in_executor(pool, lambda: [extract(problem, text) for text in contents])
         programs = list(dict.fromkeys(extracted))
 
-        def run(program: str) -> Verdict:
+        def run(program: str) -> ProgramVerdict:
             if self.halt.reason:  # many wait for a thread, and must not run any more when it is their turn
                 raise Halted(self.halt.reason)
             try:
@@ -290,7 +290,7 @@ class Evaluation:
             # Before the programs: they would all wait for it, each on a thread of its own.
             await loop.run_in_executor(pool, judge.expected, problem)
 
-        async def verdict(program: str) -> Verdict:
+        async def verdict(program: str) -> ProgramVerdict:
             if not program:
                 return NO_CODE
             found = known.get((problem.name, program)) or await loop.run_in_executor(pool, run, program)
@@ -303,16 +303,16 @@ class Evaluation:
         if failed:  # what stopped the others says more than that they were stopped
             raise next((one for one in failed if not isinstance(one, Halted)), failed[0])
         places = {program: place for place, program in enumerate(programs)}
-        return Judged(
+        return JudgedProblem(
             problem.name,
             programs,
-            [one for one in ended if isinstance(one, Verdict)],
+            [one for one in ended if isinstance(one, ProgramVerdict)],
             [places[text] for text in extracted],
         )
 
-    def _known(self, contained: bool) -> dict[tuple[str, str], Verdict]:
+    def _known(self, contained: bool) -> dict[tuple[str, str], ProgramVerdict]:
         """Verdicts of evaluations with fewer samples, by the same rules."""
-        known: dict[tuple[str, str], Verdict] = {}
+        known: dict[tuple[str, str], ProgramVerdict] = {}
         prefix = _verdicts(contained)
         for name in self.folder.stages():
             if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
@@ -323,12 +323,12 @@ class Evaluation:
                     }
         return known
 
-    def verdicts(self, *, contained: bool = True) -> list[Judged]:
+    def verdicts(self, *, contained: bool = True) -> list[JudgedProblem]:
         """What was found, problem by problem, in the sandbox or without it."""
         return self._records(f"{_verdicts(contained)}{self.n}")
 
-    def _records(self, name: str) -> list[Judged]:
-        decode = msgspec.json.Decoder(Judged).decode
+    def _records(self, name: str) -> list[JudgedProblem]:
+        decode = msgspec.json.Decoder(JudgedProblem).decode
         return [
             decode(self.folder.read(self.folder.marker(name, shard).file))
             for shard in sorted(self.folder.committed(name))

@@ -26,7 +26,7 @@ from camel.sandbox.process import (
     SandboxFailed,
     request_for,
 )
-from camel.sandbox.values import Damaged, decode
+from camel.sandbox.values import BadBytes, decode
 
 Suite = Literal["humaneval", "plus"]
 SECONDS = 3
@@ -41,7 +41,7 @@ CLOSE = 1e-6
 """By how much floats may differ in HumanEval+ where the data names nothing."""
 
 
-class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProgramVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """What became of a program."""
 
     humaneval: bool
@@ -53,10 +53,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of processor time."""
 
 
-NO_CODE = Verdict(False, False, "no code")
+NO_CODE = ProgramVerdict(False, False, "no code")
 
 
-class Judge:
+class ProgramJudge:
     """Judges programs in a sandbox, from any number of threads."""
 
     def __init__(self, sandbox: Sandbox) -> None:
@@ -70,7 +70,7 @@ class Judge:
         """Whether programs run in a sandbox indeed."""
         return self._sandbox.contained
 
-    def judge(self, problem: Problem, source: str) -> Verdict:
+    def judge(self, problem: Problem, source: str) -> ProgramVerdict:
         """Run a program against both suites. Raises `SandboxFailed` when nothing can be said of it."""
         expected = self.expected(problem)
         for _ in range(KILLS):
@@ -78,9 +78,9 @@ class Judge:
                 return self._judge(problem, source, expected)
             except Killed:
                 continue
-        return Verdict(False, False, "killed")
+        return ProgramVerdict(False, False, "killed")
 
-    def _judge(self, problem: Problem, source: str, expected: _Expected) -> Verdict:
+    def _judge(self, problem: Problem, source: str, expected: _Expected) -> ProgramVerdict:
         seconds = 2 * SECONDS + math.ceil(4 * expected.seconds)
         limits = Limits(seconds, float(seconds * PATIENCE), answer=expected.largest, answers=expected.most)
         passed: list[Suite] = []
@@ -103,7 +103,7 @@ class Judge:
                             break  # there is nobody left to ask
         except ProgramFailed as failed:
             why, detail = failed.kind, failed.text
-        return Verdict(
+        return ProgramVerdict(
             "humaneval" in passed,
             "plus" in passed,
             why,
@@ -233,7 +233,7 @@ def _compare(problem: Problem, program: Program, expected: _Expected) -> None:
             raise ProgramFailed("damaged")
         try:
             got = decode(answer[1:])
-        except Damaged as error:
+        except BadBytes as error:
             raise ProgramFailed("damaged", str(error)) from None
         if not same(problem, problem.plus_inputs[number], got, decode(wanted[1:])):
             raise _Wrong(f"input {number} of HumanEval+")

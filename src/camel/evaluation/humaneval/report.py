@@ -1,6 +1,6 @@
 """The report of an evaluation: the paper's Table 3 with ours below, as JSON, Markdown, plots and a page.
 
-The one decision to know: nothing here counts but `report_of`. All forms are made from the one `Report`, which is also the
+The one decision to know: nothing here counts but `report_of`. All forms are made from the one `HumanEvalReport`, which is also the
 JSON, so that they say the same. Text of models stands in the page as text, and in the Markdown in fences that it cannot end.
 """
 
@@ -17,11 +17,11 @@ import msgspec
 
 from camel.core.errors import InputError, MissingExtra
 from camel.core.message import Usage
-from camel.evaluation.humaneval.campaign import Config, Judged, Sample
-from camel.evaluation.humaneval.judging import Verdict
+from camel.evaluation.humaneval.campaign import Config, JudgedProblem, Sample
+from camel.evaluation.humaneval.judging import ProgramVerdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.humaneval.problems import COUNT
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.reports.html import document, figure, money, text, tiles
 from camel.reports.markdown import fenced, grid, md
 from camel.reports.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
@@ -47,7 +47,7 @@ WORDS = {
 }
 
 
-class PaperRow(msgspec.Struct, frozen=True):
+class PaperTable3Row(msgspec.Struct, frozen=True):
     """A line of the paper's Table 3: percentages by suite and k."""
 
     model: str
@@ -56,10 +56,10 @@ class PaperRow(msgspec.Struct, frozen=True):
 
 
 PAPER = (
-    PaperRow("gpt-3.5-turbo", {1: 69.4, 100: 94.0}, {1: 61.7, 100: 89.8}),
-    PaperRow("LLaMA-7B", {1: 10.5, 100: 36.5}, {}),
-    PaperRow("Vicuna-7B", {1: 11.0, 100: 42.9}, {1: 9.9, 100: 34.7}),
-    PaperRow("CAMEL-7B", {1: 14.0, 100: 57.9}, {1: 12.2, 100: 50.0}),
+    PaperTable3Row("gpt-3.5-turbo", {1: 69.4, 100: 94.0}, {1: 61.7, 100: 89.8}),
+    PaperTable3Row("LLaMA-7B", {1: 10.5, 100: 36.5}, {}),
+    PaperTable3Row("Vicuna-7B", {1: 11.0, 100: 42.9}, {1: 9.9, 100: 34.7}),
+    PaperTable3Row("CAMEL-7B", {1: 14.0, 100: 57.9}, {1: 12.2, 100: 50.0}),
 )
 
 
@@ -73,7 +73,7 @@ class ProblemResult(msgspec.Struct, frozen=True):
     """That differ."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownSample(msgspec.Struct, frozen=True):
     """A sample to be looked at."""
 
     problem: str
@@ -84,7 +84,7 @@ class Shown(msgspec.Struct, frozen=True):
     answer: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class HumanEvalReport(msgspec.Struct, frozen=True):
     """Everything that was found."""
 
     model: str
@@ -109,8 +109,8 @@ class Report(msgspec.Struct, frozen=True):
     fingerprint: str
     contained: bool
     """Whether programs ran in the sandbox."""
-    examples: list[Shown]
-    paper: tuple[PaperRow, ...] = PAPER
+    examples: list[ShownSample]
+    paper: tuple[PaperTable3Row, ...] = PAPER
 
     def to_json(self) -> bytes:
         """All of it."""
@@ -133,11 +133,11 @@ def report_of(
     n: int,
     ks: Sequence[int],
     samples: Sequence[Sequence[Sample]],
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedProblem],
     *,
-    price: Entry | None,
+    price: ModelPrice | None,
     contained: bool,
-) -> Report:
+) -> HumanEvalReport:
     """Count."""
     if any(not 1 <= k <= n for k in ks):
         raise InputError(f"pass@k needs at least k samples: with {n} of them k is 1 to {n}")
@@ -161,7 +161,7 @@ def report_of(
     every = [one for row in samples for one in row]
     usage = sum((one.usage for one in every), Usage())
     outcomes = Counter(kind_of(one.verdicts[place]) for one in judged for place in one.samples)
-    return Report(
+    return HumanEvalReport(
         config.model,
         n,
         len(judged),
@@ -182,16 +182,16 @@ def report_of(
     )
 
 
-def kind_of(verdict: Verdict) -> str:
+def kind_of(verdict: ProgramVerdict) -> str:
     """What became of a sample, in a word."""
     return "passed" if verdict.humaneval and verdict.plus else verdict.why
 
 
-def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[Judged]) -> Iterator[Shown]:
+def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProblem]) -> Iterator[ShownSample]:
     """Of each kind some, drawn by chance, no two of a problem."""
     order = [(place, number) for place, one in enumerate(judged) for number in range(len(one.samples))]
     random.Random(1).shuffle(order)  # noqa: S311 - no secret
-    found: dict[str, list[Shown]] = {}
+    found: dict[str, list[ShownSample]] = {}
     seen: set[tuple[str, int]] = set()
     for place, number in order:
         one, which = judged[place], judged[place].samples[number]
@@ -204,7 +204,7 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[Judged]) -> 
         seen.add((kind, place))
         answer = samples[place][number].content
         mine.append(
-            Shown(
+            ShownSample(
                 one.problem,
                 number,
                 kind,
@@ -217,7 +217,7 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[Judged]) -> 
         yield from found[kind]
 
 
-def write_report(made: Report, folder: Path) -> None:
+def write_report(made: HumanEvalReport, folder: Path) -> None:
     """Write the figures, the Markdown, the plots and the page."""
     pictures = [(plot, svg(plot)) for plot in plots(made)]
     write_plots(folder, pictures)
@@ -229,7 +229,7 @@ def write_report(made: Report, folder: Path) -> None:
 # --- the table, for all forms --------------------------------------------------------------------------------------
 
 
-def table(made: Report) -> tuple[list[str], list[list[str]]]:
+def table(made: HumanEvalReport) -> tuple[list[str], list[list[str]]]:
     """The paper's Table 3: its own lines, then ours with their intervals."""
     ks = sorted({1, 100} | {one.k for one in made.humaneval})
     head = ["pass@k [%]", *(f"{title} k = {k}" for title in SUITES.values() for k in ks)]
@@ -249,7 +249,7 @@ def points(one: Passing) -> str:
     return f"{100 * one.rate:.1f} ({100 * one.low:.1f} – {100 * one.high:.1f})"
 
 
-def notes(made: Report) -> list[str]:
+def notes(made: HumanEvalReport) -> list[str]:
     """What one would say first, from the figures alone; plain text."""
     total = made.n * made.problems
     said = [
@@ -280,7 +280,7 @@ def notes(made: Report) -> list[str]:
 # --- Markdown ------------------------------------------------------------------------------------------------------
 
 
-def markdown(made: Report) -> str:
+def markdown(made: HumanEvalReport) -> str:
     """The report as Markdown."""
     head, rows = table(made)
     usage = made.usage
@@ -331,7 +331,7 @@ def markdown(made: Report) -> str:
 # --- plots ---------------------------------------------------------------------------------------------------------
 
 
-def plots(made: Report) -> list[Plot]:
+def plots(made: HumanEvalReport) -> list[Plot]:
     """All that the figures allow."""
     found = [_outcomes(made), _by_problem(made)]
     return [_curve(made), *found] if made.n > 1 else found
@@ -341,7 +341,7 @@ def _colours() -> Spec:
     return {"domain": list(SUITES.values()), "range": [ACCENT, PLUS_COLOUR]}
 
 
-def _curve(made: Report) -> Plot:
+def _curve(made: HumanEvalReport) -> Plot:
     rows = [
         {"suite": SUITES[suite], "k": one.k, "rate": one.rate, "low": one.low, "high": one.high}
         for suite, found in made.curve.items()
@@ -381,7 +381,7 @@ def _curve(made: Report) -> Plot:
     )
 
 
-def _outcomes(made: Report) -> Plot:
+def _outcomes(made: HumanEvalReport) -> Plot:
     rows = [{"kind": WORDS.get(kind, kind), "count": count} for kind, count in made.outcomes.items()]
     y: Spec = {
         "field": "kind",
@@ -403,7 +403,7 @@ def _outcomes(made: Report) -> Plot:
     return Plot("outcomes", "What became of the samples", "By the first thing that went wrong.", spec)
 
 
-def _by_problem(made: Report) -> Plot:
+def _by_problem(made: HumanEvalReport) -> Plot:
     rows = [
         {"suite": title, "place": place, "share": getattr(one, suite) / made.n}
         for suite, title in SUITES.items()
@@ -436,7 +436,7 @@ def _by_problem(made: Report) -> Plot:
 # --- page ----------------------------------------------------------------------------------------------------------
 
 
-def page(made: Report, pictures: Sequence[tuple[Plot, str]]) -> str:
+def page(made: HumanEvalReport, pictures: Sequence[tuple[Plot, str]]) -> str:
     """The report as one page: no script, no request."""
     drawn = {plot.name: figure(plot, picture) for plot, picture in pictures}
     head, rows = table(made)
@@ -481,7 +481,7 @@ def _cell(value: str) -> str:
     return f'{text(rate)}<br><span class="interval">{text(interval[:-1])}</span>'
 
 
-def _tiles(made: Report) -> str:
+def _tiles(made: HumanEvalReport) -> str:
     cards = [
         (f"{title}, pass@{one.k}", f"{100 * one.rate:.1f}%", f"{100 * one.low:.1f} – {100 * one.high:.1f}%")
         for title, found in (("HumanEval", made.humaneval), ("HumanEval+", made.plus))
@@ -490,7 +490,7 @@ def _tiles(made: Report) -> str:
     return tiles([*cards, ("Calls", f"{made.usage.calls:,}", money(made.money))])
 
 
-def _samples_html(made: Report) -> str:
+def _samples_html(made: HumanEvalReport) -> str:
     parts: list[str] = []
     for kind in dict.fromkeys(one.kind for one in made.examples):
         mine = "".join(_sample_html(one) for one in made.examples if one.kind == kind)
@@ -504,7 +504,7 @@ def _samples_html(made: Report) -> str:
     )
 
 
-def _sample_html(one: Shown) -> str:
+def _sample_html(one: ShownSample) -> str:
     verdict = "yes" if one.kind == "passed" else "no"
     detail = f'<p class="reason">{text(one.detail)}</p>' if one.detail else ""
     return (
@@ -514,7 +514,7 @@ def _sample_html(one: Shown) -> str:
     )
 
 
-def _method_html(made: Report) -> str:
+def _method_html(made: HumanEvalReport) -> str:
     usage = made.usage
     where = (
         "Each different program ran once in an interpreter of its own in a sandbox (bubblewrap, seccomp, no network, no "

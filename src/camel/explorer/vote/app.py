@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 
 from camel.core.errors import InputError
 from camel.evaluation.pairs import Pair
-from camel.evaluation.votes import BallotBox, Choice, Dealer, Stale, Vote, voter_name
+from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, voter_name
 from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
 from camel.explorer.forms import read_form
 from camel.explorer.pages import STATIC, environment
@@ -93,7 +93,7 @@ class Booth:
             return "a" if (answer == "A") == (self.first(voter, key) == "a") else "b"
         return "draw" if answer == "draw" else "skip" if answer == "skip" else None
 
-    def answer(self, vote: Vote | None) -> str:
+    def answer(self, vote: CastVote | None) -> str:
         """A vote in terms of the screen on which it was given."""
         if vote is None or vote.choice in ("draw", "skip"):
             return vote.choice if vote else ""
@@ -310,7 +310,7 @@ def create_app(
         choice, nonce = booth.choice(voter, key, form.get("choice", "")), form.get("nonce", "")
         if choice is None or len(nonce) != 32 or not _NONCE.fullmatch(nonce):
             raise _Refused(400, "Not an answer", "Choose one of the four answers on the page.")
-        made = Vote(
+        made = CastVote(
             voter, booth.pairs[key].id, key, choice, booth.first(voter, key), nonce, round(time.time(), 3)
         )
         try:

@@ -58,12 +58,12 @@ _SHAPES = (
 )
 
 
-class _Part(msgspec.Struct):
+class _ContentPart(msgspec.Struct):
     text: str = ""
 
 
-_decode_content: Callable[[msgspec.Raw], str | list[_Part] | None] = msgspec.json.Decoder(
-    str | list[_Part] | None
+_decode_content: Callable[[msgspec.Raw], str | list[_ContentPart] | None] = msgspec.json.Decoder(
+    str | list[_ContentPart] | None
 ).decode
 
 

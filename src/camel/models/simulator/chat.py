@@ -50,7 +50,7 @@ class ChatRequest(msgspec.Struct):
 decode_request = msgspec.json.Decoder(ChatRequest).decode
 
 
-class Choice(NamedTuple):
+class SimulatedChoice(NamedTuple):
     """One candidate."""
 
     text: str
@@ -63,7 +63,7 @@ class Completion(NamedTuple):
 
     id: str
     model: str
-    choices: list[Choice]
+    choices: list[SimulatedChoice]
     tokens: TokenCount
 
 
@@ -177,12 +177,12 @@ def _facts(request: ChatRequest, turns: int, draw: int, settings: SimulatorSetti
     )
 
 
-def _cut(text: str, limit: int | None) -> Choice:
+def _cut(text: str, limit: int | None) -> SimulatedChoice:
     written = text.encode()
     tokens = _tokens(len(written))
     if limit is None or tokens <= limit:
-        return Choice(text, "stop", tokens)
-    return Choice(written[: limit * BYTES_PER_TOKEN].decode(errors="ignore"), "length", limit)
+        return SimulatedChoice(text, "stop", tokens)
+    return SimulatedChoice(written[: limit * BYTES_PER_TOKEN].decode(errors="ignore"), "length", limit)
 
 
 def _tokens(size: int) -> int:

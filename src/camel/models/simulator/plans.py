@@ -1,6 +1,6 @@
 """What to do about a request, decided in full before the first byte is sent.
 
-The one decision to know: every answer, good or faulty, is a `Plan`: bytes, their timing, how the connection
+The one decision to know: every answer, good or faulty, is a `ReplyPlan`: bytes, their timing, how the connection
 ends, and what the ledger is to say. The server only plays plans, so a new fault is a new plan and no new I/O.
 """
 
@@ -21,7 +21,7 @@ from camel.models.simulator.settings import FaultKind, SimulatorSettings, fracti
 Ending = Literal["keep", "close", "reset"]
 
 
-class Plan(NamedTuple):
+class ReplyPlan(NamedTuple):
     """One answer."""
 
     outcome: str
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     ending: Ending = "keep"
 
 
-class Planner:
+class ReplyPlanner:
     """Turns requests into plans. Holds all that outlives a request: ledger, prefix cache, clock."""
 
     def __init__(self, settings: SimulatorSettings, author: Author) -> None:
@@ -56,16 +56,16 @@ class Planner:
             ("POST", "/reset"): self._reset,
         }
 
-    def plan(self, request: wire.HttpRequest, client: int = 0) -> Plan:
+    def plan(self, request: wire.HttpRequest, client: int = 0) -> ReplyPlan:
         """Decide about one request; `client` is the port it came from."""
         if request.path == "/v1/chat/completions" and request.method == "POST":
             return self._plan_chat(request, client)
         route = self._routes.get((request.method, request.path))
         if route is not None:
-            return Plan("", 200, (wire.respond(200, route()),))
-        return Plan("", 404, (chat.error(404, f"no such thing: {request.method} {request.path}"),))
+            return ReplyPlan("", 200, (wire.respond(200, route()),))
+        return ReplyPlan("", 404, (chat.error(404, f"no such thing: {request.method} {request.path}"),))
 
-    def _plan_chat(self, request: wire.HttpRequest, client: int) -> Plan:
+    def _plan_chat(self, request: wire.HttpRequest, client: int) -> ReplyPlan:
         digest = int.from_bytes(sha256(request.body).digest()[:8], "big")
         row = self.ledger.arrive(request.session, digest, client)
         try:
@@ -82,7 +82,7 @@ class Planner:
         plan = self._serve(row, digest, asked, completion)
         return self._spoil(plan, fault, asked, completion)
 
-    def _refuse(self, row: LedgerRow) -> Plan | None:
+    def _refuse(self, row: LedgerRow) -> ReplyPlan | None:
         settings = self._settings
         if settings.burst is None and settings.capacity is None and not settings.capacity_schedule:
             return None
@@ -100,37 +100,37 @@ class Planner:
             return None
         return settings.fault_at(fraction(mix(settings.seed, digest, row.seen, 1)))
 
-    def _fail(self, row: LedgerRow, fault: FaultKind | None) -> Plan | None:
+    def _fail(self, row: LedgerRow, fault: FaultKind | None) -> ReplyPlan | None:
         """The faults that strike before the model has written anything, so that nothing is billed."""
         match fault:
             case "500" | "503" | "429":
                 return self._error(row, fault, int(fault), "simulated fault")
             case "reset":
-                return Plan(fault, 0, (), row, ending="reset")
+                return ReplyPlan(fault, 0, (), row, ending="reset")
             case "hang":
-                return Plan(fault, 0, (), row, delay=self._settings.hang_seconds, ending="close")
+                return ReplyPlan(fault, 0, (), row, delay=self._settings.hang_seconds, ending="close")
             case _:
                 return None
 
     def _serve(
         self, row: LedgerRow, digest: int, asked: chat.ChatRequest, completion: chat.Completion
-    ) -> Plan:
+    ) -> ReplyPlan:
         settings, delay, interval = self._settings, 0.0, 0.0
         if settings.latency is not None:
             delay = row.delay = settings.latency.at(fraction(mix(settings.seed, digest, row.seen, 2)))
         if not asked.stream:
             reply = (wire.respond(200, chat.body(completion)),)
-            return Plan("served", 200, reply, row, completion.tokens, delay)
+            return ReplyPlan("served", 200, reply, row, completion.tokens, delay)
         if settings.tokens_per_second is not None:
             interval = settings.tokens_per_event / settings.tokens_per_second
         steps = [wire.chunk(step) for step in self._events(asked, completion)]
         steps[0] = wire.STREAM_HEAD + steps[0]
         steps[-1] += wire.LAST_CHUNK
-        return Plan("served", 200, steps, row, completion.tokens, delay, interval)
+        return ReplyPlan("served", 200, steps, row, completion.tokens, delay, interval)
 
     def _spoil(
-        self, plan: Plan, fault: FaultKind | None, asked: chat.ChatRequest, completion: chat.Completion
-    ) -> Plan:
+        self, plan: ReplyPlan, fault: FaultKind | None, asked: chat.ChatRequest, completion: chat.Completion
+    ) -> ReplyPlan:
         """The faults that strike on the way to the client, once the reply is written and billed."""
         if fault is None:
             return plan
@@ -159,11 +159,11 @@ class Planner:
         include_usage = asked.stream_options is not None and asked.stream_options.include_usage
         return chat.events(completion, include_usage, self._settings.tokens_per_event)
 
-    def _error(self, row: LedgerRow, outcome: str, status: int, message: str) -> Plan:
+    def _error(self, row: LedgerRow, outcome: str, status: int, message: str) -> ReplyPlan:
         headers = (
             b"Retry-After: %s\r\n" % f"{self._settings.retry_after:g}".encode() if status == 429 else b""
         )
-        return Plan(outcome, status, (chat.error(status, message, headers),), row)
+        return ReplyPlan(outcome, status, (chat.error(status, message, headers),), row)
 
     def _models(self) -> bytes:
         model = {

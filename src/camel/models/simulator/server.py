@@ -16,7 +16,7 @@ from typing import Self, cast
 from camel.models.simulator import chat, wire
 from camel.models.simulator.authors import Author, find_author
 from camel.models.simulator.ledger import Ledger
-from camel.models.simulator.plans import Ending, Plan, Planner
+from camel.models.simulator.plans import Ending, ReplyPlan, ReplyPlanner
 from camel.models.simulator.settings import SimulatorSettings
 
 # Shared by all connections, since each empties it before the loop turns to the next one: a plain protocol
@@ -26,13 +26,13 @@ _LINGER_ZERO = struct.pack("ii", 1, 0)
 
 
 class _Connection(asyncio.BufferedProtocol):
-    def __init__(self, planner: Planner, open_connections: set[_Connection]) -> None:
+    def __init__(self, planner: ReplyPlanner, open_connections: set[_Connection]) -> None:
         self._planner = planner
         self._open = open_connections
         self._reader = wire.RequestReader()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._plan: Plan | None = None
+        self._plan: ReplyPlan | None = None
         self._pieces: Iterator[bytes] = iter(())
         self._next = b""
         self._begun = False
@@ -88,7 +88,7 @@ class _Connection(asyncio.BufferedProtocol):
             plan = self._planner.plan(request, self._client)
             self._play(plan._replace(pieces=_announcing(plan.pieces)) if self._closes else plan)
 
-    def _play(self, plan: Plan) -> None:
+    def _play(self, plan: ReplyPlan) -> None:
         self._plan, self._pieces, self._next, self._begun = plan, iter(plan.pieces), b"", False
         if plan.delay > 0:
             self._timer = self._loop.call_later(plan.delay, self._resume)
@@ -100,7 +100,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._step(self._plan)
             self._advance()
 
-    def _step(self, plan: Plan) -> None:
+    def _step(self, plan: ReplyPlan) -> None:
         if plan.interval <= 0:
             self._finish(plan, b"".join(self._pieces))
             return
@@ -112,7 +112,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport.write(piece)
         self._timer = self._loop.call_later(plan.interval, self._resume)
 
-    def _finish(self, plan: Plan, rest: bytes) -> None:
+    def _finish(self, plan: ReplyPlan, rest: bytes) -> None:
         # The ledger first: whoever has read the reply must find it there.
         if plan.row is not None:
             self._planner.ledger.finish(plan.row, plan.outcome, plan.status, plan.tokens)
@@ -149,7 +149,7 @@ class Simulator:
         self._author = author or find_author(self.settings.author)
         self._port = port
         self._connections: set[_Connection] = set()
-        self._planner: Planner
+        self._planner: ReplyPlanner
         self._server: asyncio.Server
 
     @property
@@ -163,7 +163,7 @@ class Simulator:
         return self._planner.ledger
 
     async def __aenter__(self) -> Self:
-        planner = self._planner = Planner(self.settings, self._author)
+        planner = self._planner = ReplyPlanner(self.settings, self._author)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _Connection(planner, self._connections), "127.0.0.1", self._port, backlog=4096

@@ -12,8 +12,8 @@ import msgspec
 from camel.evaluation.tasks import Drawn
 from camel.record.arrow import stream_groups
 from camel.storage.files import replacing
-from camel.training.overlap import Question, Questions
-from camel.training.rows import Rows
+from camel.training.overlap import ExamQuestion, ExamQuestions
+from camel.training.stored_rows import Rows
 
 
 def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path) -> dict[str, int]:
@@ -24,7 +24,7 @@ def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path)
     path = kept / f"leaks-{hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]}.json"
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
-    questions = Questions(Question(name, (text,)) for name, texts in asked.items() for text in texts)
+    questions = ExamQuestions(ExamQuestion(name, (text,)) for name, texts in asked.items() for text in texts)
     found: Counter[str] = Counter()
     for one in opened:
         with one.folder.opened(marker.file for marker in one.markers) as files:

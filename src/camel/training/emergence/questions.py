@@ -20,7 +20,7 @@ from camel.engine.halt import Halt, Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.stage import Stage, Steps, Written, write_whole
 from camel.engine.supervisor import run_stages
-from camel.evaluation.agents import Named
+from camel.evaluation.agents import NamedModel
 from camel.evaluation.tasks import Drawn
 from camel.models.recorded import CountedModel, RecordedModel
 from camel.runs.run import RunFolder
@@ -37,7 +37,7 @@ LIKELY_TOKENS = 45
 _UNWRITTEN = "A question that is not written yet. " * 5
 
 
-class Asked(msgspec.Struct, frozen=True):
+class QuestionList(msgspec.Struct, frozen=True):
     """A list that a model wrote, and what it took."""
 
     items: list[str]
@@ -56,7 +56,7 @@ class _Part(NamedTuple):
 class Questions:
     """The questions of a study, in its folder."""
 
-    def __init__(self, kept: Path, config: EmergenceConfig, writer: Named | None, halt: Halt) -> None:
+    def __init__(self, kept: Path, config: EmergenceConfig, writer: NamedModel | None, halt: Halt) -> None:
         """`writer` may be None where every domain has a file."""
         self.folder, self.config, self.writer, self.halt = RunFolder(kept), config, writer, halt
         self.given = {one.name: _read(one) for one in config.domains if one.file}
@@ -68,13 +68,13 @@ class Questions:
                 )
             self._parts = [self._part(one, *part, writer) for one in written for part in one.parts]
 
-    def _part(self, domain: Domain, subject: str, count: int, writer: Named) -> _Part:
+    def _part(self, domain: Domain, subject: str, count: int, writer: NamedModel) -> _Part:
         prompt = (PROMPTS / f"{SHIPPED.get(domain.name, 'subject-1')}.txt").read_text("utf-8").strip()
         sampling = msgspec.structs.replace(self.config.questions, seed=self.config.seed)
         told = [prompt, subject, count, writer.name, writer.version, sampling]
         fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
-        async def work(index: int, steps: Steps) -> Asked:
+        async def work(index: int, steps: Steps) -> QuestionList:
             model = CountedModel(RecordedModel(writer.model, steps.once))
             try:
                 items = await ask_list(
@@ -88,7 +88,7 @@ class Questions:
                 # All answers hang on it, so that a list that cannot be had stops the study.
                 self.halt.set(f"the questions of {domain.label}: {error}; or give a file of your own")
                 raise Unfinished(str(error)) from None
-            return Asked(items, model.usage)
+            return QuestionList(items, model.usage)
 
         stage = Stage(
             name=f"questions-{fingerprint[:12]}",
@@ -165,10 +165,12 @@ class Questions:
     def _done(self, part: _Part) -> bool:
         return bool(self.folder.committed(part.stage.name))
 
-    def _record(self, part: _Part) -> Asked | None:
+    def _record(self, part: _Part) -> QuestionList | None:
         if not self._done(part):
             return None
-        return msgspec.json.decode(self.folder.read(self.folder.marker(part.stage.name, 0).file), type=Asked)
+        return msgspec.json.decode(
+            self.folder.read(self.folder.marker(part.stage.name, 0).file), type=QuestionList
+        )
 
 
 def file_of(out: Path, domain: Domain) -> Path:

@@ -16,7 +16,7 @@ from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.report import PAPER as PAPER_PROGRAMS
 from camel.evaluation.humaneval.report import SUITES
 from camel.evaluation.humaneval.report import points as percentages
-from camel.evaluation.pairs import Pair, Verdict, write_pairs, write_verdicts
+from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
 from camel.evaluation.report import (
     LOSS,
     WIN,
@@ -42,7 +42,9 @@ NOTE = (
 )
 
 
-def write_report(study: Emergence, made: Figures, pairs: Iterable[Pair], verdicts: Iterable[Verdict]) -> None:
+def write_report(
+    study: Emergence, made: Figures, pairs: Iterable[Pair], verdicts: Iterable[PairVerdict]
+) -> None:
     """Write everything that there is to see into the study's folder."""
     folder = study.out
     pictures = [(plot, svg(plot)) for plot in plots(made)]

@@ -17,9 +17,9 @@ import msgspec
 from camel._version import __version__
 from camel.core.message import Usage
 from camel.evaluation.humaneval.passing import Passing
-from camel.evaluation.pairs import Pair, Verdict, Winner
+from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.results import Comparison, Evaluation, evaluate
-from camel.evaluation.standing import Interval, Shares, shares
+from camel.evaluation.standing import Interval, WinShares, shares
 from camel.models.catalogue import cost
 from camel.reports.intervals import Rate, holm, paired
 from camel.training.emergence.config import EmergenceConfig
@@ -74,7 +74,7 @@ class Line(msgspec.Struct, frozen=True):
         return self.adjusted < SURE
 
 
-class Model(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChainModel(msgspec.Struct, frozen=True, omit_defaults=True):
     """A model of the chain."""
 
     label: str
@@ -108,7 +108,7 @@ class Subject(msgspec.Struct, frozen=True):
     """A model's name; empty: they were given."""
 
 
-class Spent(msgspec.Struct, frozen=True):
+class OtherUsage(msgspec.Struct, frozen=True):
     """What was used besides answers and verdicts."""
 
     step: str
@@ -122,7 +122,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     config: dict[str, Any]
     """The settings, without where anything lies: reports are passed on."""
-    models: list[Model]
+    models: list[ChainModel]
     datasets: list[str]
     """What was added, in order."""
     domains: list[Subject]
@@ -134,7 +134,7 @@ class Figures(msgspec.Struct, frozen=True):
     humaneval: list[Tested]
     judging: Evaluation
     """The judges, the answers, and what they cost."""
-    besides: list[Spent]
+    besides: list[OtherUsage]
     """What questions and programs took."""
     version: str = __version__
     schema: int = 1
@@ -144,7 +144,7 @@ class Figures(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
-def figures(study: Emergence) -> tuple[Figures, list[Pair], list[Verdict]]:
+def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
     """Everything that follows from a study that is over; also the pairs, and each judge's verdict on each of them."""
     config = study.config
     judged, pairs, verdicts = evaluate(study.contest())
@@ -191,7 +191,7 @@ def _line(
     after: str,
     before: str,
     seen: tuple[int, int],
-    found: Shares,
+    found: WinShares,
     added: bool,
     paper: tuple[int, int, int] | None,
 ) -> Line:
@@ -216,7 +216,7 @@ def _line(
     )
 
 
-def _sum(met: Sequence[Comparison]) -> Shares:
+def _sum(met: Sequence[Comparison]) -> WinShares:
     winners: list[Winner | None] = []
     for one in met:
         found = one.shares
@@ -256,16 +256,16 @@ def _told(study: Emergence) -> dict[str, Any]:
     return told
 
 
-def _models(study: Emergence) -> list[Model]:
-    found: list[Model] = []
+def _models(study: Emergence) -> list[ChainModel]:
+    found: list[ChainModel] = []
     for one, done in study.results():
         asked = one.place.label if one.place else ""
         if done:
             found.append(
-                Model(one.label, asked, True, done.rows, done.steps, done.first_loss, done.last_loss)
+                ChainModel(one.label, asked, True, done.rows, done.steps, done.first_loss, done.last_loss)
             )
         else:
-            found.append(Model(one.label, asked))
+            found.append(ChainModel(one.label, asked))
     return found
 
 
@@ -282,13 +282,13 @@ def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
     return msgspec.structs.replace(judged, config=config, costs=costs, money=known)
 
 
-def _besides(study: Emergence) -> list[Spent]:
+def _besides(study: Emergence) -> list[OtherUsage]:
     used = [("Questions", study.writer, study.questions.spent())]
     asked = {one.label: one.place.label for one in study.members() if one.place}
     used += [("HumanEval", asked[label], one.spent()) for label, one in study.programs()]
     here = study.served_here()
     return [
-        Spent(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
+        OtherUsage(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))
         for step, model, usage in used
         if usage.calls
     ]

@@ -17,18 +17,18 @@ from typing import NamedTuple, get_args
 from camel.core.checks import shown
 from camel.core.errors import InputError, ServerFailed
 from camel.core.model import Model, Reply, Request
-from camel.models.catalogue import Entry, find
+from camel.models.catalogue import ModelPrice, find
 from camel.models.connect import connect, label, named_at
 from camel.models.guided import Guide
 from camel.models.local import ALIAS, LocalServer, find_model, local_model
 from camel.training.train import CONFIG, RESULT
 from camel.training.weights import GGUF, LOCAL, MERGED, to_gguf
 
-FREE = Entry(0.0, 0.0)
+FREE = ModelPrice(0.0, 0.0)
 Say = Callable[[str], None]
 
 
-class Place(NamedTuple):
+class ModelPlace(NamedTuple):
     """Where a model is."""
 
     name: str
@@ -44,19 +44,19 @@ class Place(NamedTuple):
         return label(self.name, self.url)
 
 
-def find_place(spec: str, say: Say) -> Place:
+def find_place(spec: str, say: Say) -> ModelPlace:
     """The model that somebody named: `local`, a GGUF file, a folder, NAME or NAME@URL."""
     if spec == LOCAL:
-        return Place(ALIAS, find_model(say))
+        return ModelPlace(ALIAS, find_model(say))
     name, url = named_at(spec)
     if url:
-        return Place(name, None, url)
+        return ModelPlace(name, None, url)
     path = Path(spec)
     if path.is_file() or path.suffix == ".gguf":
-        return Place(path.parent.name if path.name == GGUF else path.stem, path)
+        return ModelPlace(path.parent.name if path.name == GGUF else path.stem, path)
     if path.is_dir():
-        return Place(path.resolve().name, trained(path) or path)
-    return Place(name, None)
+        return ModelPlace(path.resolve().name, trained(path) or path)
+    return ModelPlace(name, None)
 
 
 def trained(folder: Path) -> Path | None:
@@ -64,7 +64,7 @@ def trained(folder: Path) -> Path | None:
     return folder / GGUF if (folder / RESULT).is_file() and (folder / GGUF).is_file() else None
 
 
-def version_of(place: Place) -> str:
+def version_of(place: ModelPlace) -> str:
     """Stands for the weights: those of one name may be trained again. Empty for an endpoint's, of which only the name is known."""
     if place.path is None:
         return ""
@@ -102,7 +102,7 @@ class Lent(Model):
 
     def __init__(
         self,
-        place: Place,
+        place: ModelPlace,
         *,
         scratch: Path,
         base_url: str = "",

@@ -26,25 +26,25 @@ from camel.core.errors import InputError, ServerFailed
 from camel.core.message import Usage
 from camel.core.model import Model, Reply, Request
 from camel.engine.halt import Halt
-from camel.evaluation.agents import KINDS, AgentsConfig, Contest, Group, Kind, Named, Need
+from camel.evaluation.agents import KINDS, AgentsConfig, Contest, Group, Kind, NamedModel, StepNeed
 from camel.evaluation.humaneval.campaign import Config as ProgramConfig
-from camel.evaluation.humaneval.campaign import Evaluation as Programs
+from camel.evaluation.humaneval.campaign import HumanEval as Programs
 from camel.evaluation.humaneval.campaign import prompt_text
-from camel.evaluation.humaneval.judging import Judge
-from camel.evaluation.humaneval.report import Report as ProgramReport
+from camel.evaluation.humaneval.judging import ProgramJudge
+from camel.evaluation.humaneval.report import HumanEvalReport as ProgramReport
 from camel.evaluation.humaneval.report import default_ks, report_of
 from camel.evaluation.report import STEPS
-from camel.models.catalogue import Entry
+from camel.models.catalogue import ModelPrice
 from camel.runs.run import RunFolder
 from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.config import EmergenceConfig
 from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
-from camel.training.emergence.serving import FREE, Lent, Place, find_place, trained, version_of
+from camel.training.emergence.serving import FREE, Lent, ModelPlace, find_place, trained, version_of
 from camel.training.launch import launched as train
 from camel.training.results import Step, Trained
-from camel.training.rows import Rows
+from camel.training.stored_rows import Rows
 from camel.training.train import RESULT
 from camel.training.weights import converter
 
@@ -57,17 +57,17 @@ WORDS: dict[Kind, str] = {
     "verdict": "verdicts",
     "repeat": "repeats",
 }
-Metered = Callable[[str, Model, Entry | None], Model]
+Metered = Callable[[str, Model, ModelPrice | None], Model]
 
 
-class Member(NamedTuple):
+class ChainMember(NamedTuple):
     """A model of the chain."""
 
     label: str
     """By the data that it has seen; the base model by its own name."""
     training: TrainConfig | None
     """How it is made here; None: it is there already."""
-    place: Place | None
+    place: ModelPlace | None
     """Where it is; None: it is not trained yet."""
 
 
@@ -87,7 +87,7 @@ class Emergence:
         """`base_url` is the endpoint of all models that name none; `metered` may count and stop the calls of each."""
         self.config, self.out, self.halt = config, Path(config.out), halt or Halt()
         self._base_url, self._metered, self._say, self._concurrency = base_url, metered, say, concurrency
-        self._lent: dict[Place, Lent] = {}
+        self._lent: dict[ModelPlace, Lent] = {}
         self.doing = ""
         """What is being done, in words."""
         self._contest: Contest | None = None
@@ -107,16 +107,16 @@ class Emergence:
 
     # ---------------------------------------------------------------- the chain
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[ChainMember]:
         """The models, the base model first, as far as they are there."""
-        found = [Member(self._base.label, None, self._base)]
+        found = [ChainMember(self._base.label, None, self._base)]
         for number, (step, training) in enumerate(zip(self.config.steps, self._trainings, strict=True)):
             label = self.config.label(number)
             if training is None:
-                found.append(Member(label, None, find_place(step.model, self._say)))
+                found.append(ChainMember(label, None, find_place(step.model, self._say)))
             else:
                 file = trained(Path(training.out))
-                found.append(Member(label, training, Place(label, file) if file else None))
+                found.append(ChainMember(label, training, ModelPlace(label, file) if file else None))
         return found
 
     def matches(self) -> list[tuple[str, str]]:
@@ -125,7 +125,7 @@ class Emergence:
         pairs = [(after, before) for before, after in pairwise(labels)]
         return [*pairs, (labels[-1], labels[0])] if self.config.ends and len(labels) > 2 else pairs
 
-    def results(self) -> Iterator[tuple[Member, Trained | None]]:
+    def results(self) -> Iterator[tuple[ChainMember, Trained | None]]:
         """The models, with what their trainings say."""
         for one in self.members():
             path = Path(one.training.out) / RESULT if one.training else None
@@ -184,7 +184,7 @@ class Emergence:
         places = [*(one.place for one in self.members()), *self._judges, self._writer]
         return {place.label for place in places if place and place.path}
 
-    def _lend(self, place: Place) -> Lent:
+    def _lend(self, place: ModelPlace) -> Lent:
         """Each model once, however many parts it has."""
         if place not in self._lent:
             self._lent[place] = Lent(
@@ -198,15 +198,15 @@ class Emergence:
             )
         return self._lent[place]
 
-    def _named(self, place: Place) -> Named:
+    def _named(self, place: ModelPlace) -> NamedModel:
         lent = self._lend(place)
-        return Named(place.label, self._metered(place.label, lent, lent.price), version_of(place))
+        return NamedModel(place.label, self._metered(place.label, lent, lent.price), version_of(place))
 
-    def _absent(self, label: str) -> Named:
+    def _absent(self, label: str) -> NamedModel:
         """Stands for a model that is not trained yet, where it is only asked what it would cost."""
-        return Named(label, self._metered(label, _Absent(self.config.context), FREE), "not trained yet")
+        return NamedModel(label, self._metered(label, _Absent(self.config.context), FREE), "not trained yet")
 
-    def _window(self, places: Sequence[Place]) -> int:
+    def _window(self, places: Sequence[ModelPlace]) -> int:
         """Calls in flight: more than a server here has room for would only wait in it, and run out of time."""
         return min([self._concurrency, *(LOCAL_PARALLEL for one in places if one.path)])
 
@@ -243,7 +243,7 @@ class Emergence:
         """The trainings that are not over."""
         return [one.training for one in self.members() if one.training and not one.place]
 
-    def estimate(self) -> list[tuple[str, Need]]:
+    def estimate(self) -> list[tuple[str, StepNeed]]:
         """What is left to be asked will take about this, step by step and model by model."""
         writing = self.questions.estimate()
         steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
@@ -307,7 +307,7 @@ class Emergence:
                 and await self._train()
                 and await self._answer()
                 and await self._judge()
-                and (sandbox is None or await self._run_programs(Judge(sandbox)))
+                and (sandbox is None or await self._run_programs(ProgramJudge(sandbox)))
             )
 
     async def _write_questions(self) -> bool:
@@ -374,7 +374,7 @@ class Emergence:
                     await stack.enter_async_context(self._lend(place).opened())
             return await self._contest.run(concurrency=self._window(self._judges))
 
-    async def _run_programs(self, judge: Judge) -> bool:
+    async def _run_programs(self, judge: ProgramJudge) -> bool:
         for label, one in self.programs():
             self.doing = f"programs of {label}"
             if not await one.judge(judge):
@@ -411,9 +411,9 @@ class Emergence:
         ]
 
 
-def _need(model: str, usage: Usage) -> Need:
+def _need(model: str, usage: Usage) -> StepNeed:
     prompt, said = usage.prompt, usage.completion
-    return Need("answer", model, usage.calls, (prompt, prompt, prompt), (said // 2, said, 2 * said))
+    return StepNeed("answer", model, usage.calls, (prompt, prompt, prompt), (said // 2, said, 2 * said))
 
 
 class _Absent(Model):

@@ -1,0 +1,207 @@
+"""Documents in files: JSON, JSON lines, folders and archives, read one at a time and within limits."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.core.message import well_formed
+
+MAX_DOCUMENT = 64 * 2**20
+"""Bytes of one document; a larger one is damage or an attack."""
+
+
+_CHUNK = 2**20
+
+
+class Document(NamedTuple):
+    """One document of a file."""
+
+    where: str
+    """The file, and the place in it, as an error names it."""
+    stem: str
+    """The file's name without its ending, or a number; stands in for an id."""
+    data: Any
+    """JSON, or what it decodes to."""
+
+    def row(self) -> dict[str, Any]:
+        """What it decodes to, which must be an object."""
+        data = self.data
+        if isinstance(data, bytes | str):
+            try:
+                data = _decoded(data)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{self.where}: not JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise InputError(f"{self.where}: not a JSON object but {shown(data)}")
+        return cast("dict[str, Any]", data)
+
+    def id(self, row: dict[str, Any], *keys: str) -> str:
+        """What its row says it is, under the first of `keys` that it has; else what its file is called."""
+        found = next((key for key in keys if row.get(key) is not None), None)
+        return self.stem if found is None else text_of(row, found, self.where)
+
+
+def documents_in(path: Path) -> Iterator[Document]:
+    """Every JSON document of a file, an archive or a folder, one at a time."""
+    if path.is_dir():
+        return _in_folder(path)
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    name = path.name.lower()
+    if name.endswith((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
+        return _whole(path, _in_tar(path))
+    if name.endswith(".zip"):
+        return _whole(path, _in_zip(path))
+    if name.endswith((".jsonl", ".jsonl.gz", ".ndjson")):
+        return _whole(path, _in_lines(path))
+    if name.endswith((".json", ".json.gz")):
+        return _whole(path, _in_json(path))
+    raise InputError(f"{path}: known are .tar.gz, .zip, .json, .jsonl and folders of .json files")
+
+
+def _whole(path: Path, documents: Iterator[Document]) -> Iterator[Document]:
+    """`documents`, with a damaged container as an error that names it."""
+    try:
+        yield from documents
+    except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+
+
+def _in_folder(path: Path) -> Iterator[Document]:
+    for file in sorted(path.rglob("*.json")):
+        if not file.name.startswith("."):
+            with file.open("rb") as opened:
+                yield _document(f"{file}", file.name, opened)
+
+
+def _in_tar(path: Path) -> Iterator[Document]:
+    with tarfile.open(path, "r|*") as archive:
+        while (member := archive.next()) is not None:
+            if member.isfile() and _is_json(member.name) and (opened := archive.extractfile(member)):
+                yield _document(f"{path}: {member.name}", member.name, opened)
+            cast("Any", archive).members = []
+
+
+def _in_zip(path: Path) -> Iterator[Document]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if _is_json(member.filename):
+                with archive.open(member) as opened:
+                    yield _document(f"{path}: {member.filename}", member.filename, opened)
+
+
+def _is_json(name: str) -> bool:
+    """Whether a member is a document, and not what an operating system put beside it."""
+    parts = PurePosixPath(name).parts
+    return (
+        bool(parts)
+        and parts[-1].endswith(".json")
+        and not parts[-1].startswith(".")
+        and parts[0] != "__MACOSX"
+    )
+
+
+def _document(where: str, name: str, opened: IO[bytes]) -> Document:
+    data = opened.read(MAX_DOCUMENT + 1)
+    _check_size(where, len(data))
+    return Document(where, _stem(PurePosixPath(name).name), data)
+
+
+def _stem(name: str) -> str:
+    """The id in a file's name."""
+    stem = name.split(".json")[0] if name.endswith(".gz") else name.removesuffix(".json")
+    return "" if stem == "%" else unquote(stem)
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > MAX_DOCUMENT:
+        raise InputError(f"{where}: a document of more than {MAX_DOCUMENT:,} bytes")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def _in_lines(path: Path) -> Iterator[Document]:
+    with _opened(path) as file:
+        number = 0
+        while line := file.readline(MAX_DOCUMENT + 1):
+            number += 1
+            _check_size(f"{path}:{number}", len(line))
+            if line.strip():
+                yield Document(f"{path}:{number}", f"{number:06d}", line)
+
+
+def _in_json(path: Path) -> Iterator[Document]:
+    """The elements of an array, or the one object."""
+    with _opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
+        start = file.read(_CHUNK).lstrip()
+        if start.startswith("["):
+            yield from _elements(path, start[1:], file)
+            return
+        text = start + file.read(MAX_DOCUMENT)
+        _check_size(str(path), len(text))
+        yield Document(str(path), _stem(path.name), text)
+
+
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+def _elements(path: Path, text: str, file: IO[str]) -> Iterator[Document]:
+    """The elements of an array that may be larger than memory."""
+    scan = json.JSONDecoder().raw_decode
+    at = number = 0
+    while True:
+        at = cast("re.Match[str]", _BETWEEN.match(text, at)).end()
+        if text.startswith("]", at):
+            return
+        where = f"{path}: element {number + 1}"
+        try:
+            value, end = scan(text, at)
+        except (ValueError, RecursionError) as error:
+            # Not whole yet, most likely. Reading at least as much again keeps the work linear.
+            text = text[at:]
+            _check_size(where, len(text))
+            more = file.read(max(_CHUNK, len(text)))
+            if not more:
+                raise InputError(f"{where} is damaged or missing: {error}") from None
+            text, at = text + more, 0
+        else:
+            number, at = number + 1, end
+            yield Document(where, f"{number:06d}", value)
+
+
+def _decoded(data: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.MsgspecError:
+        # The standard library takes some things that are not quite JSON, and says where the rest is wrong.
+        return json.loads(data)
+
+
+def text_of(row: dict[str, Any], key: str, where: str) -> str:
+    """A text of a row, or a number as text; empty where there is none."""
+    value = row.get(key)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise InputError(f"{where}: {key} is not text but {shown(value)}")
