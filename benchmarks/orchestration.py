@@ -45,12 +45,13 @@ TASK = "Develop a trading bot for the stock market that reads the news, number {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--conversations", type=int, default=200)
+    parser.add_argument("--conversations", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--child", choices=tuple(VARIANTS))
     parser.add_argument("--url", default="")
     recorded.option(parser)
     args = parser.parse_args()
+    args.conversations = args.conversations or (100 if args.short else 200)
     if args.child:
         print(json.dumps(asyncio.run(_child(args.child, args.url, args.conversations))))
         return 0

@@ -40,7 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a pytest in which xdist's groups have no effect: Ray clusters that start side by side do not come up."""
+    """Begin the longest tests first, so that none is left over at the end; refuse a pytest that ignores xdist's groups.
+
+    Ray clusters that start side by side do not come up.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("longest") is None)
     if getattr(config.option, "loadgroup", False):
         loose = [item for item in items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
         if loose:

@@ -338,6 +338,7 @@ def test_shell_block_with_the_real_model(body: str, tmp_path: Path):
 
 
 @pytest.mark.real_model
+@pytest.mark.longest
 def test_the_first_hour_with_the_real_model(tmp_path: Path):
     """Its main line, which needs no key; `camel demo` is for tests/integration/test_demo_real.py."""
     own, _, _ = (ROOT / "docs" / "first-hour.md").read_text().partition("### With another model")

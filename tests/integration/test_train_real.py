@@ -91,6 +91,7 @@ def _trained(root: Path, out: str, *, killed: bool) -> Path:
     return root / out
 
 
+@pytest.mark.longest
 def test_a_training_that_was_killed_continues_learns_and_can_be_served(rows: Path):
     killed = _trained(rows, "killed", killed=True)
     losses = {int(one["step"]): one["loss"] for one in _steps(killed)}
