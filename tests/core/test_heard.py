@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel import Edges, Groups, Member, RoundRobin, Rounds, ScriptedModel, Society, Star, Transcript
+from camel import (
+    Agent,
+    Conversation,
+    Edges,
+    Groups,
+    MaxMessages,
+    Member,
+    Message,
+    RoundRobin,
+    Rounds,
+    ScriptedModel,
+    Society,
+    Star,
+    Transcript,
+)
 from camel.core.errors import InputError
 from camel.core.graphs import Everyone, Graph, Ring
 from camel.core.heard import by_name, heard_by
@@ -52,6 +67,19 @@ def test_what_was_heard_is_what_was_sent(graph: Graph, turns: Policy, limit: int
         expected = [*sent, ("assistant", said[-1])] if said else []
         assert [(entry.role, entry.content) for entry in heard_by(back, name)] == expected
         assert turns_of(back, name, system=True)[-1:] == expected[-1:]
+
+
+async def test_a_wording_without_a_name_is_not_taken_for_the_usual_one():
+    def whispered(volume: int, message: Message) -> str:
+        return message.content.lower()
+
+    agents = [Agent(name, name, ScriptedModel(["Hello", "Hi"])) for name in ("Ada", "Bob")]
+    transcript = Transcript("t", Task("a task"))
+    wording = partial(whispered, 3)
+    async for _ in Conversation(agents, transcript, rules=[MaxMessages(2)], wording=wording):
+        pass
+    with pytest.raises(InputError, match="partial"):
+        heard_by(transcript, "Bob")
 
 
 def test_a_wording_of_a_programs_own_is_refused():

@@ -131,7 +131,7 @@ class Conversation:
         edges = edges_of(names, hears)
         if any(len(found) < len(names) - 1 for found in edges.values()):
             transcript.hears = edges
-        transcript.wording = getattr(wording, "__name__", "") if wording else ""
+        transcript.wording = getattr(wording, "__name__", type(wording).__name__) if wording else ""
         self._listeners = listeners_of(edges, named=wording is not None)
         self._histories = {agent.name: History(agent.system) for agent in agents}
         self._inboxes: dict[str, list[_Heard]] = {

@@ -25,8 +25,6 @@ class Mark(NamedTuple):
 
 STAGE = "findings-"
 """Begins the name of a stage; a hash of the detectors' versions ends it."""
-
-
 LAYOUT = 1
 """Of the files; raised when they hold something else."""
 

@@ -13,17 +13,11 @@ from camel.models.guided import Guide
 
 MAX_TOKENS = 64
 """Of an answer: enough to see its shape."""
-
-
 _LINES = 80
-
-
 LONG = "\n".join(
     f"Rule {number}: whoever asks about item {number} is told its number." for number in range(_LINES)
 )
 """A prompt above the 1,024 tokens from which OpenAI caches."""
-
-
 CALLS = {"answer": 1, "streaming": 1, "several answers": 1, "JSON schema": 1, "grammar": 2, "cache": 2}
 
 

@@ -18,8 +18,6 @@ class Halted(Unfinished):
 
 PAUSED = 0.5
 """Seconds between two looks whether a pause is over."""
-
-
 LEASE_LOST = "the lease of this worker has run out"
 
 

@@ -25,21 +25,13 @@ from camel.reports.plots import (
 
 WIDTH = 205
 """Of what is drawn, beside the labels: all of it fits a phone, where it is shown about as large as it is."""
-
-
 LABELS = 145
-
-
 FONT = 13
 
 
 GO = "https://link.invalid/"
 """Stands for a link until it is drawn: the drawer would make a path of ours into one of a site of its own."""
-
-
 _LINK = re.compile(rf'xlink:href="{re.escape(GO)}(\d+)"')
-
-
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -148,11 +140,7 @@ def printable(text: str) -> str:
 
 MOST = 14
 """Values of a facet that are drawn; the data has them all."""
-
-
 BINS = 24
-
-
 FEWEST = 5
 """Numbers for which a plot of bars has room, though it has fewer."""
 

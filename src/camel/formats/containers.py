@@ -22,8 +22,6 @@ from camel.core.message import well_formed
 
 MAX_DOCUMENT = 64 * 2**20
 """Bytes of one document; a larger one is damage or an attack."""
-
-
 _CHUNK = 2**20
 
 

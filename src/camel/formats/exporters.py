@@ -52,15 +52,6 @@ class Exporter:
     """How a path may end; the empty ending is a folder."""
 
 
-# ---------------------------------------------------------------- the original's formats
-
-
-# ---------------------------------------------------------------- what a conversation holds for training
-
-
-# ---------------------------------------------------------------- writing
-
-
 _OWN = {
     "chat": Exporter(chat, "the original's conversations, one JSON object each", DOCUMENT_ENDINGS),
     "instruction": Exporter(instruction, "the original's instruction and solution pairs", ROW_ENDINGS),

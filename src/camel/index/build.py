@@ -44,8 +44,6 @@ from camel.storage.store import BucketStore
 
 _SMALL = 10_000
 """Rows up to which counting them here is quicker than having them grouped."""
-
-
 _COLUMNS = [
     "id",
     "scenario",
@@ -64,8 +62,6 @@ _COLUMNS = [
 
 
 _NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
-
-
 UNFINISHED = "unfinished"
 """How a conversation ended that has no end."""
 
@@ -213,11 +209,7 @@ def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str
 
 GROUP_ROWS = 8_192
 """Of a row group: what a page of a list loads at least."""
-
-
 _BLOOM = {"ndv": 1_024, "fpp": 0.05}
-
-
 _MANY_VALUES = ("id", "task", "tokens", "completion", "cost", "row")
 
 

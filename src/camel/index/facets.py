@@ -10,23 +10,13 @@ from typing import NamedTuple
 from camel.core.message import Usage
 
 FOLDER = "index"
-
-
 VERSION = 2
 """Of the layout; a file of another version is made anew."""
-
-
 SEPARATOR = "\x1f"
 """Around each element of a set, such as the labels: few different sets, so that a column of them is small and quick."""
-
-
 TASK_CHARS = 160
-
-
 MOST_VALUES = 5_000
 """Values of a facet, and sets of labels, up to which a file counts its rows by them."""
-
-
 Cost = Callable[[str, Usage], float | None]
 """Dollars of a model's usage, where its price is known."""
 
@@ -55,12 +45,8 @@ FACETS: dict[str, Facet] = {
     "cost": Facet("cost", edges=(0, 0.001, 0.01, 0.1, 1)),
 }
 """By the names that queries use."""
-
-
 COUNTED = {**FACETS, "messages": Facet("messages")}
 """What a file counts its rows by: the facets, and the number of messages as it is, for ranges of it."""
-
-
 NUMBERS = ("messages", "tokens", "calls", "cost")
 """Columns by whose value can be sorted and filtered."""
 

@@ -98,7 +98,7 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
 
 
 class Looking(NamedTuple):
-    """What detectors found in a run, for its index. Which they are this part of the house does not know."""
+    """What detectors found in a run, for its index. Which detectors these are, the index does not know."""
 
     by: str
     """Tells these detectors and their versions from others."""

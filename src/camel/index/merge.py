@@ -33,15 +33,6 @@ from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage.files import make_folder, taking_place
 
-# ---------------------------------------------------------------- from a data file to its index
-
-
-# ---------------------------------------------------------------- files
-
-
-# ---------------------------------------------------------------- one index for many shards
-
-
 MERGED = 4_194_304
 """Rows of a file at most."""
 _GATHERED = 8 * GROUP_ROWS

@@ -49,25 +49,23 @@ class Run(RunReader):
 
     def __getitem__(self, which: int | str) -> StoredConversation:
         """A conversation by its place among those that are committed, from 0, or by its id."""
-        if isinstance(which, int):
-            return StoredConversation(self, self._at(range(len(self))[which]))
+        place = range(len(self))[which] if isinstance(which, int) else self._place_of(which)
+        for part in self.parts:
+            if place < sum(part.rows):
+                with self.opened([part]) as files:
+                    return StoredConversation(self, next(stream_shard(next(files), place, place + 1)))
+            place -= sum(part.rows)
+        raise AssertionError("a run has as many rows as its parts")
+
+    def _place_of(self, id: str) -> int:
+        before = 0
         for part in self.parts:
             with self.opened([part]) as files:
                 ids: list[str] = read_shard(next(files), ["id"])["id"].to_pylist()
-            if which in ids:
-                with self.opened([part]) as files:
-                    place = ids.index(which)
-                    return StoredConversation(self, next(stream_shard(next(files), place, place + 1)))
-        raise KeyError(f"{self.folder.address} has no conversation {which!r}")
-
-    def _at(self, place: int) -> Transcript:
-        for part in self.parts:
-            count = sum(part.rows)
-            if place < count:
-                with self.opened([part]) as files:
-                    return next(stream_shard(next(files), place, place + 1))
-            place -= count
-        raise IndexError(place)
+            if id in ids:
+                return before + ids.index(id)
+            before += len(ids)
+        raise KeyError(f"{self.folder.address} has no conversation {id!r}")
 
     def status(self) -> Snapshot:
         """How far it is, what it has used, and what it is expected to use."""
@@ -92,7 +90,7 @@ class Run(RunReader):
         duckdb = need_module("duckdb")
         self.need_some()
         connection = duckdb.connect()
-        # By name: shards of earlier versions have a column less.
+        # By name: shards of earlier versions have other columns.
         connection.read_parquet([str(file) for file in self.files], union_by_name=True).create_view("run")
         return connection.sql(query)
 

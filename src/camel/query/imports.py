@@ -20,8 +20,6 @@ from camel.runs.run import RunFolder, open_folder
 
 KEPT_FROM = 4_000_000
 """Bytes of data of another format from which its import is kept, in the user's cache."""
-
-
 FORGOTTEN = 30 * 86_400.0
 """Seconds after which one that nobody opened is removed."""
 

@@ -142,10 +142,8 @@ class _List:
 
 
 class _Map:
-    blank: Any = msgspec.UNSET
-
     def __init__(self, value: _Column) -> None:
-        self.blank = dict[str, Any]()
+        self.blank: Any = dict[str, Any]()
         self._key, self._value = _Text(prose=False), value
 
     @property

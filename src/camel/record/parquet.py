@@ -15,16 +15,10 @@ from camel.storage.files import sync_folder
 T = TypeVar("T")
 Table = Any
 """A `pyarrow.Table`; pyarrow publishes no types."""
-
-
 _ZSTD_LEVEL = 3
 """Measured on text like the paper's: level 1 costs the same time for a quarter more bytes, level 6 twice the time for a seventh less."""
-
-
 _PAGE = 4 * 2**20
 """Bytes of a data page, the unit of compression: near-equal prompts cost next to nothing after the first of a page."""
-
-
 _FEW_VALUES = frozenset(
     [
         "attempts",

@@ -5,7 +5,7 @@
     data/<stage>/<shard>-<attempt>.*    a finished shard; a file without a marker never happened
     committed/<stage>/<shard>.json      the marker, written last and only once
     compacted/<stage>/<range>.json      the marker of a file that holds many shards (`camel.runs.compact`)
-    index/<stage>/*, text/<stage>/*     derived from the data (`camel.index.merge`); may be missing
+    index/<stage>/*, text/<stage>/*     derived from the data (`camel.index`); may be missing
     again/<number>.json                 items that are done again (`camel.runs.again`)
     stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
     holders/<stage>.json                in an object store: which folder has the journals of a stage
