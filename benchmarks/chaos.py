@@ -42,8 +42,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, RunSection
 from camel.models.simulator import Burst, LogNormal, SimulatorSettings, spawn
+from camel.models.spec import ModelSpec
 from camel.runs.run import JOURNALS, open_folder
 from tests.support import cluster, s3_faults
 from tests.support.accounts import Account, Strike, Tail, account, is_alive, ports_of
@@ -497,7 +498,7 @@ class Chaos:
         urls = tuple(endpoint.process.base_url for endpoint in endpoints)
         config = msgspec.structs.replace(
             config_of(out, "", self.scale.conversations),
-            model=ModelSection("simulated", base_url=urls if len(urls) > 1 else urls[0]),
+            model=ModelSpec("simulated", base_url=urls if len(urls) > 1 else urls[0]),
             run=RunSection(concurrency=self.scale.window, attempt_timeout=attempt_timeout),
         )
         return Phase(name, seed, config, out, out / "journal")

@@ -22,6 +22,7 @@ def main() -> None:
     )
     parser.add_argument("--latency", type=float, default=0.0)
     options = parser.parse_args()
+    from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
     from camel.training.emergence.config import made_config
     from camel.training.emergence.report import write_report
@@ -37,7 +38,7 @@ def main() -> None:
         began, cpu = time.perf_counter(), time.process_time()
         study = Emergence(config, base_url=endpoint.base_url)
         planned = sum(need.calls for _, need in study.estimate())
-        assert asyncio.run(study.run())
+        assert asyncio.run(Runner(study, concurrency=16).run()).status == "complete"
         asked = time.perf_counter() - began, time.process_time() - cpu
         calls = endpoint.ledger()
         made, pairs, verdicts = figures(study)

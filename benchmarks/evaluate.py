@@ -38,11 +38,23 @@ def main() -> None:
 
 async def _size(options: argparse.Namespace) -> dict[str, Any]:
     from camel import ChatModel
-    from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, NamedModel
-    from camel.evaluation.report import write_report
-    from camel.evaluation.results import evaluate
+    from camel.evaluation.agents import AgentsEvaluation
+    from camel.evaluation.contest import AGENTS, SINGLE_SHOT, AgentsConfig, Group
+    from camel.evaluation.results import Evaluation
+    from camel.evaluation.windows import AskedModel
+    from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
+    from camel.runs.run import RunFolder
     from tests.support import contests
+
+    began = cpu = 0.0
+    asked = 0.0, 0.0
+
+    class Timed(AgentsEvaluation):
+        def result(self, run: RunFolder) -> Evaluation:
+            nonlocal asked
+            asked = time.perf_counter() - began, time.process_time() - cpu
+            return super().result(run)
 
     latency = Constant(options.latency) if options.latency else None
     with (
@@ -50,28 +62,20 @@ async def _size(options: argparse.Namespace) -> dict[str, Any]:
         spawn(SimulatorSettings(author="tests.support.contests:author", latency=latency)) as endpoint,
     ):
         folder = Path(name)
-        groups = [
-            Group(scenario, {AGENTS: contests.a_run(folder / scenario, scenario, range(options.tasks))})
-            for scenario in contests.PLANTED
-        ]
+        for scenario in contests.PLANTED:
+            contests.a_run(folder / scenario, scenario, range(options.tasks))
+        groups = [Group(scenario, {AGENTS: str(folder / scenario)}) for scenario in contests.PLANTED]
         async with ChatModel("judge", base_url=endpoint.base_url, api_key="none") as model:
-            me = NamedModel("judge", model)
+            me = AskedModel("judge", "", model.context_tokens)
+            config = AgentsConfig(tasks=options.tasks)
+            job = Timed(str(folder / "out"), tuple(groups), config, {"": model}, me, {SINGLE_SHOT: me}, (me,))
             began, cpu = time.perf_counter(), time.process_time()
-            contest = Contest(
-                folder / "kept",
-                groups,
-                AgentsConfig(tasks=options.tasks),
-                summariser=me,
-                writers={SINGLE_SHOT: me},
-                judges=[me],
-            )
-            assert await contest.run(concurrency=options.concurrency)
-            asked = time.perf_counter() - began, time.process_time() - cpu
+            ended = await Runner(job, concurrency=options.concurrency).run()
+            assert ended.status == "complete"
             calls = endpoint.ledger().served
-        made, pairs, verdicts = evaluate(contest)
-        write_report(contest, made, pairs, verdicts, folder / "out")
+        made: Evaluation = ended.result
         whole = time.perf_counter() - began, time.process_time() - cpu
-        kept = [path for path in (folder / "kept").rglob("*") if path.is_file()]
+        kept = [path for path in (folder / "out" / "kept").rglob("*") if path.is_file()]
         return {
             "calls": calls,
             "asking": {"seconds": round(asked[0], 2), "cpu": round(asked[1], 2), "cpu ms a call": round(1000 * asked[1] / calls, 2)},

@@ -26,9 +26,10 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
-from camel.models.governor import Rates, Share
+from camel.models.governor import EndpointReport, Rates, Share
 from camel.models.sharing import share_out
 from camel.models.simulator import CapacityChange, Constant, SimulatorProcess, SimulatorSettings, spawn
 
@@ -137,7 +138,7 @@ async def _coordinate(
         )
         for command in [*[arguments] * clients, oracle]
     ]
-    reports: dict[str, dict[str, dict[str, float]]] = {}
+    reports: dict[str, dict[str, EndpointReport]] = {}
     for child in children:
         assert child.stdout
         assert (await child.stdout.readline()) == b"ready\n"
@@ -152,7 +153,7 @@ async def _coordinate(
     async def listen(name: str, child: asyncio.subprocess.Process) -> None:
         assert child.stdout
         while line := await child.stdout.readline():
-            reports[name] = json.loads(line)
+            reports[name] = msgspec.json.decode(line, type=dict[str, EndpointReport])
 
     async def tell(child: asyncio.subprocess.Process, share: dict[str, Any]) -> None:
         assert child.stdin
@@ -189,7 +190,7 @@ async def _coordinate(
         start, end = end, end + phase.length
         phase.served, phase.oracle = _binned(bins, start, end), _binned(oracle_bins, start, end)
     reports.pop(str(clients), None)
-    calls = [sum(its["calls"] for its in report.values()) for _, report in sorted(reports.items())]
+    calls = [sum(its.calls for its in report.values()) for _, report in sorted(reports.items())]
     whole = sum(calls) or 1
     return Measured(
         clients, phases, ledger.requests, ledger.outcomes.get("capacity", 0), [one / whole for one in calls]
@@ -238,7 +239,7 @@ async def _child(url: str, wanted: int, shared: bool, rates: Rates) -> None:
 
         async def report() -> None:
             while True:
-                print(json.dumps(model.pool.report()), flush=True)
+                print(msgspec.json.encode(model.pool.report()).decode(), flush=True)
                 await asyncio.sleep(0.5)
 
         async def obey() -> None:

@@ -13,16 +13,19 @@ import os
 import resource
 import tempfile
 import time
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
 from camel.core.message import Sampling
-from camel.evaluation.humaneval.campaign import Config, HumanEval, prompt_text
-from camel.evaluation.humaneval.judging import ProgramJudge
-from camel.evaluation.humaneval.report import HumanEvalReport, report_of, write_report
+from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
+from camel.evaluation.humaneval.report import HumanEvalReport
+from camel.evaluation.humaneval.solving import HumanEval
+from camel.jobs.job import Step
+from camel.jobs.runner import Runner
 from camel.models.connect import connect
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
-from camel.sandbox.process import Sandbox
+from camel.runs.run import RunFolder
 from tests.support import planted
 
 
@@ -33,37 +36,41 @@ def used() -> float:
     )
 
 
+class Timed(HumanEval):
+    """Says what each of its steps took."""
+
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        steps = super().stages(run)
+        started, before = time.perf_counter(), used()
+        yield next(steps)
+        seconds, cpu = time.perf_counter() - started, used() - before
+        print(f"samples   {self.total:,} in {seconds:.1f} s, {cpu:.1f} cpu s")
+        started, before = time.perf_counter(), used()
+        yield next(steps)
+        seconds, cpu = time.perf_counter() - started, used() - before
+        programs = sum(program != "" for one in self.verdicts() for program in one.programs)
+        print(
+            f"verdicts  {programs:,} different programs in {seconds:.1f} s, {cpu:.1f} cpu s: "
+            f"{cpu / seconds:.2f} of {os.cpu_count()} cores"
+        )
+        yield from steps
+
+    def result(self, run: RunFolder) -> HumanEvalReport:
+        started = time.perf_counter()
+        made = super().result(run)
+        print(f"report    {time.perf_counter() - started:.1f} s")
+        return made
+
+
 async def evaluate(folder: Path, n: int, endpoint: SimulatorProcess) -> HumanEvalReport:
     chat = connect("simulated", base_url=endpoint.base_url)
-    config = Config("simulated", prompt_text(), Sampling(temperature=0.8), 1)
-    evaluation = HumanEval(folder, config, n, chat)
-    started, before = time.perf_counter(), used()
+    config = HumanEvalConfig("simulated", prompt_text(), Sampling(temperature=0.8), 1)
+    evaluation = Timed(str(folder), config, n, chat)
     async with chat:
-        assert await evaluation.sample()
-    print(
-        f"samples   {evaluation.total:,} in {time.perf_counter() - started:.1f} s, {used() - before:.1f} cpu s"
-    )
-    started, before = time.perf_counter(), used()
-    with Sandbox() as sandbox:
-        assert await evaluation.judge(ProgramJudge(sandbox))
-    seconds, cpu = time.perf_counter() - started, used() - before
-    print(
-        f"verdicts  {evaluation.judged:,} different programs in {seconds:.1f} s, {cpu:.1f} cpu s: "
-        f"{cpu / seconds:.2f} of {os.cpu_count()} cores"
-    )
-    started = time.perf_counter()
+        ended = await Runner(evaluation).run()
+    assert ended.status == "complete"
+    made: HumanEvalReport = ended.result
     samples = evaluation.samples()
-    made = report_of(
-        config,
-        n,
-        [k for k in (1, 10, 100) if k <= n],
-        samples,
-        evaluation.verdicts(),
-        price=None,
-        contained=True,
-    )
-    write_report(made, folder)
-    print(f"report    {time.perf_counter() - started:.1f} s")
     wanted = {row[0].problem: planted.planted(one.content for one in row) for row in samples}
     found = {one.problem: (one.humaneval, one.plus) for one in made.by_problem}
     wrong = {

@@ -24,18 +24,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 
 from benchmarks import recorded
 from camel.core.model import Model, Reply, Request
 from camel.engine.halt import Halt
-from camel.generation.campaign import CONVERSATIONS, Campaign, open_run
-from camel.generation.config import GenerateConfig, ModelSection
+from camel.generation.config import CONVERSATIONS, GenerateConfig
+from camel.generation.generate import Maker
+from camel.generation.opening import open_run
 from camel.generation.plan import committed_in, make_plan
+from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 from camel.scenarios import render_lists
+from tests.support.jobs import generation
 from tests.support.s3_faults import BUCKET, spawn
 
 LIMITS = {"disk": 15.0, "s3": 60.0}
@@ -115,7 +119,7 @@ def _config(where: str, markers: int) -> GenerateConfig:
     # One shard more than there are markers, so that something is left to do.
     items = (markers + 1) * SHARD
     counts = {"assistant_role": 1, "user_role": 1, "task": items}
-    return GenerateConfig("ai_society", ModelSection("m"), out=where, counts=counts, shard_size=SHARD)
+    return GenerateConfig("ai_society", ModelSpec("m"), out=where, counts=counts, shard_size=SHARD)
 
 
 def _files(config: GenerateConfig, folder: RunFolder, markers: int) -> Any:
@@ -166,13 +170,12 @@ def _measure(config: GenerateConfig, where: str, markers: int, totals: bool) -> 
 
 async def _start(config: GenerateConfig, model: _Model) -> None:
     halt = Halt()
-    campaign = Campaign(config, model, halt=halt)
     # The lists are of one item; the conversations of the shard that is left all get it.
-    campaign.lists = lambda level, index: _Same()  # type: ignore[method-assign]
-    try:
-        await campaign.run()
-    except _First:
-        halt.set("measured")
+    with mock.patch.object(Maker, "lists", return_value=_Same()):
+        try:
+            await generation(config, model, halt=halt).run()
+        except _First:
+            halt.set("measured")
 
 
 class _Same(list[str]):

@@ -150,21 +150,22 @@ async def _camel(url: str, conversations: int) -> int:
 
 async def _generate(url: str, conversations: int) -> int:
     from camel import ChatModel, Sampling
-    from camel.generation.campaign import Campaign
-    from camel.generation.config import GenerateConfig, ModelSection, RunSection
+    from camel.generation.config import GenerateConfig, RunSection
+    from camel.models.spec import ModelSpec
+    from tests.support.jobs import generation
 
     with tempfile.TemporaryDirectory() as folder:
         scenario = bots(Path(folder, "bots"), conversations)
         config = GenerateConfig(
             scenario=str(scenario),
-            model=ModelSection("simulated", base_url=url),
+            model=ModelSpec("simulated", base_url=url),
             out=str(Path(folder, "run")),
             sampling=Sampling(temperature=0.2),
             shard_size=100,
             run=RunSection(concurrency=conversations),
         )
         async with ChatModel("simulated", base_url=url, api_key="") as model:
-            campaign = Campaign(config, model)
+            campaign = generation(config, model)
             outcome = await campaign.run()
         assert outcome.complete, outcome
         return campaign.meter.usage.calls

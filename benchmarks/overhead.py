@@ -190,12 +190,13 @@ def _child(variant: str, url: str, conversations: str, slots: str, workers: str,
 
 def _config(url: str, conversations: int, slots: int, folder: Path):
     from camel import Sampling
-    from camel.generation.config import GenerateConfig, ModelSection, RunSection
+    from camel.generation.config import GenerateConfig, RunSection
+    from camel.models.spec import ModelSpec
 
     scenario = bots(folder / "bots", conversations, MESSAGES)
     return GenerateConfig(
         scenario=str(scenario),
-        model=ModelSection("simulated", base_url=url),
+        model=ModelSpec("simulated", base_url=url),
         out=str(folder / "run"),
         sampling=Sampling(temperature=0.2),
         shard_size=max(1, min(64, slots // 2)),
@@ -205,24 +206,24 @@ def _config(url: str, conversations: int, slots: int, folder: Path):
 
 def _in_process(url: str, conversations: int, slots: int, workers: int, folder: Path) -> None:
     from camel import ChatModel
-    from camel.generation.campaign import Campaign
+    from tests.support.jobs import generation
 
     async def work() -> None:
         async with ChatModel("simulated", base_url=url, api_key="") as model:
-            outcome = await Campaign(_config(url, conversations, slots, folder), model).run()
+            outcome = await generation(_config(url, conversations, slots, folder), model).run()
             assert outcome.complete, outcome
 
     asyncio.run(work())
 
 
 def _on_ray(url: str, conversations: int, slots: int, workers: int, folder: Path) -> None:
-    from camel.generation.campaign import Campaign
-    from camel.generation.cluster import Cluster
-    from camel.generation.site import Elsewhere
+    from camel.jobs.cluster import Cluster
+    from tests.support.jobs import generation
 
-    campaign = Campaign(_config(url, conversations, slots, folder), Elsewhere())
-    with Cluster(campaign, "local", workers=workers) as cluster:
-        outcome = asyncio.run(campaign.run(run_stage=cluster.run_stage))
+    runner = generation(_config(url, conversations, slots, folder))
+    with Cluster("local", workers=workers) as cluster:
+        cluster.serve(runner)
+        outcome = asyncio.run(runner.run())
     assert outcome.complete, outcome
 
 

@@ -22,11 +22,13 @@ from pathlib import Path
 
 from benchmarks import recorded
 from camel import ChatModel, Run
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.translate import Translation, translate
+from camel.generation.config import GenerateConfig, RunSection
+from camel.generation.translate import Translation
+from camel.jobs.runner import Runner
 from camel.models.simulator import SimulatorSettings, spawn
+from camel.models.spec import ModelSpec
 from camel.scenarios import load
+from tests.support.jobs import generation
 
 FULL = {
     "ai_society": (25_000, {}),
@@ -149,14 +151,14 @@ def _checked(what: str, folder: Path, items: int) -> list[str]:
 async def _generate(name: str, url: str, folder: Path, counts: dict[str, int]) -> dict[str, int]:
     config = GenerateConfig(
         scenario=name,
-        model=ModelSection("simulated", base_url=url),
+        model=ModelSpec("simulated", base_url=url),
         out=str(folder / name),
         counts=counts,
         run=RunSection(concurrency=128),
     )
     assert config.loaded_scenario().count == load(name).resized(counts).count
     async with ChatModel("simulated", base_url=url, api_key="") as model:
-        campaign = Campaign(config, model)
+        campaign = generation(config, model)
         outcome = await campaign.run()
         assert outcome.complete, outcome
     return {"calls": campaign.meter.usage.calls}
@@ -166,10 +168,9 @@ async def _translate(url: str, folder: Path) -> dict[str, int]:
     run, calls = Run(folder / "ai_society"), 0
     async with ChatModel("simulated", base_url=url, api_key="") as model:
         for language in LANGUAGES:
-            translation = Translation(run, language, model)
-            assert await translate(translation, concurrency=128)
-            assert translation.damaged == 0
-            calls += translation.meter.usage.calls
+            runner = Runner(Translation(run.folder.address, (language,), model), concurrency=128)
+            assert (await runner.run()).result == {language: 0}
+            calls += runner.meter.usage.calls
     return {"calls": calls}
 
 

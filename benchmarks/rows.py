@@ -99,17 +99,18 @@ def measured(variant: str, root: Path) -> dict[str, Any]:
     if variant == "bare":
         extra["bytes"] = bare(root)
     else:
+        from camel.jobs.runner import Runner
         from camel.training.recipe import Filters, Recipe, Source
-        from camel.training.rows import RowBuilder
+        from camel.training.rows import RowsReport
+        from camel.training.rows_job import RowsJob
 
         filters = Filters(
             near=0.8 if "near" in variant else 0.0,
             questions=(str(root / "questions.jsonl"),) if "questions" in variant else (),
         )
         out = str(root / variant.replace(", ", "-"))
-        builder = RowBuilder(Recipe((Source(str(root / "run")),), out, filters=filters))
-        assert asyncio.run(builder.build())
-        made = builder.report()
+        job = RowsJob(Recipe((Source(str(root / "run")),), out, filters=filters))
+        made: RowsReport = asyncio.run(Runner(job).run()).result
         extra["removed"] = made.removed_rows
         extra["twice"] = json.loads((root / "planted.json").read_text())["twice"]
     return {

@@ -4,7 +4,7 @@
     python -m benchmarks.scale --short      # a thirtieth of it, for CI
 
 Driver, coordinator, leases, heartbeats, commits and markers are the real ones, on a real Ray and a real disk; a worker is
-the real one too, but fifty share a process, and their stage makes a record without a call, in as long as it takes for a new shard to be
+the real one too, but fifty share a process, and their workload makes a record without a call, in as long as it takes for a new shard to be
 asked for 150 times a second, which is about what two cores can do with all the commits that this makes; so how long a worker waits for a
 lease is then measured again at 30 a second (a run of 300 million in 30 days asks for one in 35 seconds). Measured: how long a worker waits for a lease and for a heartbeat, the memory of driver and coordinator, the
 CPU that a shard costs the two of them, and how long a new start needs until it knows what is left to do.
@@ -21,7 +21,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,12 @@ import msgspec
 import psutil
 
 from benchmarks import recorded
+from camel.core.message import Usage
 from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.halt import Halt
-from camel.engine.site import WAIT, WorkerReport
-from camel.engine.stage import Stage, Steps, Written
+from camel.engine.site import WAIT, ModelReport, StageReport, WorkerReport, WorkerShare
+from camel.engine.stage import ShardTable, Steps, Workload, Written
+from camel.models.governor import EndpointReport
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
 
@@ -47,13 +49,13 @@ LIMITS = {"driver MB": 300.0, "lease p99, ms": 50.0, "resume, s": 15.0}
 
 
 class Pretence(msgspec.Struct, frozen=True):
-    """Makes a site in a worker: a stage whose items are whole shards, each as long as `seconds`."""
+    """Makes a site in a worker: a workload whose items are whole shards, each as long as `seconds`."""
 
     folder: str
     shards: int
     seconds: float
 
-    async def __call__(self) -> PretendedSite:
+    async def __call__(self, worker: str = "") -> PretendedSite:
         return PretendedSite(self)
 
 
@@ -63,30 +65,41 @@ class PretendedSite:
         self.folder, self.halt = RunFolder(Path(pretence.folder)), Halt()
         self._done = 0
 
-    def stage(self, name: str, attempt: int) -> Stage:
-        return pretended_stage(self._pretence.shards, self._pretence.seconds)
+    def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
+        return [pretended_workload(self._pretence.shards, self._pretence.seconds)]
 
     def committed(self, stage: str, shard: int) -> None:
         self._done += SHARD_SIZE
 
     def report(self) -> WorkerReport:
         # As many figures as a real worker sends.
-        counters = {f"counter{n}": float(self._done) for n in range(10)}
-        return WorkerReport(counters, {f"gauge{n}": float(n) for n in range(10)})
+        done = self._done
+        return WorkerReport(
+            {"simulated": ModelReport(Usage(done, done, done, done), errors={"ServerFailed": done})},
+            {"conversations": StageReport(done, done, counts={"stop.done": done})},
+            {"simulated": {"http://127.0.0.1:1/v1": EndpointReport(calls=done)}},
+        )
 
-    def obey(self, share: Mapping[str, float]) -> None:
+    def obey(self, share: WorkerShare) -> None:
         pass
 
     async def aclose(self) -> None:
         pass
 
 
-def pretended_stage(shards: int, seconds: float) -> Stage:
+def pretended_workload(shards: int, seconds: float) -> Workload:
     async def work(index: int, steps: Steps) -> int:
         await asyncio.sleep(seconds * (0.5 + (index * 2654435761 % 1000) / 1000))
         return index
 
-    return Stage(name="conversations", count=shards, work=work, write=_write, shard_size=1)
+    return Workload(
+        name="conversations",
+        count=shards,
+        work=work,
+        write=_write,
+        fingerprint="pretence",
+        shard_size=1,
+    )
 
 
 def _write(path: Path, records: Sequence[Any]) -> Written:
@@ -179,7 +192,7 @@ def main() -> int:
 
 
 async def work(root: Path, shards: int, workers: int, rate: int) -> dict[str, float]:
-    """Run the whole stage; returns the figures."""
+    """Finish the whole workload; returns the figures."""
     from camel.engine.ray.connect import connected
 
     folder = RunFolder(root / "run")
@@ -220,13 +233,11 @@ async def _work(folder: RunFolder, pretence: Pretence, workers: int) -> tuple[di
         def _expected(self) -> int:
             return workers
 
-    me, stage = psutil.Process(), pretended_stage(pretence.shards, pretence.seconds)
+    me, workload = psutil.Process(), pretended_workload(pretence.shards, pretence.seconds)
     with Supervisor(pretence, folder, concurrency=workers, workers=workers) as supervisor:
         coordinator = _process("CoordinatorActor")
         before, started = _cpu(me) + _cpu(coordinator), time.monotonic()
-        complete = await supervisor.run_stage(
-            stage, folder, concurrency=workers, fingerprint="pretence", halt=Halt()
-        )
+        complete = await supervisor.run([workload], folder, concurrency=workers, halt=Halt(), step=(0,))
         wall, cpu = time.monotonic() - started, _cpu(me) + _cpu(coordinator) - before
         figures = {
             "driver MB": me.memory_info().rss / 2**20,
@@ -247,7 +258,7 @@ def resume(root: Path, shards: int) -> float:
     started = time.monotonic()
     folder = RunFolder(root / "run")
     folder.sweep("conversations")
-    leases = Leases(shards, folder.committed("conversations"))
+    leases = Leases(shards, ShardTable([pretended_workload(shards, 0.0)]).done(folder))
     assert leases.done == shards
     return time.monotonic() - started
 

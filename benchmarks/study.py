@@ -25,12 +25,14 @@ import numpy as np
 
 from camel import ChatModel, LocalServer, Sampling
 from camel.core.model import Model, Reply, Request
-from camel.generation.campaign import Campaign, Outcome
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, RunSection
 from camel.jobs.budget import Budget
+from camel.jobs.runner import Outcome
 from camel.models.local import ALIAS, running
 from camel.models.simulator import SimulatorSettings, spawn
+from camel.models.spec import ModelSpec
 from camel.reports.intervals import Clusters
+from tests.support.jobs import generation
 
 SCENARIO = """\
 title = "Neighbours"
@@ -100,7 +102,7 @@ async def real(folder: Path, minutes: float) -> Outcome:
         (scenario / f"{name}.txt").write_text(text)
     config = GenerateConfig(
         scenario=str(scenario),
-        model=ModelSection(ALIAS),
+        model=ModelSpec(ALIAS),
         out=str(folder / "run"),
         sampling=Sampling(temperature=0.8, max_tokens=48),
         seed=1,
@@ -115,20 +117,20 @@ async def real(folder: Path, minutes: float) -> Outcome:
         urls = [one.base_url, two.base_url]
         shared = {"base_url": urls, "api_key": "", "context_tokens": one.context_tokens}
         async with ChatModel(ALIAS, **shared) as free, ChatModel(ALIAS, guided="llama.cpp", **shared) as held:
-            return await Campaign(config, Mixed(free, held)).run()
+            return await generation(config, Mixed(free, held)).run()
 
 
 async def simulated(folder: Path, url: str, counts: dict[str, int]) -> Outcome:
     """The paper's AI Society, of the simulated endpoint."""
     config = GenerateConfig(
         scenario="ai_society",
-        model=ModelSection("simulated", base_url=url),
+        model=ModelSpec("simulated", base_url=url),
         out=str(folder),
         counts=counts,
         run=RunSection(concurrency=128),
     )
     async with ChatModel("simulated", base_url=url, api_key="") as model:
-        return await Campaign(config, model).run()
+        return await generation(config, model).run()
 
 
 def measure(run: Path, out: Path) -> int:

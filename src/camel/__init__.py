@@ -53,12 +53,20 @@ if TYPE_CHECKING:
     from camel.core.transcript import Speaker, Transcript
     from camel.core.turns import Addressed, Moderated, RoundRobin, Rounds
     from camel.detectors.finding import Finding
+    from camel.engine.stage import Written, write_lines
+    from camel.generation.config import GenerateConfig, read_config
+    from camel.generation.plan import make_plan
+    from camel.jobs.item import Item
+    from camel.jobs.job import ItemFailed, Job, Stage
+    from camel.jobs.runner import Outcome
+    from camel.library.jobs import generate, run_job
     from camel.library.run import Run, StoredConversation
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
     from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
+    from camel.models.spec import ModelSpec
     from camel.scenarios.societies import load_society
 
 _HOME = {
@@ -99,7 +107,15 @@ _HOME = {
     "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
     "camel.scenarios.societies": ["load_society"],
+    "camel.engine.stage": ["Written", "write_lines"],
+    "camel.generation.config": ["GenerateConfig", "read_config"],
+    "camel.generation.plan": ["make_plan"],
+    "camel.jobs.item": ["Item"],
+    "camel.jobs.job": ["ItemFailed", "Job", "Stage"],
+    "camel.jobs.runner": ["Outcome"],
+    "camel.library.jobs": ["generate", "run_job"],
     "camel.library.run": ["Run", "StoredConversation"],
+    "camel.models.spec": ["ModelSpec"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -123,11 +139,15 @@ __all__ = [
     "Ending",
     "Event",
     "FunctionJudge",
+    "GenerateConfig",
     "Groups",
     "HandOver",
     "History",
     "Inception",
     "InputError",
+    "Item",
+    "ItemFailed",
+    "Job",
     "Judge",
     "LocalServer",
     "MaxMessages",
@@ -138,10 +158,12 @@ __all__ = [
     "Model",
     "ModelError",
     "ModelJudge",
+    "ModelSpec",
     "Moderated",
     "Move",
     "NextCall",
     "NoInstruction",
+    "Outcome",
     "Person",
     "Planner",
     "Proposal",
@@ -157,6 +179,7 @@ __all__ = [
     "ScriptedModel",
     "Society",
     "Speaker",
+    "Stage",
     "Star",
     "Stop",
     "StopRule",
@@ -169,14 +192,20 @@ __all__ = [
     "Usage",
     "Verdict",
     "Vote",
+    "Written",
     "__version__",
     "assign_roles",
     "connect",
+    "generate",
     "load_society",
     "local_model",
+    "make_plan",
     "paper_rules",
     "parse",
     "plan_task",
+    "read_config",
+    "run_job",
+    "write_lines",
 ]
 
 

@@ -114,7 +114,9 @@ def found(folder: Path, calls: int) -> Any:
         assert endpoint.ledger().requests == calls
         again = camel(endpoint, folder, "--json")
         assert endpoint.ledger().requests == calls
-    made = json.loads(again.stdout)
+    end = json.loads(again.stdout.splitlines()[-1])
+    assert (end["event"], end["status"]) == ("end", "complete")
+    made = end["result"]
     assert made == json.loads((folder / "emergence/emergence.json").read_text())
     return made
 
@@ -167,11 +169,11 @@ def test_budgets_stop_it_and_the_same_command_goes_on(tmp_path: Path):
     (tmp_path / "study.toml").write_text(config(repeats=0) + own)
     whole = 1 + 5 * 3 + 2 * 5 * 3
     with serve(SimulatorSettings(author="tests.support.emergences:author")) as endpoint:
-        stopped = camel(endpoint, tmp_path, "--max-calls", "12")
+        stopped = camel(endpoint, tmp_path, "--budget-calls", "12")
         assert stopped.status == 3, stopped.stdout + stopped.stderr
         assert "budget of 12 calls" in stopped.stdout
         assert endpoint.ledger().served == 12
-        unknown = camel(endpoint, tmp_path, "--max-money", "1")
+        unknown = camel(endpoint, tmp_path, "--budget-usd", "1")
         assert unknown.status == 2
         assert "price" in unknown.stderr
         assert "Traceback" not in unknown.stderr
@@ -188,8 +190,7 @@ def _kept(folder: Path) -> int:
     kept, calls = RunFolder(folder), 0
     for stage in {*kept.stages(), *(path.name for path in (folder / "journal").glob("*"))}:
         done = kept.committed(stage)
-        for shard in done:
-            calls += json.loads(kept.read(kept.marker(stage, shard).file)).get("usage", {}).get("calls", 0)
+        calls += sum(int(marker.totals.get("calls", 0)) for marker in kept.markers(stage, done))
         left = {int(path.name.partition("-")[0]) for path in (folder / "journal" / stage).glob("*-*")} - done
         calls += sum(1 for shard in left for _ in kept.replay(stage, shard))
     return calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -96,8 +97,11 @@ def test_a_table_from_one_command(
     assert {path.stem for path in (out / "plots").iterdir()} == {"results", "order", "length"}
     assert {path.stem for path in (out / "prompts").iterdir()} == {"judge", "again", "summary", "single-shot"}
     again, said = here(capsys, *SMALL, "--json")
-    assert json.loads(again) == figures(folder)
-    assert said
+    events = [json.loads(line) for line in again.splitlines()]
+    assert events[0]["event"] == "start"
+    assert (events[-1]["event"], events[-1]["status"]) == ("end", "complete")
+    assert events[-1]["result"] == figures(folder)
+    assert not said
     assert endpoint.ledger().served == asked + 44
 
 
@@ -133,12 +137,13 @@ def test_runs_meet_each_other_and_the_single_shot(
 def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, folder: Path):
     asked = endpoint.ledger().served
     for limit, total in (("13", 13), ("30", 30)):
-        stopped = camel(endpoint, folder, *SMALL, "--max-calls", limit)
+        stopped = camel(endpoint, folder, *SMALL, "--budget-calls", limit)
         assert stopped.status == 3
         assert f"budget of {limit} calls" in stopped.stdout
+        assert f"resume  camel evaluate agents {shlex.join(SMALL)} --budget-calls {limit}" in stopped.stdout
         assert endpoint.ledger().served == asked + total
     priced = (*SMALL, "--model", "gpt-4.1-mini")
-    money = camel(endpoint, folder, *priced, "--max-money", "0.01", "--out", "priced")
+    money = camel(endpoint, folder, *priced, "--budget-usd", "0.01", "--out", "priced")
     assert money.status == 3, money.stdout + money.stderr
     assert "budget of $0.01" in money.stdout
     before = endpoint.ledger().served
@@ -155,7 +160,7 @@ def test_budgets_stop_it_and_the_same_command_goes_on(endpoint: SimulatorProcess
         (["society", "--judge", "x", "--against", "code"], "code"),
         (["society", "--judge", "x", "--acknowledge", "all"], "--acknowledge"),
         (["society", "--judge", "x", "--judge-prompt", "none.txt"], "none.txt"),
-        (["society", "--judge", "x", "--max-money", "1"], "price"),
+        (["society", "--judge", "x", "--budget-usd", "1"], "price"),
         (["society", "--judge", "x", "--guided", "mine"], "--guided"),
         (["society", "--judge", "x", "--local"], "--local"),
     ],
@@ -227,7 +232,7 @@ def test_planted_outcomes_are_found(endpoint: SimulatorProcess, tmp_path: Path, 
 
 @pytest.mark.slow
 def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
-    args = ("society", "--judge", "strong", "--sample", "20", "--concurrency", "4", "--repeats", "0")
+    args = ("society", "--judge", "strong", "--sample", "20", "--repeats", "0", "--concurrency", "4")
     with serve_gated(SimulatorSettings(author="tests.support.contests:author")) as endpoint:
         endpoint.hold_after(15)
         with Program("evaluate", "agents", *args, cwd=folder, env=environment(endpoint)) as process:
@@ -236,7 +241,7 @@ def test_ctrl_c_lets_the_calls_in_flight_end(folder: Path):
             wait_until(lambda: "stopping" in process.out, "a word about the calls in flight")
             endpoint.release()
             assert process.wait() == 130
-            assert "same command" in process.out
+            assert f"resume  camel evaluate agents {shlex.join(args)}" in process.out
         assert endpoint.ledger().served <= 15 + 4
         assert camel(endpoint, folder, *args).status == 0
         # Nothing was lost: each call was made once.

@@ -25,7 +25,7 @@ from camel.core.transcript import Speaker
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
-from camel.runs.settings import Settings
+from camel.runs.settings import Planned, Settings
 
 COUNTS = {"assistant_role": 1, "user_role": 1, "task": 4}
 
@@ -43,7 +43,9 @@ def talk(number: int) -> Transcript:
 def run(tmp_path: Path) -> RunFolder:
     """Half of what was planned."""
     folder = RunFolder(tmp_path / "run")
-    folder.create(Settings("f", {"scenario": "ai_society", "counts": COUNTS, "shard_size": 2}, "0"))
+    planned = {"conversations": Planned(4, 2)}
+    config = {"scenario": "ai_society", "counts": COUNTS, "shard_size": 2}
+    folder.create(Settings("f", config, "0", planned=planned))
     commit(folder, 0)
     return folder
 
@@ -147,7 +149,7 @@ def test_force_makes_other_rows_and_never_removes_a_run(run: RunFolder, tmp_path
     def rows(*words: str) -> Any:
         done = CliRunner().invoke(app, ["rows", run.address, *words, "--json"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
-        return msgspec.json.decode(done.stdout)
+        return msgspec.json.decode(done.stdout.splitlines()[-1])["result"]
 
     first = rows("--out", out)
     assert "--force" in refused("rows", run.address, "--out", out, "--seat", "user")

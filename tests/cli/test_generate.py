@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from camel import Run
-from camel.cli.generate import _resume
-from camel.cli.stopping import STOPPED
+from camel.cli import app
+from camel.cli.command import resume_line
+from camel.jobs.signals import STOPPED
 from camel.models.simulator import Constant, LogNormal, SimulatorProcess, SimulatorSettings
 from tests.support.command import camel
 from tests.support.endpoints import serve
@@ -189,14 +191,14 @@ def test_a_translation_as_a_user_sees_it(gate: GatedEndpoint, tmp_path: Path):
         wait_until(lambda: "stopping" in process.out, "a word about the calls in flight")
         gate.release()
         assert process.wait() == 130
-        assert process.out.startswith("expect  32 calls of simulated"), process.out
-        assert "same command" in process.out
+        assert "\nexpect  32 calls of simulated" in process.out
+        assert process.out.endswith(f"\nresume  camel {' '.join(command)}\n")
     refused = camel(*command[:4], "--model", "other", cwd=tmp_path, **url)
     assert refused.status == 2
     assert "--model simulated" in refused.stderr
     done = camel(*command, cwd=tmp_path, **url)
     assert done.status == 0, done.stderr
-    assert "de  4 / 4 conversations" in done.stdout
+    assert "translated-de 4/4" in done.stdout
     assert gate.ledger().billed_repeats == 0
     now = status(tmp_path)
     assert now["state"] == "complete"
@@ -309,7 +311,7 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     assert "fingerprint" not in refused.stderr
     assert endpoint.ledger().requests == requests
     # Where and how fast it is sent may change.
-    write(tmp_path, endpoint, run="concurrency = 2\ndeadline = 60")
+    write(tmp_path, endpoint, model="deadline = 60", run="concurrency = 2")
     assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).status == 0
 
 
@@ -363,7 +365,7 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
 
 @pytest.mark.parametrize(
     ("budget", "word"),
-    [("calls = 30", "30 calls"), ("tokens = 20_000", "20,000 tokens"), ("money = 0.01", "$0.01")],
+    [("calls = 30", "30 calls"), ("tokens = 20_000", "20,000 tokens"), ("usd = 0.01", "$0.01")],
 )
 def test_a_budget_stops_the_run(gate: GatedEndpoint, tmp_path: Path, budget: str, word: str):
     model = "price = { input = 0.4, output = 1.6 }"
@@ -414,7 +416,7 @@ def test_what_has_ended_and_is_not_committed_is_not_lost(gate: GatedEndpoint, tm
 
 
 def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: Path):
-    write(tmp_path, endpoint, run="concurrency = 4\n[budget]\nmoney = 1")
+    write(tmp_path, endpoint, run="concurrency = 4\n[budget]\nusd = 1")
     refused = camel("generate", "config.toml", cwd=tmp_path)
     assert refused.status == 2
     assert "model.price" in refused.stderr
@@ -422,7 +424,7 @@ def test_a_budget_of_money_needs_a_price(endpoint: SimulatorProcess, tmp_path: P
 
 
 def test_an_endpoint_that_is_down_leaves_a_run_that_resumes(tmp_path: Path, endpoint: SimulatorProcess):
-    path = write(tmp_path, endpoint, run="deadline = 0.3\noutage_patience = 0.02")
+    path = write(tmp_path, endpoint, model="deadline = 0.3", run="outage_patience = 0.02")
     path.write_text(path.read_text().replace(endpoint.base_url, "http://127.0.0.1:9/v1"))
     done = camel("generate", "config.toml", cwd=tmp_path)
     assert done.status == 3
@@ -491,7 +493,7 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("plan", "outer.toml"), "[run]"),
         (("plan", "nowhere.toml"), "cooking"),
         (("plan", "modelless.toml"), "missing: model"),
-        (("generate", "config.toml", "--concurrency", "0"), "at least 1"),
+        (("generate", "config.toml", "--concurrency", "0"), "--concurrency"),
         (("generate", "config.toml", "--fork", "new"), "run"),
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
         (("plan", "config.toml", "--scale", "planet=3"), "planet"),
@@ -547,5 +549,11 @@ def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
 
 def test_the_command_to_go_on_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CAMEL_JOURNALS", "/fast disk/journals")
-    again = [_resume(Path("a.toml"), False, None, "", "", None, where) for where in ("s3://b/run", "runs/a")]
-    assert again == ["CAMEL_JOURNALS='/fast disk/journals' camel generate a.toml", "camel generate a.toml"]
+    command = typer.main.get_command(app)
+    typed = ["generate", "a.toml", "--json", "--concurrency", "8", "--accept-change", "model.name"]
+    with command.make_context("camel", typed) as outer:  # pyright: ignore[reportUnknownMemberType]
+        name, inner, rest = command.resolve_command(outer, typed)  # pyright: ignore
+        with inner.make_context(name, rest, parent=outer) as context:  # pyright: ignore
+            again = [resume_line(context, where=where) for where in ("s3://b/run", "runs/a")]  # pyright: ignore
+    line = "camel generate a.toml --concurrency 8"
+    assert again == [f"CAMEL_JOURNALS='/fast disk/journals' {line}", line]

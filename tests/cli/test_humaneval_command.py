@@ -20,8 +20,9 @@ from typing import Any
 import pytest
 
 from camel.engine.stage import read_step
-from camel.evaluation.humaneval.campaign import SAMPLES, Config, HumanEval, prompt_text
+from camel.evaluation.humaneval.records import SAMPLES, HumanEvalConfig, prompt_text
 from camel.evaluation.humaneval.report import PAPER, HumanEvalReport, markdown, page, plots
+from camel.evaluation.humaneval.solving import HumanEval
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from camel.reports.html import POLICY
@@ -32,6 +33,7 @@ from tests.support.endpoints import serve
 from tests.support.forks import Program, wait_until
 from tests.support.gates import GatedEndpoint, serve_gated
 from tests.support.in_process import Done
+from tests.support.jobs import run as run_job
 
 HUMANEVAL = ("evaluate", "humaneval", "--seed", "1")
 
@@ -52,6 +54,13 @@ def environment(endpoint: SimulatorProcess) -> dict[str, str]:
 
 def camel(endpoint: SimulatorProcess, cwd: Path, *args: str, **more: str) -> Done:
     return command.camel(*HUMANEVAL, *args, cwd=cwd, **environment(endpoint) | more)
+
+
+def result_in(done: Done) -> dict[str, Any]:
+    """The figures that `--json` prints last."""
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert end["event"] == "end"
+    return end["result"]
 
 
 def samples_in(folder: Path, n: int) -> dict[str, list[str]]:
@@ -113,20 +122,18 @@ def test_planted_outcomes_are_reported(endpoint: SimulatorProcess, tmp_path: Pat
     assert {path.suffix for path in (folder / "plots").iterdir()} == {".svg", ".png"}
     # The same again asks nobody and runs nothing.
     again = camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json")
-    assert json.loads(again.stdout) == figures
+    assert result_in(again) == figures
     assert endpoint.ledger().served == 24
     # More samples go on where the fewer ended.
     more = camel(endpoint, tmp_path, "-n", "5", "--problems", "6")
     assert more.status == 0, more.stderr
     check_planted(folder, 5, 6)
     assert endpoint.ledger().served == 30
+    assert command.camel("verify", str(folder), cwd=tmp_path).status == 0
+    assert "complete" in command.camel("status", str(folder), cwd=tmp_path).stdout
     # And fewer are among them.
-    assert (
-        json.loads(
-            camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json").stdout
-        )
-        == figures
-    )
+    fewer = camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json")
+    assert result_in(fewer) == figures
     other = camel(endpoint, tmp_path, "-n", "4", "--problems", "6", "--temperature", "0.1")
     assert other.status == 2
     assert "sampling" in other.stderr
@@ -146,7 +153,7 @@ def test_what_cannot_be_is_refused_before_anything_is_paid(endpoint: SimulatorPr
     with Program(*args, cwd=tmp_path, env=without) as none:
         assert none.wait() == 2
         assert "apt install bubblewrap" in none.err
-    money = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", "--max-money", "1")
+    money = camel(endpoint, tmp_path, "-n", "2", "--problems", "2", "--budget-usd", "1")
     assert money.status == 2
     assert endpoint.ledger().requests == 0
     words = "--run-programs-of-the-model-without-a-sandbox"
@@ -159,7 +166,7 @@ def test_what_cannot_be_is_refused_before_anything_is_paid(endpoint: SimulatorPr
 def test_a_budget_stops_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, tmp_path: Path):
     endpoint.reset()
     args = ("-n", "4", "--problems", "5", "--out", "kept")
-    stopped = camel(endpoint, tmp_path, *args, "--max-calls", "7")
+    stopped = camel(endpoint, tmp_path, *args, "--budget-calls", "7")
     assert stopped.status == 3
     assert "budget of 7 calls" in stopped.stdout
     assert endpoint.ledger().served == 7
@@ -262,7 +269,7 @@ def test_ctrl_c_leaves_something_to_go_on_with(tmp_path: Path):
             wait_until(lambda: "stopping" in child.out, "a word about the calls in flight")
             endpoint.release()
             assert child.wait() == 130
-            assert "same command" in child.out
+            assert "resume  camel evaluate humaneval -n 5 --problems 6" in child.out
         assert endpoint.ledger().served == journaled(tmp_path / "kept", 5, 6) <= 12 + 4
         assert camel(endpoint, tmp_path, *args).status == 0
         assert endpoint.ledger().served == 30
@@ -292,24 +299,14 @@ EVIL = "<script>alert(1)</script>```\n# heading | [x](http://evil.example)\n\x00
 
 
 def evil_report(tmp_path: Path) -> HumanEvalReport:
-    import asyncio
-
-    from camel.evaluation.humaneval.judging import ProgramJudge
-    from camel.evaluation.humaneval.report import report_of
-    from camel.sandbox.process import Sandbox
-
     answer = f"```python\ndef has_close_elements(a, b):\n    raise ValueError({EVIL!r})\n```"
     model = ScriptedModel(
         lambda request: answer if "has_close" in request.history.entries[0].content else EVIL
     )
-    config = Config(EVIL, prompt_text(), problems=2)
-    evaluation = HumanEval(tmp_path / "kept", config, 2, model)
-    assert asyncio.run(evaluation.sample())
-    with Sandbox() as sandbox:
-        assert asyncio.run(evaluation.judge(ProgramJudge(sandbox)))
-    return report_of(
-        config, 2, [1, 2], evaluation.samples(), evaluation.verdicts(), price=None, contained=True
-    )
+    config = HumanEvalConfig(EVIL, prompt_text(), problems=2)
+    ended = run_job(HumanEval(str(tmp_path / "kept"), config, 2, model, ks=(1, 2)))
+    assert ended.status == "complete"
+    return ended.result
 
 
 class Tags(HTMLParser):

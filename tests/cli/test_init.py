@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from camel.cli import app
 from camel.core.errors import InputError
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, read_config
+from camel.generation.config import GenerateConfig, read_config
+from camel.generation.generate import Generation
 from camel.generation.init import (
     Answers,
     config_text,
@@ -27,12 +27,14 @@ from camel.generation.init import (
     write_demo,
 )
 from camel.generation.plan import make_plan
-from camel.generation.site import handed_over
+from camel.jobs.cluster import handed_over
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings
+from camel.models.spec import ModelSpec
 from camel.scenarios import check, load
 from tests.support.command import camel
 from tests.support.endpoints import serve
+from tests.support.jobs import generation
 from tests.support.terminal import CTRL_C, CTRL_D, ENTER, Terminal
 
 LEVELS = st.dictionaries(st.sampled_from("abcd"), st.integers(1, 60), min_size=1)
@@ -104,7 +106,7 @@ def test_money_decides_how_many(tmp_path: Path):
     cost = make_plan(config).money
     assert cost is not None
     assert 2.5 < cost.likely <= 5.0
-    assert config.budget.money == 5.0
+    assert config.budget.usd == 5.0
     with pytest.raises(InputError, match="unheard-of"):
         config_text(Answers(model="unheard-of", money=5.0), "x.toml")
     with pytest.raises(InputError, match=r"0\.0001"):
@@ -216,21 +218,22 @@ def test_a_run_that_cannot_be_kept_is_not_begun(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("camel.record.parquet.import_module", missing)
     with pytest.raises(InputError, match=r"camel-society\[data\]"):
-        Campaign(read_config(tmp_path / "first.toml"), ScriptedModel([]))
+        generation(read_config(tmp_path / "first.toml"), ScriptedModel([]))
     assert not (tmp_path / "runs").exists()
 
 
 def test_the_key_comes_from_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch):
-    section = ModelSection("any", "http://127.0.0.1:9/v1", key_variable="MY_KEY")
+    section = ModelSpec("any", "http://127.0.0.1:9/v1", key_variable="MY_KEY")
     config = GenerateConfig("ai_society", section)
     with pytest.raises(InputError, match="export MY_KEY"):
-        config.open_model()
+        config.model.open()
     monkeypatch.setenv("MY_KEY", "sk-mine-0123456789")
     monkeypatch.setenv("MY_KEY_RING", "not this one")
-    assert config.api_key() == "sk-mine-0123456789"
-    assert config.open_model()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
+    assert config.model.api_key() == "sk-mine-0123456789"
+    assert config.model.open()._key == "sk-mine-0123456789"  # pyright: ignore[reportPrivateUsage]
     assert "sk-mine" not in str(config.decisive(load("ai_society")))
-    handed = handed_over("MY_KEY")
+    handed = handed_over(Generation(config))
     assert "MY_KEY" in handed
     assert "MY_KEY_RING" not in handed
-    assert "MY_KEY" not in handed_over()
+    other = msgspec.structs.replace(config, model=ModelSpec("any"))
+    assert "MY_KEY" not in handed_over(Generation(other))

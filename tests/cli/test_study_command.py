@@ -49,15 +49,19 @@ def folder(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory)
 def test_a_run_is_studied_where_it_lies(folder: Path, snapshot: Callable[..., None]):
     done = camel("study", "run", cwd=folder)
     assert done.status == 0, done.stderr
-    assert "done 100% (76 – 100%)" in done.stdout
-    snapshot("screen", done.stdout)
+    assert "resume  camel study run\n" in done.stdout
+    shown = done.stdout[done.stdout.index("12 conversations") :]
+    assert "done 100% (76 – 100%)" in shown
+    snapshot("screen", shown)
     study = folder / "run/study"
     figures = json.loads((study / "study.json").read_text())
     assert figures["conversations"] == 12
     assert (study / "study.html").read_text().startswith("<!doctype html>")
     drawn = {path.name for path in (study / "plots").iterdir()}
     assert {"stops.png", "stops.svg", "length.png", "tokens.svg"} <= drawn
-    assert json.loads(camel("study", "run", "--json", cwd=folder).stdout) == figures
+    end = json.loads(camel("study", "run", "--json", cwd=folder).stdout.splitlines()[-1])
+    assert (end["event"], end["status"]) == ("end", "complete")
+    assert end["result"] == figures
     # The run itself is as it was.
     assert camel("verify", "run", cwd=folder).status == 0
     assert "complete" in camel("status", "run", cwd=folder).stdout
@@ -69,7 +73,7 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     url = {"OPENAI_BASE_URL": endpoint.base_url, "CAMEL_MODEL": "simulated"}
     assert camel("study", "run", cwd=folder, **url).status == 0
     assert endpoint.ledger().served == asked
-    stopped = camel("study", "run", "--judge", "--sample", "5", "--max-calls", "4", cwd=folder, **url)
+    stopped = camel("study", "run", "--judge", "--sample", "5", "--budget-calls", "4", cwd=folder, **url)
     assert stopped.status == 3
     assert "budget of 4 calls" in stopped.stdout
     assert "5 calls of simulated" in stopped.stdout
@@ -126,12 +130,14 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
     )
     done = camel(*command, cwd=folder)
     assert done.status == 0, done.stdout + done.stderr
-    assert "0% → 100% without assistant-03" in done.stdout
-    assert "user-01" not in done.stdout
+    before, said, found = done.stdout.partition(" comparisons, corrected together")
+    assert said
+    assert "0% → 100% without assistant-03" in found
+    assert "user-01" not in found
     for name in ("ablation.json", "ablation.html", "ablation.svg", "ablation.png"):
         assert (folder / "ablation" / name).stat().st_size > 500
     asked = endpoint.ledger().requests
-    assert camel(*command, cwd=folder).stdout == done.stdout
+    assert camel(*command, cwd=folder).stdout.endswith(f"{before.split()[-1]}{said}{found}")
     assert endpoint.ledger().requests == asked
 
 

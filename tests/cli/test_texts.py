@@ -23,7 +23,7 @@ from camel.core.errors import Left
 from camel.core.history import History
 from camel.core.message import Usage
 from camel.core.model import Request
-from camel.generation.status import Snapshot, StageState
+from camel.jobs.status import Snapshot, StageState
 from camel.models.replica import ReplicaState
 
 Check = Callable[..., None]
@@ -101,7 +101,7 @@ STATES = {
 @pytest.mark.parametrize("name", STATES)
 def test_status(name: str, monkeypatch: pytest.MonkeyPatch, snapshot: Check):
     now = STATES[name]
-    monkeypatch.setattr("camel.generation.status.read_status", lambda run: now)
+    monkeypatch.setattr("camel.jobs.status.read_status", lambda run: now)
     shown = CliRunner().invoke(app, ["status", now.run], env=PLAIN)
     assert shown.exit_code == 0, shown.output
     assert now.run in shown.output

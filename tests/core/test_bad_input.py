@@ -79,7 +79,6 @@ ROLE_PLAY: dict[str, dict[str, Any]] = {
     "inception: text": {"inception": "You are a <ASSISTANT_ROLE>"},
     "watch: text": {"watch": "print"},
     "id: number": {"id": 7},
-    "model: none": {"model": None},
     "model: text": {"model": "gpt-4.1-mini"},
     "model: a class": {"model": ScriptedModel},
     "model: no reply": {"model": object()},

@@ -1,6 +1,6 @@
 """Workers, coordinator and driver in one process on real files: what Ray would do to them, done by hand.
 
-The witness is the stage's own count of steps that were taken, as the endpoint's ledger would have them.
+The witness is the workload's own count of steps that were taken, as the endpoint's ledger would have them.
 """
 
 # ruff: noqa: ASYNC110 - what is waited for is the world, not an event
@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 import random
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from camel.core.message import Usage
 from camel.engine import cluster_worker as member
 from camel.engine.cluster_worker import ClusterWorker, WorkerEnd
 from camel.engine.coordinator import QUESTIONS, Coordinator, Totals
 from camel.engine.halt import LEASE_LOST, Halt, Unfinished
-from camel.engine.site import WAIT, Beat, DeskGone, Orders, Turn, WorkerReport
-from camel.engine.stage import Stage
+from camel.engine.site import (
+    WAIT,
+    Beat,
+    DeskGone,
+    Grant,
+    ModelReport,
+    Orders,
+    StageReport,
+    Turn,
+    WorkerReport,
+    WorkerShare,
+)
+from camel.engine.stage import ShardTable, Workload
+from camel.models.governor import EndpointReport, Share
 from camel.runs.run import RunFolder
 from camel.storage.journal import JournalBroken
 from tests.support.bench import Bench
@@ -37,28 +51,33 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member, "clock", now)
 
 
+STEP = (0,)
+
+
 class BenchSite:
     """A worker's site on a bench."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench, self.folder, self.halt = bench, RunFolder(bench.folder.root), Halt()
-        self.attempts: list[int] = []
-        self.shares: list[dict[str, float]] = []
+    def __init__(self, *benches: Bench) -> None:
+        self._benches, self.folder, self.halt = benches, RunFolder(benches[0].folder.root), Halt()
+        self.turns: list[tuple[tuple[int, ...], int]] = []
+        """The step and the attempt of each."""
+        self.shares: list[WorkerShare] = []
         self.closed = False
-        self.finished = 0
+        self.finished: list[tuple[str, int]] = []
 
-    def stage(self, name: str, attempt: int) -> Stage:
-        self.attempts.append(attempt)
-        return self._bench.stage
+    def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
+        self.turns.append((step, attempt))
+        return [bench.workload for bench in self._benches]
 
     def committed(self, stage: str, shard: int) -> None:
-        self.finished += 1
+        self.finished.append((stage, shard))
 
     def report(self) -> WorkerReport:
-        return WorkerReport({"shards": float(self.finished)}, {"running": 1.0})
+        """A call for each shard that it has finished."""
+        return WorkerReport({"simulated": ModelReport(Usage(calls=len(self.finished)))}, in_flight=1)
 
-    def obey(self, share: Mapping[str, float]) -> None:
-        self.shares.append(dict(share))
+    def obey(self, share: WorkerShare) -> None:
+        self.shares.append(share)
 
     async def aclose(self) -> None:
         self.closed = True
@@ -104,18 +123,20 @@ class Line:
 class Team:
     """A driver by hand, and its workers."""
 
-    def __init__(self, bench: Bench, *, ttl: float = 2.0, concurrency: int = 6) -> None:
-        self.bench = bench
+    def __init__(self, *benches: Bench, ttl: float = 2.0, concurrency: int = 6) -> None:
+        self.benches = benches
         self.coordinator = Coordinator(concurrency, ttl=ttl, now=now)
         self.sites: dict[str, BenchSite] = {}
         self.lines: dict[str, Line] = {}
         self.tasks: dict[str, asyncio.Task[WorkerEnd]] = {}
         self.seen: list[int] = []
+        """Numbers of the shards that are known to be finished."""
+        self.table = ShardTable([bench.workload for bench in benches])
         self.number = 0
         self.expected = 2
 
     def hire(self, name: str) -> None:
-        self.sites[name], self.lines[name] = BenchSite(self.bench), Line(self.coordinator)
+        self.sites[name], self.lines[name] = BenchSite(*self.benches), Line(self.coordinator)
         worker = ClusterWorker(name, self.sites[name], self.lines[name])
         self.tasks[name] = asyncio.create_task(worker.live())
 
@@ -124,11 +145,14 @@ class Team:
         self.seen += totals.committed
         return totals
 
-    async def stage(self, attempt: int = 0, during: Any = None) -> Totals:
+    def begin(self, attempt: int = 0) -> None:
         self.number += 1
         self.seen.clear()
-        turn = Turn(self.number, "talk", attempt, "f")
-        self.coordinator.begin(turn, self.bench.stage.shards, self.bench.folder.committed("talk"))
+        done = self.table.done(self.benches[0].folder)
+        self.coordinator.begin(Turn(self.number, STEP, attempt), len(self.table), done)
+
+    async def run_pass(self, attempt: int = 0, during: Any = None) -> Totals:
+        self.begin(attempt)
         acting = asyncio.create_task(during()) if during else None
         async with asyncio.timeout(120):
             while not (totals := self.look()).over:
@@ -169,7 +193,7 @@ async def test_two_workers_do_everything_once(tmp_path: Path):
     team = Team(bench)
     team.hire("a")
     team.hire("b")
-    totals = await team.stage()
+    totals = await team.run_pass()
     assert bench.data() == bench.expected()
     assert set(bench.taken.values()) == {1}
     assert bench.most <= 6, "more in flight than the window of the whole run"
@@ -177,8 +201,57 @@ async def test_two_workers_do_everything_once(tmp_path: Path):
     left = await team.close()
     assert left == {"a": WorkerEnd("dismissed"), "b": WorkerEnd("dismissed")}
     assert all(site.closed and site.finished for site in team.sites.values()), "one of them did nothing"
-    assert team.look().counters == {"shards": 20.0}
+    assert team.look().report.usage == Usage(calls=20), "what all of them had, also those that have left"
     assert totals.shards == {"done": 20, "held": 0, "waiting": 0}
+
+
+@virtual_time
+async def test_several_workloads_are_leased_together(tmp_path: Path):
+    """Items 5 of `second` and 5 and 22 of `some` cannot be finished in the first pass."""
+    first = Bench(tmp_path, 40)
+    second = Bench(tmp_path, 21, shard_size=3, name="second", folder=first.folder)
+    items = {5: [21, 22], 9: [36], 1: [4, 5, 6, 7]}
+    some = Bench(tmp_path, 40, name="some", folder=first.folder, items=items)
+    benches = [first, second, some]
+    team = Team(*benches)
+    most = 0
+
+    async def slow(index: int, step: int) -> None:
+        nonlocal most
+        most = max(most, sum(bench.running for bench in benches))
+        await asyncio.sleep(0.005)
+
+    async def ill(index: int, step: int) -> None:
+        await slow(index, step)
+        if index in (5, 22) and step == 1:
+            raise Unfinished("the endpoint is ill")
+
+    def seen() -> set[tuple[str, int]]:
+        assert len(set(team.seen)) == len(team.seen)
+        return {(one.name, shard) for one, shard in map(team.table.__getitem__, team.seen)}
+
+    everything = {(one.workload.name, shard) for one in benches for shard in one.workload.numbers}
+    unfinished = {("second", 1), ("some", 1), ("some", 5)}
+    first.before, second.before, some.before = slow, ill, ill
+    for name in "ab":
+        team.hire(name)
+        team.lines[name].loses = 0.2
+    totals = await team.run_pass()
+    assert most == 6, "one window for all of them"
+    committed = {
+        (one.workload.name, shard) for one in benches for shard in first.folder.committed(one.workload.name)
+    }
+    assert seen() == committed == everything - unfinished
+    assert totals.shards == {"done": 17, "held": 0, "waiting": 3}
+    second.before = some.before = slow
+    await team.run_pass(attempt=1)
+    assert seen() == unfinished
+    assert {left.how for left in (await team.close()).values()} == {"dismissed"}
+    assert [bench.data() for bench in benches] == [bench.expected() for bench in benches]
+    repeated = [{place for place, times in bench.taken.items() if times > 1} for bench in benches]
+    assert repeated == [set(), {(5, 1)}, {(5, 1), (22, 1)}]
+    finished = [one for site in team.sites.values() for one in site.finished]
+    assert sorted(finished) == sorted(everything)
 
 
 @virtual_time
@@ -204,7 +277,7 @@ async def test_a_worker_that_is_killed_loses_only_what_it_had_in_flight(tmp_path
     bench.before = slow
     team.hire("a")
     team.hire("b")
-    await team.stage(during=kill)
+    await team.run_pass(during=kill)
     assert bench.data() == bench.expected()
     assert sum(times - 1 for times in bench.taken.values()) <= inflight
     await team.close()
@@ -232,7 +305,7 @@ async def test_nobody_takes_a_step_while_it_is_paused(tmp_path: Path, monkeypatc
     bench.before = slow
     team.hire("a")
     team.hire("b")
-    await team.stage(during=pause)
+    await team.run_pass(during=pause)
     assert bench.data() == bench.expected()
     assert set(bench.taken.values()) == {1}
     assert {left.how for left in (await team.close()).values()} == {"dismissed"}
@@ -245,7 +318,7 @@ async def test_lost_answers_lose_nothing(tmp_path: Path):
     for name in ("a", "b", "c"):
         team.hire(name)
         team.lines[name].loses = 0.4
-    await team.stage()
+    await team.run_pass()
     assert bench.data() == bench.expected()
     assert set(bench.taken.values()) == {1}
     assert sorted(team.seen) == list(range(30))
@@ -269,7 +342,7 @@ async def test_a_silent_worker_stops_by_itself_before_its_shards_go_to_others(tm
     bench.before = slow
     team.hire("a")
     team.hire("b")
-    await team.stage(during=cut)
+    await team.run_pass(during=cut)
     assert team.tasks["a"].result() == WorkerEnd("out", LEASE_LOST)
     assert bench.data() == bench.expected()
     assert all(times == 1 for times in bench.taken.values()), (
@@ -290,7 +363,7 @@ async def test_what_fails_in_a_worker_that_is_out_concerns_nobody(tmp_path: Path
 
     bench.before = until_out
     team.hire("a")
-    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.begin()
     team.look()
     while not bench.running:
         await asyncio.sleep(0.01)
@@ -314,7 +387,7 @@ async def test_who_was_taken_for_dead_is_told_and_leaves(tmp_path: Path):
     bench.before = slow
     team.hire("a")
     team.hire("b")
-    await team.stage(during=declare)
+    await team.run_pass(during=declare)
     assert (await team.close())["a"] == WorkerEnd("out", member.OUT)
     assert bench.data() == bench.expected()
     assert len(bench.files("data")) == 10
@@ -331,7 +404,7 @@ async def test_all_stop_when_the_driver_is_silent(tmp_path: Path):
     bench.before = slow
     team.hire("a")
     team.hire("b")
-    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.begin()
     team.look()  # and never again
     async with asyncio.timeout(60):
         left = await asyncio.gather(*team.tasks.values())
@@ -358,7 +431,7 @@ async def test_a_dead_coordinator_ends_its_workers(tmp_path: Path, reason: str, 
 
     bench.before = slow
     team.hire("a")
-    team.coordinator.begin(Turn(1, "talk", 0, "f"), bench.stage.shards, ())
+    team.begin()
     team.look()
     await asyncio.sleep(0.1)
     team.lines["a"].dead = True
@@ -380,12 +453,12 @@ async def test_unfinished_shards_are_offered_again_in_the_next_pass(tmp_path: Pa
     bench.before = ill
     team.hire("a")
     team.hire("b")
-    await team.stage()
+    await team.run_pass()
     assert len(bench.folder.committed("talk")) == 5
     bench.before = bench.nothing
-    await team.stage(attempt=1)
+    await team.run_pass(attempt=1)
     assert bench.data() == bench.expected()
-    assert team.sites["a"].attempts == [0, 1]
+    assert team.sites["a"].turns == [(STEP, 0), (STEP, 1)]
     await team.close()
 
 
@@ -402,7 +475,7 @@ async def test_one_workers_reason_to_halt_stops_all(tmp_path: Path):
     bench.before = refuse
     team.hire("a")
     team.hire("b")
-    totals = await team.stage()
+    totals = await team.run_pass()
     assert totals.halt == "the key is wrong"
     assert team.sites["b"].halt.reason == "the key is wrong"
     assert bench.taken.total() < 150
@@ -425,7 +498,7 @@ async def test_an_error_in_a_worker_ends_it_and_halts_the_rest(tmp_path: Path):
     bench.before = fail
     team.hire("a")
     team.hire("b")
-    totals = await team.stage()
+    totals = await team.run_pass()
     assert totals.halt == "RuntimeError: a bug"
     team.coordinator.close()
     ends = await asyncio.gather(*team.tasks.values(), return_exceptions=True)
@@ -437,12 +510,14 @@ async def test_shares_reach_their_workers(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     team = Team(bench)
     team.coordinator = Coordinator(
-        6, share=lambda reports, live: ({name: {"rpm": 60 / len(live)} for name in live}, ""), now=now
+        6,
+        share=lambda reports, live: ({name: WorkerShare(3, Grant(60 / len(live))) for name in live}, ""),
+        now=now,
     )
     team.hire("a")
-    await team.stage()
+    await team.run_pass()
     await team.close()
-    assert {"rpm": 60.0} in team.sites["a"].shares
+    assert WorkerShare(3, Grant(calls=60.0)) in team.sites["a"].shares
 
 
 @virtual_time
@@ -466,7 +541,7 @@ async def test_places_that_may_be_taken_any_moment_are_not_given_to_others(tmp_p
             )
             return orders
 
-    worker = ClusterWorker("a", BenchSite(team.bench), Watched(team.coordinator))
+    worker = ClusterWorker("a", BenchSite(*team.benches), Watched(team.coordinator))
     team.tasks["a"] = asyncio.create_task(worker.live())
     while len(beats) < 9:
         await asyncio.sleep(0.01)
@@ -508,7 +583,7 @@ def test_the_driver_hears_once_of_who_fell_silent_and_what_they_held():
     now = 0.0
     coordinator = Coordinator(10, ttl=5, now=lambda: now)
     coordinator.look(0, 2)
-    coordinator.begin(Turn(1, "talk"), 4, ())
+    coordinator.begin(Turn(1, STEP), 4, ())
     for worker in ("a", "b"):
         coordinator.beat(Beat(worker, 1, WorkerReport()))
     coordinator.look(0, 2)
@@ -526,7 +601,7 @@ def test_the_driver_hears_once_of_who_fell_silent_and_what_they_held():
 
 def test_no_shard_for_who_has_no_room():
     coordinator = Coordinator(1)
-    coordinator.begin(Turn(1, "talk"), 3, ())
+    coordinator.begin(Turn(1, STEP), 3, ())
     coordinator.look(0, 2)
     beats = [coordinator.beat(Beat(name, 1, WorkerReport())) for name in ("a", "b")]
     assert [orders.window for orders in beats] == [1, 0]
@@ -545,3 +620,67 @@ def test_however_many_workers_there_are_the_coordinator_is_asked_as_often():
     assert asked(4, ttl=10.0) < 0.05  # a few need not wait for one another
     assert 200 / asked(200, ttl=10.0) == pytest.approx(QUESTIONS)
     assert asked(200, ttl=1.0) == 0.25  # and never so long that a lease could run out
+
+
+def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_are():
+    now = 0.0
+    coordinator = Coordinator(10, ttl=5, now=lambda: now)
+
+    def report(calls: int, words: str = "") -> WorkerReport:
+        return WorkerReport(
+            {
+                "big": ModelReport(
+                    Usage(10 * calls, calls, 0, calls),
+                    0.5 * calls,
+                    {"ServerFailed": 1},
+                    2,
+                    3,
+                    calls,
+                    1,
+                    calls > 1,
+                    7.0,
+                    words,
+                ),
+                "small": ModelReport(Usage(calls=1), served=1),
+            },
+            {"talk": StageReport(2, calls, 1, {"stop.done": calls})},
+            {"big": {"http://one": EndpointReport(1, 2, 3, calls, 1, 1, 100, 50, 2, calls == 2, calls)}},
+            4,
+            1,
+            9,
+            9,
+        )
+
+    coordinator.look(0, 3)
+    for worker, calls in (("dead", 100), ("a", 1), ("b", 2)):
+        coordinator.beat(Beat(worker, 0, report(calls, "refused" if worker == "b" else "")))
+    coordinator.lost("dead")
+    totals = coordinator.look(0, 2)
+    assert sorted(totals.live) == ["a", "b"]
+    assert totals.report == WorkerReport(
+        {
+            "big": ModelReport(
+                Usage(1_030, 103, 0, 103), 51.5, {"ServerFailed": 3}, 6, 9, 103, 3, True, 7.0, "refused"
+            ),
+            "small": ModelReport(Usage(calls=3), served=3),
+        },
+        {"talk": StageReport(4, 3, 2, {"stop.done": 3})},
+        {"big": {"http://one": EndpointReport(2, 4, 6, 3, 2, 2, 200, 100, 4, True, 2)}},
+        8,
+        2,
+    )
+    assert (totals.report.usage, totals.report.money) == (Usage(1_030, 103, 0, 106), 51.5)
+
+
+def test_reports_and_shares_are_the_same_in_another_process():
+    endpoint = EndpointReport(3, 4, -1.0, 10, 1, 1, 100, 50, 2, True, 3, 0.5)
+    report = WorkerReport(
+        {"m": ModelReport(Usage(1, 2, 0, 3, 1), 0.5, {"ServerFailed": 1}, words="down")},
+        {"talk": StageReport(1, 2, 3, {"stop.done": 2})},
+        {"m": {"http://one": endpoint}},
+        follows=0,
+        account=7,
+    )
+    share = WorkerShare(4, Grant(calls=10), {"m": {"http://one": Share(ceiling=5, rpm=60)}})
+    for sent in (Beat("w", 1, report, (1, 2)), Orders(share=share), Orders(), Turn(2, (0, 3, -1), 1)):
+        assert pickle.loads(pickle.dumps(sent)) == sent

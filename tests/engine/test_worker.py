@@ -1,4 +1,4 @@
-"""The worker with a stage of our own: exactly once, no barrier, never beyond the window, and nothing taken twice."""
+"""The worker with a workload of our own: exactly once, no barrier, never beyond the window, and nothing taken twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 
 from camel.core.errors import InputError
 from camel.engine.halt import LEASE_LOST, Halt, Halted, Unfinished, clock
-from camel.engine.stage import Stage, Steps, Written
+from camel.engine.stage import Steps, Workload, Written
+from camel.engine.supervisor import run_here
 from camel.engine.worker import CommitFailed, ReplayMismatch, Window, run_worker
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
@@ -35,15 +36,19 @@ def open_files() -> int:
 @virtual_time
 async def test_every_item_exactly_once_and_in_order(tmp_path: Path, count: int, size: int, width: int):
     bench = Bench(tmp_path, count, shard_size=size)
-    told: list[int] = []
-    assert await bench.run(concurrency=width, committed=told.append)
+    told: list[tuple[str, int]] = []
+
+    def note(name: str, shard: int) -> None:
+        told.append((name, shard))
+
+    assert await bench.run(concurrency=width, committed=note)
     assert bench.data() == bench.expected()
-    assert sorted(told) == list(range(bench.stage.shards))
+    assert sorted(told) == [("talk", shard) for shard in bench.workload.numbers]
     assert set(bench.taken.values()) <= {1}
     assert bench.most <= width
     assert bench.files("journal") == []
-    assert len(bench.files("data")) == bench.stage.shards
-    assert await bench.run(), "a finished stage is finished"
+    assert len(bench.files("data")) == len(bench.workload.numbers)
+    assert await bench.run(), "a finished workload is finished"
     assert set(bench.taken.values()) <= {1}
 
 
@@ -69,7 +74,7 @@ async def test_a_slow_item_holds_up_no_other_shard(tmp_path: Path):
         if index == 1:
             await release.wait()
 
-    def note(shard: int) -> None:
+    def note(name: str, shard: int) -> None:
         told.append(shard)
         if len(told) == 9:
             release.set()
@@ -92,6 +97,85 @@ async def test_the_window_is_filled_across_shards(tmp_path: Path):
     bench.before = meet
     assert await bench.run(concurrency=12)
     assert bench.most == 12
+
+
+def three(root: Path) -> list[Bench]:
+    """Workloads of one run; of the last, only some items of some shards are worked on."""
+    first = Bench(root, 10)
+    second = Bench(root, 12, shard_size=3, name="second", folder=first.folder)
+    items = {7: [28, 31], 2: [9], 3: [12, 13, 14, 15]}
+    return [first, second, Bench(root, 40, name="some", folder=first.folder, items=items)]
+
+
+async def run_all(benches: Sequence[Bench], **kwargs: Any) -> bool:
+    workloads = [bench.workload for bench in benches]
+    work = run_here(workloads, benches[0].folder, concurrency=6, halt=Halt(), **kwargs)
+    return await asyncio.wait_for(work, 30)
+
+
+@virtual_time
+async def test_several_workloads_share_one_window(tmp_path: Path):
+    benches = three(tmp_path)
+    release = asyncio.Event()
+    told: list[tuple[str, int]] = []
+    most = 0
+
+    async def count(index: int, step: int) -> None:
+        nonlocal most
+        most = max(most, sum(bench.running for bench in benches))
+        await asyncio.sleep(0.01)
+
+    async def one_is_slow(index: int, step: int) -> None:
+        await count(index, step)
+        if index == 1:
+            await release.wait()
+
+    def note(name: str, shard: int) -> None:
+        told.append((name, shard))
+        if len(told) == 9:
+            release.set()
+
+    for bench in benches:
+        bench.before = count
+    benches[0].before = one_is_slow
+    assert await run_all(benches, committed=note)
+    assert told[-1] == ("talk", 0), "a slow item of one workload holds up the next"
+    assert sorted(told) == sorted(
+        (one.workload.name, shard) for one in benches for shard in one.workload.numbers
+    )
+    assert most == 6
+    for bench in benches:
+        assert bench.data() == bench.expected()
+        assert set(bench.taken.values()) == {1}
+        name = bench.workload.name
+        markers = bench.folder.markers(name, sorted(bench.folder.committed(name)))
+        assert {marker.fingerprint for marker in markers} == {f"of {name}"}
+    assert benches[0].files("journal") == []
+    assert await run_all(benches, committed=note), "finished workloads are finished"
+    assert len(told) == 10
+
+
+@virtual_time
+async def test_a_workload_that_cannot_be_finished_holds_up_no_other(tmp_path: Path):
+    benches = three(tmp_path)
+
+    async def fail_one(index: int, step: int) -> None:
+        if index == 4 and step == 1:
+            raise Unfinished("the endpoint is ill")
+
+    benches[1].before = fail_one
+    assert not await run_all(benches)
+    assert [sorted(bench.folder.committed(bench.workload.name)) for bench in benches] == [
+        [0, 1, 2],
+        [0, 2, 3],
+        [2, 3, 7],
+    ]
+    benches[1].before = benches[1].nothing
+    assert await run_all(benches, attempt=1)
+    assert [bench.data() for bench in benches] == [bench.expected() for bench in benches]
+    assert sum(sum(bench.taken.values()) - len(bench.taken) for bench in benches) == 1, (
+        "only the step that failed is taken again"
+    )
 
 
 @virtual_time
@@ -172,16 +256,20 @@ async def test_a_shard_that_cannot_be_opened_lets_the_others_end(tmp_path: Path)
 async def test_a_shard_that_was_committed_meanwhile_is_not_worked_on(tmp_path: Path):
     bench = Bench(tmp_path, 8)
     assert await bench.run()
-    told: list[int] = []
-    left = iter([0, 1, None])
+    told: list[tuple[str, int]] = []
+    left = iter([(bench.workload, 0), (bench.workload, 1), None])
 
-    async def lease() -> int | None:
+    async def lease() -> tuple[Workload, int] | None:
         return next(left)
 
     await run_worker(
-        bench.stage, bench.folder, lease, concurrency=4, fingerprint="f", halt=Halt(), committed=told.append
+        bench.folder,
+        lease,
+        concurrency=4,
+        halt=Halt(),
+        committed=lambda workload, shard: told.append((workload.name, shard)),
     )
-    assert told == [0, 1]
+    assert told == [("talk", 0), ("talk", 1)]
     assert set(bench.taken.values()) == {1}
     assert bench.files("journal") == []
 
@@ -345,7 +433,7 @@ async def test_of_two_ways_an_item_went_the_longer_goes_on(
             told = await steps.once(told, go_on)
         return told.decode()
 
-    bench.stage = Stage(name="talk", count=1, work=work, write=write)
+    bench.workload = Workload(name="talk", count=1, work=work, write=write)
     assert await bench.run()
     own, new = 6 - paid, range(6 - paid, 6)
     longer = max(lengths, key=lambda name: lengths[name])
@@ -375,14 +463,14 @@ async def test_a_damaged_step_is_paid_again_and_the_item_continues_over_any_numb
             said = await steps.once(said, make)
         return said.decode()
 
-    bench.stage = Stage(name="talk", count=1, work=work, write=_fail)
+    bench.workload = Workload(name="talk", count=1, work=work, write=_fail)
     with pytest.raises(CommitFailed):
         await bench.run(concurrency=1)
     [path] = bench.files("journal")
     data = bytearray(path.read_bytes())
     data[data.index(b" 0 1")] ^= 1
     path.write_bytes(data)
-    bench.stage = Stage(name="talk", count=1, work=work, write=write)
+    bench.workload = Workload(name="talk", count=1, work=work, write=write)
     starts = 0
     while True:
         halt, attempt = Halt(), "" if same else "'"
@@ -463,7 +551,7 @@ async def test_memory_does_not_grow_with_the_number_of_shards(tmp_path: Path, un
 
     Kept.made, Kept.gone, Kept.most = [], [], 0
     bench = Bench(tmp_path, 1)
-    bench.stage = Stage(name="talk", count=200, work=work, write=write, shard_size=4)
+    bench.workload = Workload(name="talk", count=200, work=work, write=write, shard_size=4)
     assert await bench.run(concurrency=5) is not unfinished
     assert Kept.most <= 2 * 5 * 4, "each of five in flight may wait for the commit of its shard"
     gc.collect()
@@ -481,7 +569,7 @@ async def test_a_disk_that_is_slow_to_commit_holds_the_work_back(tmp_path: Path)
         time.sleep(0.005)
         return write(path, records)
 
-    bench.stage = Stage(name="talk", count=60, work=bench.work, write=slow, shard_size=1)
+    bench.workload = Workload(name="talk", count=60, work=bench.work, write=slow, shard_size=1)
     assert await bench.run(concurrency=3)
     assert uncommitted <= 6
 
@@ -538,11 +626,14 @@ async def test_disk_full_at_the_commit_leaves_no_half_file(tmp_path: Path):
         path.write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    whole, bench.stage = bench.stage, Stage(name="talk", count=8, work=bench.work, write=full, shard_size=4)
+    whole, bench.workload = (
+        bench.workload,
+        Workload(name="talk", count=8, work=bench.work, write=full, shard_size=4),
+    )
     with pytest.raises(CommitFailed, match="No space"):
         await bench.run()
     assert bench.files("data") == []
-    bench.stage = whole
+    bench.workload = whole
     assert await bench.run()
     assert bench.data() == bench.expected()
     assert set(bench.taken.values()) == {1}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from pathlib import Path
@@ -13,56 +12,72 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel import InputError, Run, ScriptedModel
+from camel import InputError, ScriptedModel
 from camel.core.answers import read_comparison
 from camel.core.errors import ContextOverflow, Damaged, ModelError, ServerFailed
-from camel.core.model import Request
+from camel.core.model import Model, Request
 from camel.engine.halt import Halt
-from camel.evaluation.agents import (
-    AGENTS,
-    ASKS,
-    PASSES,
-    SINGLE_SHOT,
-    AgentsConfig,
-    Contest,
-    Group,
-    NamedModel,
-    read_prompt,
-)
+from camel.evaluation.agents import AgentsEvaluation
+from camel.evaluation.contest import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.report import markdown
-from camel.evaluation.results import evaluate
+from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.tasks import draw_tasks
+from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
+from camel.jobs.failures import AGAIN, PLAIN
+from camel.jobs.ledger import spent_on
+from camel.jobs.runner import PASSES, Runner
+from camel.runs.run import RunFolder
 from tests.support.contests import EVIL, answer, kind_of
 from tests.support.contests import a_run as planted_run
+from tests.support.jobs import run
+from tests.support.virtual_time import run_virtual
 
 
 def by_plan(request: Request) -> str:
     return answer(request.history.entries[0].content)
 
 
+class Unreported(AgentsEvaluation):
+    """Writes no report, which takes a second to draw; `test_report.py` is about that."""
+
+    def result(self, run: RunFolder) -> Evaluation:
+        return evaluate(self.contest)[0]
+
+
 def contest(
     folder: Path,
-    model: Any,
+    model: Model,
     *,
     numbers: range = range(30),
     tasks: int = 100,
     repeats: int = 0,
-    judges: dict[str, Any] | None = None,
-    writers: dict[str, Any] | None = None,
-    halt: Halt | None = None,
+    judges: dict[str, Model] | None = None,
+    writers: dict[str, Model] | None = None,
     **config: Any,
-) -> Contest:
+) -> AgentsEvaluation:
     root = folder / "run"
-    run = Run(root) if root.exists() else planted_run(root, numbers=numbers)
-    return Contest(
-        folder / "kept",
-        [Group("ai_society", {AGENTS: run})],
+    if not root.exists():
+        planted_run(root, numbers=numbers)
+    models: dict[str, Model] = {}
+
+    def asked(kind: str, name: str, one: Model) -> AskedModel:
+        models[f"{kind} {name}"] = one
+        return AskedModel(name, f"{kind} {name}", one.context_tokens)
+
+    return Unreported(
+        str(folder / "out"),
+        (Group("ai_society", {AGENTS: str(root)}),),
         AgentsConfig(tasks=tasks, repeats=repeats, **config),
-        summariser=NamedModel("strong", model),
-        writers={name: NamedModel(name, one) for name, one in (writers or {SINGLE_SHOT: model}).items()},
-        judges=[NamedModel(name, one) for name, one in (judges or {"strong": model}).items()],
-        halt=halt,
+        models,
+        asked("summariser", "strong", model),
+        {name: asked("writer", name, one) for name, one in (writers or {SINGLE_SHOT: model}).items()},
+        tuple(asked("judge", name, one) for name, one in (judges or {"strong": model}).items()),
     )
+
+
+def complete(job: AgentsEvaluation) -> bool:
+    """Run it; whether everything was asked, and nothing failed."""
+    return run(job).status == "complete"
 
 
 # ---------------------------------------------------------------- the answer of a judge
@@ -106,32 +121,32 @@ def test_no_answer_makes_the_reader_fail(text: str):
 
 
 def test_a_sample_is_seeded_and_part_of_a_larger_one(tmp_path: Path):
-    run = planted_run(tmp_path / "run", numbers=range(40))
-    ids = [one.id for one in draw_tasks({AGENTS: run}, 10, seed=4).tasks]
-    assert ids == [one.id for one in draw_tasks({AGENTS: run}, 30, seed=4).tasks][:10]
-    assert ids != [one.id for one in draw_tasks({AGENTS: run}, 10, seed=5).tasks]
+    runs = {AGENTS: planted_run(tmp_path / "run", numbers=range(40))}
+    ids = [one.id for one in draw_tasks(runs, 10, seed=4).tasks]
+    assert ids == [one.id for one in draw_tasks(runs, 30, seed=4).tasks][:10]
+    assert ids != [one.id for one in draw_tasks(runs, 10, seed=5).tasks]
     assert len(set(ids)) == 10
-    assert len(draw_tasks({AGENTS: run}, 500).tasks) == 40
+    assert len(draw_tasks(runs, 500).tasks) == 40
 
 
 def test_misalignment_is_left_out_unless_said(tmp_path: Path):
-    run = planted_run(tmp_path / "run", numbers=range(896, 902))
-    closed = draw_tasks({AGENTS: run}, 100)
+    runs = {AGENTS: planted_run(tmp_path / "run", numbers=range(896, 902))}
+    closed = draw_tasks(runs, 100)
     assert (len(closed.tasks), closed.excluded, closed.of) == (4, 2, 4)
-    opened = draw_tasks({AGENTS: run}, 100, acknowledge=("misalignment",))
+    opened = draw_tasks(runs, 100, acknowledge=("misalignment",))
     assert (len(opened.tasks), opened.excluded) == (6, 0)
     labeled = [one for one in opened.tasks if one.labels]
     assert len(labeled) == 2
     # The pairs keep the labels of their conversations.
     made = contest(tmp_path, ScriptedModel(by_plan), acknowledge=("misalignment",))
-    assert asyncio.run(made.run())
-    assert sum(pair.labels == ("misalignment",) for pair in made.pairs()) == 2
+    assert complete(made)
+    assert sum(pair.labels == ("misalignment",) for pair in made.contest.pairs()) == 2
 
 
 def test_only_misalignment_is_refused(tmp_path: Path):
     planted_run(tmp_path / "run", numbers=range(900, 910))
     with pytest.raises(InputError, match="--acknowledge"):
-        contest(tmp_path, ScriptedModel([]))
+        run(contest(tmp_path, ScriptedModel([])))
 
 
 def test_runs_of_other_tasks_cannot_be_compared(tmp_path: Path):
@@ -148,11 +163,11 @@ def test_runs_of_other_tasks_cannot_be_compared(tmp_path: Path):
 def test_planted_outcomes_are_reported_and_the_planted_bias_is_found(tmp_path: Path):
     model = ScriptedModel(by_plan)
     one = contest(tmp_path, model, numbers=range(100), repeats=10)
-    needs = {need.kind: need.calls for need in one.estimate()}
+    needs = {need.kind: need.calls for need in one.contest.estimate()}
     assert needs == {"summary": 100, "answer": 100, "verdict": 200, "repeat": 20}
-    assert asyncio.run(one.run())
+    assert complete(one)
     assert len(model.requests) == sum(needs.values())
-    made, pairs, verdicts = evaluate(one)
+    made, pairs, verdicts = evaluate(one.contest)
     (found,) = made.comparisons
     assert made.headline == made.comparisons
     assert (found.shares.wins.count, found.shares.losses.count, found.shares.draws.count) == (60, 20, 20)
@@ -174,23 +189,23 @@ def test_planted_outcomes_are_reported_and_the_planted_bias_is_found(tmp_path: P
     assert sum(cost.usage.calls for cost in made.costs) == len(model.requests)
     # Again: everything is there, nobody is asked, and the figures are the same.
     again = contest(tmp_path, ScriptedModel([]), repeats=10)
-    assert again.left() == 0
-    assert again.estimate() == []
-    assert asyncio.run(again.run())
-    assert evaluate(again)[0].to_json() == made.to_json()
+    assert again.contest.left() == 0
+    assert again.contest.estimate() == []
+    assert complete(again)
+    assert evaluate(again.contest)[0].to_json() == made.to_json()
 
 
 def test_a_larger_sample_and_another_judge_ask_only_what_is_new(tmp_path: Path):
     first = ScriptedModel(by_plan)
-    assert asyncio.run(contest(tmp_path, first, tasks=4).run())
+    assert complete(contest(tmp_path, first, tasks=4))
     assert len(first.requests) == 16
     more = ScriptedModel(by_plan)
-    assert asyncio.run(contest(tmp_path, more, tasks=10).run())
+    assert complete(contest(tmp_path, more, tasks=10))
     assert len(more.requests) == 6 * 4
     third, fourth = ScriptedModel([]), ScriptedModel(by_plan)
-    assert asyncio.run(contest(tmp_path, third, tasks=10, judges={"strong": third, "new": fourth}).run())
+    assert complete(contest(tmp_path, third, tasks=10, judges={"strong": third, "new": fourth}))
     assert len(fourth.requests) == 20
-    assert asyncio.run(contest(tmp_path, ScriptedModel([]), tasks=4).run())
+    assert complete(contest(tmp_path, ScriptedModel([]), tasks=4))
 
 
 @pytest.mark.slow
@@ -220,8 +235,8 @@ def test_several_judges_and_systems(tmp_path: Path):
         judges={"x": ScriptedModel(judged), "y": ScriptedModel(judged), "z": ScriptedModel(judged)},
         writers={SINGLE_SHOT: model, "single-shot=weak": ScriptedModel(weak)},
     )
-    assert asyncio.run(made.run())
-    found, pairs, verdicts = evaluate(made)
+    assert complete(made)
+    found, pairs, verdicts = evaluate(made.contest)
     assert [one.system for one in found.ratings] == [AGENTS, SINGLE_SHOT, "single-shot=weak"]
     assert len(pairs) == 24
     assert len(verdicts) == 72
@@ -235,48 +250,49 @@ def test_several_judges_and_systems(tmp_path: Path):
         numbers=range(54, 66),  # the agents win six and lose six
         judges={"x": model, "y": ScriptedModel(opposite)},
     )
-    assert asyncio.run(two.run())
-    mixed, _, _ = evaluate(two)
+    assert complete(two)
+    mixed, _, _ = evaluate(two.contest)
     assert mixed.agreement[0].kappa.kappa is not None
     assert mixed.agreement[0].kappa.kappa < 0
     assert mixed.headline[0].shares.draws.rate == 1
 
 
-def against(folder: Path, model: Any) -> Contest:
+def against(folder: Path, model: Model) -> AgentsEvaluation:
     """Two runs of which one has more tasks, each against the same third."""
     roots = {name: folder / name for name in ("a", "c", "b")}
-    a, c, b = (
-        Run(root) if root.exists() else planted_run(root, numbers=range(6 if name == "a" else 9))
-        for name, root in roots.items()
-    )
-    return Contest(
-        folder / "kept",
-        [Group("a", {AGENTS: a, "other": b}), Group("c", {AGENTS: c, "other": b})],
+    for name, root in roots.items():
+        if not root.exists():
+            planted_run(root, numbers=range(6 if name == "a" else 9))
+    a, c, b = map(str, roots.values())
+    strong = AskedModel("strong", "")
+    return Unreported(
+        str(folder / "out"),
+        (Group("a", {AGENTS: a, "other": b}), Group("c", {AGENTS: c, "other": b})),
         AgentsConfig(tasks=100, repeats=0),
-        summariser=NamedModel("strong", model),
-        writers={},
-        judges=[NamedModel("strong", model)],
+        {"": model},
+        strong,
+        {},
+        (strong,),
     )
 
 
 def test_a_run_that_two_are_compared_with_is_quoted_on_the_task(tmp_path: Path):
     made = against(tmp_path, ScriptedModel(by_plan))
-    for system in (AGENTS, "other"):
-        assert asyncio.run(made.answer(system))
-    for job, said in made.solutions():
-        tasks = made.samples[job.group].tasks
+    assert complete(made)
+    for step, said in made.contest.solutions():
+        tasks = made.contest.samples[step.group].tasks
         assert {index: one.id for index, one in said.items()} == {i: one.id for i, one in enumerate(tasks)}
         assert all(f"plan for {int(one.id)}:" in one.text for one in said.values())
 
 
 def test_what_was_said_of_another_task_is_refused(tmp_path: Path):
     made = contest(tmp_path, ScriptedModel(by_plan), tasks=3)
-    assert asyncio.run(made.run())
-    stage = made.jobs[0].stage.name
-    one, two = (made.folder.root / marker.file for marker in made.folder.markers(stage, [0, 1]))
+    assert complete(made)
+    stage, folder = made.contest.steps[0].stage.name, made.contest.folder
+    one, two = (folder.root / marker.file for marker in folder.markers(stage, [0, 1]))
     one.write_bytes(two.read_bytes())
     with pytest.raises(Damaged, match=stage):
-        contest(tmp_path, ScriptedModel([]), tasks=3).pairs()
+        contest(tmp_path, ScriptedModel([]), tasks=3).contest.pairs()
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -294,8 +310,8 @@ def test_a_judge_that_cannot_be_read_is_asked_again_and_then_undecided(tmp_path:
 
     model = ScriptedModel(mumbling)
     one = contest(tmp_path, model, numbers=range(8), tasks=8)
-    assert asyncio.run(one.run())
-    made, _, verdicts = evaluate(one)
+    assert complete(one)
+    made, _, verdicts = evaluate(one.contest)
     assert made.comparisons[0].shares.undecided == 2
     assert made.comparisons[0].shares.of == 6
     assert made.undecided.count == 4
@@ -310,8 +326,8 @@ def test_of_no_verdict_there_are_no_figures(tmp_path: Path):
         return "Both are nice." if judging else by_plan(request)
 
     one = contest(tmp_path, ScriptedModel(mute), numbers=range(2), tasks=2)
-    assert asyncio.run(one.run())
-    made, _, _ = evaluate(one)
+    assert complete(one)
+    made, _, _ = evaluate(one.contest)
     assert made.comparisons[0].shares.of == 0
     tables = markdown(made).partition("## The order")[2].partition("## The judges")[0]
     assert "%" not in tables
@@ -328,23 +344,53 @@ def test_what_cannot_be_answered_leaves_the_table_with_its_reason(tmp_path: Path
         )
 
     one = contest(tmp_path, ScriptedModel(some), numbers=range(8), tasks=8)
-    assert asyncio.run(one.run())
-    made, pairs, _ = evaluate(one)
+    summary, verdicts = ("ContextOverflow", 1), ("ContextOverflow", 2)
+    assert [(failed.name, failed.count) for failed in run(one).failed] == [summary, verdicts]
+    made, pairs, _ = evaluate(one.contest)
     assert len(pairs) == 7
     assert [system.failed for system in made.systems] == [1, 0]
-    down = ScriptedModel(lambda request: ServerFailed("down"))
-    other = contest(tmp_path / "down", down, tasks=3)
-    assert asyncio.run(other.run())
-    assert len(down.requests) == PASSES * 6, "each solution is tried in all passes"
-    assert [(one.name, one.count) for one in other.failed()] == [("ServerFailed", 6)]
+    # What failed is asked for again on demand, and so is what depends on it.
+    again = ScriptedModel(by_plan)
+    other = contest(tmp_path, again, tasks=8)
+    assert run(other, retry_failed=True).status == "complete"
+    assert Counter(request.speaker for request in again.requests) == {"summary": 1, "verdict": 2}
+    assert evaluate(other.contest)[0].comparisons[0].shares.of == 8
+
+    def busy(request: Request) -> str | ModelError:
+        plain = request.history.entries[0].content == PLAIN
+        return "OK." if plain else ServerFailed("down")
+
+    down = ScriptedModel(busy)
+    ended = run_virtual(Runner(contest(tmp_path / "down", down, tasks=3)).run())
+    assert ended.status == "failures"
+    asked = Counter(request.session for request in down.requests if request.session)
+    assert len(asked) == 6
+    assert set(asked.values()) == {PASSES * (1 + AGAIN)}, "each solution is tried in all passes"
+    summaries, answers, verdicts = ("ServerFailed", 3), ("ServerFailed", 3), ("ServerFailed", 6)
+    assert [(failed.name, failed.count) for failed in ended.failed] == [summaries, answers, verdicts]
+
+
+def test_what_failed_in_a_larger_sample_does_not_fail_a_smaller_one(tmp_path: Path):
+    whole = contest(tmp_path, ScriptedModel([]), tasks=10).contest
+    last = whole.samples["ai_society"].tasks[9].text
+
+    def some(request: Request) -> str | ModelError:
+        asked = request.history.entries[0].content
+        return ContextOverflow("too long") if last in asked and "Two" in asked else by_plan(request)
+
+    assert run(contest(tmp_path, ScriptedModel(some), tasks=10)).status == "failures"
+    for retry_failed in (False, True):
+        smaller = contest(tmp_path, ScriptedModel([]), tasks=4)
+        assert run(smaller, retry_failed=retry_failed).status == "complete"
+    assert run(contest(tmp_path, ScriptedModel([]), tasks=10)).failed[0].count == 1
 
 
 def test_equal_solutions_are_a_draw_without_a_question(tmp_path: Path):
     model = ScriptedModel(lambda request: "The same.")
     one = contest(tmp_path, model, numbers=range(5), tasks=5)
-    assert asyncio.run(one.run())
+    assert complete(one)
     assert len(model.requests) == 10
-    assert evaluate(one)[0].comparisons[0].shares.draws.count == 5
+    assert evaluate(one.contest)[0].comparisons[0].shares.draws.count == 5
 
 
 @pytest.mark.parametrize("cut", [1, 7, 23, 38])
@@ -357,16 +403,18 @@ def test_a_stop_anywhere_pays_nothing_twice(tmp_path: Path, cut: int):
         return by_plan(request)
 
     before = ScriptedModel(stopping)
-    one = contest(tmp_path, before, tasks=10, halt=halt)
-    assert not asyncio.run(one.run(concurrency=3))
-    assert sum(usage.calls for usage in one.spent().values()) == len(before.requests)
+    one = contest(tmp_path, before, tasks=10)
+    ended = run(one, concurrency=3, halt=halt)
+    assert (ended.status, ended.reason) == ("halted", "enough")
+    stages = [step.stage.name for step in one.contest.steps]
+    assert spent_on(one.contest.folder, stages).calls == len(before.requests)
     after = ScriptedModel(by_plan)
     rest = contest(tmp_path, after, tasks=10)
-    assert asyncio.run(rest.run())
+    assert complete(rest)
     assert len(before.requests) + len(after.requests) == 40
     whole = contest(tmp_path / "whole", ScriptedModel(by_plan), tasks=10)
-    assert asyncio.run(whole.run())
-    assert evaluate(whole)[0].headline == evaluate(rest)[0].headline
+    assert complete(whole)
+    assert evaluate(whole.contest)[0].headline == evaluate(rest.contest)[0].headline
 
 
 # ---------------------------------------------------------------- solutions are material
@@ -395,7 +443,7 @@ def test_no_solution_can_pose_as_anything_else(tmp_path: Path, attack: str):
     # One answer differs, so that the two are not the same.
     other = ScriptedModel(lambda request: "A plain plan.")
     one = contest(tmp_path, model, numbers=range(1), tasks=1, writers={SINGLE_SHOT: other})
-    assert asyncio.run(one.run())
+    assert complete(one)
     plain = contest(
         tmp_path / "plain",
         ScriptedModel(
@@ -405,7 +453,7 @@ def test_no_solution_can_pose_as_anything_else(tmp_path: Path, attack: str):
         tasks=1,
         writers={SINGLE_SHOT: other},
     )
-    assert asyncio.run(plain.run())
+    assert complete(plain)
 
     def frame(requests: list[Request]) -> list[list[str]]:
         """What stands in the judge's prompts outside of the material."""
@@ -424,7 +472,6 @@ def test_nothing_of_a_conversation_stands_without_its_sign(said: str, most: int)
     from camel.core.message import Message
     from camel.core.task import Task
     from camel.core.transcript import Transcript
-    from camel.evaluation.agents import quoted_talk, shortened
 
     talk = Transcript("1", Task("t"), [], [Message(n, "user", said, said * 3) for n in range(3)])
     for text in (quoted_talk(talk), shortened(quoted_talk(talk), most, "> ")):
@@ -444,7 +491,7 @@ def test_a_small_window_is_kept(tmp_path: Path):
     )
     model.context_tokens = 1_500  # pyright: ignore
     one = contest(tmp_path, model, numbers=range(4), tasks=4)
-    assert asyncio.run(one.run())
+    assert complete(one)
     for request in model.requests:
         assert request.history.tokens + (request.sampling.max_tokens or 0) <= 1_500
     assert any("are left out" in request.history.entries[0].content for request in model.requests)
@@ -454,7 +501,9 @@ def test_the_window_is_part_of_the_question(tmp_path: Path):
     """With another window other words would be asked: that is another stage, not a journal that does not fit."""
     one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)
     two.context_tokens = 4_000  # pyright: ignore
-    names = [{job.stage.name for job in contest(tmp_path, model, tasks=3).jobs} for model in (one, two)]
+    names = [
+        {step.stage.name for step in contest(tmp_path, model, tasks=3).contest.steps} for model in (one, two)
+    ]
     assert names[0]
     assert not names[0] & {name for name in names[1] if not name.startswith("answer")}
 
@@ -464,7 +513,8 @@ def test_a_large_window_is_not(tmp_path: Path):
     one, two = ScriptedModel(by_plan), ScriptedModel(by_plan)
     two.context_tokens = 128_000  # pyright: ignore
     names = [
-        [job.stage.name for job in contest(tmp_path, model, tasks=3, repeats=2).jobs] for model in (one, two)
+        [step.stage.name for step in contest(tmp_path, model, tasks=3, repeats=2).contest.steps]
+        for model in (one, two)
     ]
     assert names[0] == names[1] != []
 
@@ -480,10 +530,8 @@ def test_prompts_are_checked(tmp_path: Path):
 
 
 def test_figures_can_be_read_back(tmp_path: Path):
-    from camel.evaluation.results import Evaluation
-
     one = contest(tmp_path, ScriptedModel(by_plan), tasks=5)
-    assert asyncio.run(one.run())
-    made = evaluate(one)[0]
+    assert complete(one)
+    made = evaluate(one.contest)[0]
     assert msgspec.json.decode(made.to_json(), type=Evaluation) == made
     assert EVIL in made.examples[0].pair.text_a

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from camel.core.errors import ContextOverflow, InputError, ServerFailed
+from camel.core.errors import ContextOverflow, InputError, ModelError, ServerFailed
 from camel.core.message import Sampling
-from camel.core.model import Request
+from camel.core.model import Model, Request
 from camel.engine.halt import Halt
-from camel.evaluation.humaneval.campaign import Config, HumanEval, prompt_text
+from camel.evaluation.humaneval import solving
 from camel.evaluation.humaneval.judging import ProgramJudge, ProgramVerdict
 from camel.evaluation.humaneval.problems import Problem, problems
-from camel.evaluation.humaneval.report import report_of
+from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
+from camel.evaluation.humaneval.report import HumanEvalReport
+from camel.evaluation.humaneval.solving import HumanEval
+from camel.jobs.failures import AGAIN, PLAIN
+from camel.jobs.runner import PASSES, Outcome, Runner
 from camel.models.scripted import ScriptedModel
+from camel.runs.run import RunFolder
 from camel.sandbox.process import Sandbox, SandboxFailed
+from tests.support.virtual_time import run_virtual
 
 
 def numbered(request: Request) -> str:
@@ -48,15 +52,45 @@ class Counting(ProgramJudge):
         return ProgramVerdict(source.rstrip().endswith(("0", "2", "4")), False, "wrong")
 
 
-def evaluation(folder: Path, n: int = 6, halt: Halt | None = None, count: int = 3) -> HumanEval:
-    config = Config("scripted", prompt_text(), Sampling(temperature=0.5), 0, count)
-    return HumanEval(folder, config, n, ScriptedModel(numbered), halt=halt)
+class Unreported(HumanEval):
+    """Draws no report."""
+
+    def result(self, run: RunFolder) -> HumanEvalReport:
+        return self.report()
+
+
+def evaluation(
+    folder: Path,
+    n: int = 6,
+    *,
+    count: int = 3,
+    model: Model | None = None,
+    contained: bool = True,
+    processes: int | None = None,
+) -> HumanEval:
+    config = HumanEvalConfig("scripted", prompt_text(), Sampling(temperature=0.5), 0, count)
+    model = model or ScriptedModel(numbered)
+    return Unreported(str(folder), config, n, model, contained=contained, processes=processes)
+
+
+def run(job: HumanEval, judge: ProgramJudge, **options: Any) -> Outcome:
+    """Run an evaluation whose programs are judged by `judge`; nothing of it takes real time."""
+
+    def chosen(sandbox: Sandbox) -> ProgramJudge:
+        return judge
+
+    def checked(sandbox: Sandbox) -> None:
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solving, "ProgramJudge", chosen)
+        patch.setattr(Sandbox, "check", checked)
+        return run_virtual(Runner(job, **options).run())
 
 
 def test_each_different_program_is_judged_once(tmp_path: Path):
-    one, judge = evaluation(tmp_path), Counting()
-    assert asyncio.run(one.sample())
-    assert asyncio.run(one.judge(judge, threads=2))
+    one, judge = evaluation(tmp_path, processes=2), Counting()
+    assert run(one, judge).status == "complete"
     assert len(judge.seen) == len(set(judge.seen)) == 18
     assert [sum(row.verdicts[place].humaneval for place in row.samples) for row in one.verdicts()] == [
         3,
@@ -64,37 +98,32 @@ def test_each_different_program_is_judged_once(tmp_path: Path):
         3,
     ]
     # Twice as many samples: what was judged stays.
-    more, again = evaluation(tmp_path, 12), Counting()
-    assert asyncio.run(more.sample())
-    assert asyncio.run(more.judge(again, threads=2))
+    more, again = evaluation(tmp_path, 12, processes=2), Counting()
+    assert run(more, again).status == "complete"
     assert len(again.seen) == 18
     assert not set(again.seen) & set(judge.seen)
     # And by the same command nothing is.
     last = Counting()
-    assert asyncio.run(evaluation(tmp_path, 12).judge(last))
+    assert run(evaluation(tmp_path, 12, model=ScriptedModel([])), last).status == "complete"
     assert not last.seen
 
 
 def test_what_ran_without_a_sandbox_is_judged_again_in_one(tmp_path: Path):
-    one, bare = evaluation(tmp_path), Counting(contained=False)
-    assert asyncio.run(one.sample())
-    assert asyncio.run(one.judge(bare))
+    one, bare = evaluation(tmp_path, contained=False), Counting(contained=False)
+    assert run(one, bare).status == "complete"
     assert not one.verdicts()
     assert len(one.verdicts(contained=False)) == 3
     for n in (6, 12):
         inside, more = Counting(), evaluation(tmp_path, n)
-        assert asyncio.run(more.sample())
-        assert asyncio.run(more.judge(inside))
+        assert run(more, inside).status == "complete"
         assert len(inside.seen) == 18
         assert len(more.verdicts()) == 3
 
 
 def test_equal_programs_run_once(tmp_path: Path):
-    config, judge = Config("same", prompt_text(), problems=2), Counting()
     said = "```python\ndef has_close_elements(a, b):\n    return 1\n```"
-    one = HumanEval(tmp_path, config, 50, ScriptedModel(lambda request: said))
-    assert asyncio.run(one.sample())
-    assert asyncio.run(one.judge(judge))
+    one, judge = evaluation(tmp_path, 50, count=2, model=ScriptedModel(lambda request: said)), Counting()
+    assert run(one, judge).status == "complete"
     assert [name for name, _ in judge.seen] == ["HumanEval/0"]
 
 
@@ -104,12 +133,11 @@ def test_a_dead_sandbox_stops_the_evaluation_and_scores_nobody(tmp_path: Path):
             raise SandboxFailed("dead")
 
     one = evaluation(tmp_path)
-    assert asyncio.run(one.sample())
     with pytest.raises(SandboxFailed, match="dead"):
-        asyncio.run(one.judge(Dead()))
+        run(one, Dead())
     assert not one.verdicts()
     alive = Counting()
-    assert asyncio.run(evaluation(tmp_path).judge(alive))
+    assert run(evaluation(tmp_path, model=ScriptedModel([])), alive).status == "complete"
     assert len(alive.seen) == 18
 
 
@@ -122,49 +150,67 @@ def test_no_program_waits_on_a_thread_for_the_reference(tmp_path: Path):
         def expected(self, problem: Problem) -> Any:
             self.meeting.wait(120)  # breaks unless another one is here at the same time
 
-    one = evaluation(tmp_path, 8, count=4)
-    assert asyncio.run(one.sample())
-    assert asyncio.run(one.judge(Meeting(), threads=2))
+    assert run(evaluation(tmp_path, 8, count=4, processes=2), Meeting()).status == "complete"
 
 
 def test_a_stop_lets_programs_end_and_the_rest_comes_later(tmp_path: Path):
     halt, judge = Halt(), Counting()
-    one = evaluation(tmp_path, 40, halt, count=4)
-    assert asyncio.run(one.sample())
+    one = evaluation(tmp_path, 40, count=4, processes=2)
     judge.after = lambda: halt.set("stopped by you") if len(judge.seen) == 50 else None
-    assert not asyncio.run(one.judge(judge, threads=2))
+    assert run(one, judge, halt=halt).status == "stopped"
     assert 50 <= len(judge.seen) <= 53
     done = len(one.verdicts())
     rest = Counting()
-    assert asyncio.run(evaluation(tmp_path, 40, count=4).judge(rest))
+    again = evaluation(tmp_path, 40, count=4, model=ScriptedModel([]))
+    assert run(again, rest).status == "complete"
     assert len(rest.seen) == 40 * (4 - done)
 
 
 def test_what_will_never_be_answered_is_no_program(tmp_path: Path):
-    config = Config("short", prompt_text(), problems=2)
-    one = HumanEval(tmp_path, config, 3, ScriptedModel(lambda request: ContextOverflow("too long")))
-    assert asyncio.run(one.sample())
-    assert asyncio.run(one.judge(Counting()))
-    made = report_of(config, 3, [1], one.samples(), one.verdicts(), price=None, contained=True)
+    model = ScriptedModel(lambda request: ContextOverflow("too long"))
+    ended = run(evaluation(tmp_path, 3, count=2, model=model), Counting())
+    assert [(failed.name, failed.count) for failed in ended.failed] == [("ContextOverflow", 6)]
+    made: HumanEvalReport = ended.result
     assert (made.refused, made.outcomes, made.humaneval[0].rate) == (6, {"no code": 6}, 0.0)
 
 
-def test_what_may_be_answered_later_stops(tmp_path: Path, snapshot: Callable[..., None]):
-    config = Config("down", prompt_text(), problems=2)
-    one = HumanEval(tmp_path, config, 3, ScriptedModel(lambda request: ServerFailed("down")))
-    with pytest.raises(ServerFailed) as caught:
-        asyncio.run(one.sample())
-    snapshot("errors", caught.value)
+def test_what_may_be_answered_later_is_asked_for_again_and_judged_then(tmp_path: Path):
+    def busy(request: Request) -> str | ModelError:
+        asked = request.history.entries[0].content
+        if asked == PLAIN:
+            return "OK."
+        return ServerFailed("down") if "has_close_elements" in asked else numbered(request)
+
+    down, first = ScriptedModel(busy), Counting()
+    ended = run(evaluation(tmp_path, 3, count=2, model=down), first)
+    assert [(failed.name, failed.count, failed.words) for failed in ended.failed] == [
+        ("ServerFailed", 3, "down")
+    ]
+    tries = sum("has_close_elements" in asked[0].content for asked in down.heard)
+    assert tries <= 3 * PASSES * (1 + AGAIN), "a bounded number of times"
+    assert tries >= 3 * PASSES, "in each pass"
+    assert ended.result.outcomes["no code"] == 3
+    unasked, second = ScriptedModel([]), Counting()
+    assert run(evaluation(tmp_path, 3, count=2, model=unasked), second).status == "failures"
+    back = ScriptedModel(numbered)
+    again = run(evaluation(tmp_path, 3, count=2, model=back), second, retry_failed=True)
+    assert again.status == "complete"
+    assert len(back.requests) == 3
+    assert {name for name, _ in first.seen} == {"HumanEval/1"}
+    assert {name for name, _ in second.seen} == {"HumanEval/0"}
+    assert len(second.seen) == 3
+    assert "no code" not in again.result.outcomes
+    assert again.result.refused == 0
 
 
 def test_another_configuration_is_refused_and_named(tmp_path: Path):
-    asyncio.run(evaluation(tmp_path).sample())
-    other = Config("another", prompt_text(), Sampling(temperature=0.5), 0, 3)
+    run(evaluation(tmp_path), Counting())
+    other = HumanEvalConfig("another", prompt_text(), Sampling(temperature=0.5), 0, 3)
     with pytest.raises(InputError, match=r"model.*'scripted'.*'another'"):
-        HumanEval(tmp_path, other, 6, ScriptedModel(numbered))
+        run(HumanEval(str(tmp_path), other, 6, ScriptedModel(numbered)), Counting())
     for wrong in (0, 165):
         with pytest.raises(InputError, match="164"):
-            Config("m", "p", problems=wrong)
+            HumanEvalConfig("m", "p", problems=wrong)
 
 
 def test_an_estimate_is_near_what_it_takes(tmp_path: Path):

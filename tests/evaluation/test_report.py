@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -14,15 +13,18 @@ from hypothesis import strategies as st
 
 from camel import ScriptedModel
 from camel.core.model import Request
-from camel.evaluation.agents import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group, NamedModel
+from camel.evaluation.agents import AgentsEvaluation
+from camel.evaluation.contest import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group
 from camel.evaluation.pairs import Pair, PairVerdict
 from camel.evaluation.report import markdown, page, plots, points, share, table, write_report
 from camel.evaluation.results import Evaluation, evaluate
+from camel.evaluation.windows import AskedModel
 from camel.reports.markdown import fenced, md
 from camel.reports.plots import png, svg
 from tests.support.closed_pages import browse, check, tags
 from tests.support.contests import EVIL, answer
 from tests.support.contests import a_run as planted_run
+from tests.support.jobs import run
 
 HOSTILE = "![x](http://evil.invalid/x.png) <img src=x onerror=alert(1)> [a](javascript:alert(1)) ```` | **b** `c` <script>"
 
@@ -36,18 +38,19 @@ def said(request: Request) -> str:
 
 
 def a_contest(folder: Path, judges: tuple[str, ...], writers: tuple[str, ...]) -> Contest:
-    model = ScriptedModel(said)
-    run = planted_run(folder / "run", numbers=range(50, 70))
-    made = Contest(
-        folder / "kept",
-        [Group("ai_society", {AGENTS: run}), Group(HOSTILE, {AGENTS: run})],
+    planted_run(folder / "run", numbers=range(50, 70))
+    runs = {AGENTS: str(folder / "run")}
+    job = AgentsEvaluation(
+        str(folder / "out"),
+        (Group("ai_society", runs), Group(HOSTILE, runs)),
         AgentsConfig(tasks=TASKS, repeats=1),
-        summariser=NamedModel(HOSTILE, model),
-        writers={name: NamedModel(f"{name} {HOSTILE}", model) for name in writers},
-        judges=[NamedModel(name, model) for name in judges],
+        {"": ScriptedModel(said)},
+        AskedModel(HOSTILE, ""),
+        {name: AskedModel(f"{name} {HOSTILE}", "") for name in writers},
+        tuple(AskedModel(name, "") for name in judges),
     )
-    assert asyncio.run(made.run())
-    return made
+    assert run(job).status == "complete"
+    return job.contest
 
 
 class Made(NamedTuple):
@@ -141,7 +144,7 @@ def test_all_forms_say_the_same(one: Made, tmp_path: Path):
     assert points(made)
     # No path of this machine is in it.
     assert str(tmp_path) not in html + text
-    assert str(contest.folder.root.parent) not in html + text + (tmp_path / "evaluation.json").read_text()
+    assert str(contest.folder.root.parents[1]) not in html + text + (tmp_path / "evaluation.json").read_text()
 
 
 @pytest.mark.slow

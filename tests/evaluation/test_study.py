@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,16 +17,19 @@ from camel import InputError, Run
 from camel.core.stops import Stop
 from camel.detectors import DETECTORS, Detector, detect
 from camel.evaluation import findings as looking
-from camel.evaluation.findings import Looker, around
+from camel.evaluation.findings import Findings, Looker, around
 from camel.evaluation.study import Study, study_of
-from tests.support import in_process
+from camel.jobs.job import Step
+from camel.runs.run import RunFolder
+from tests.support import in_process, jobs
 from tests.support.sheds import EVIL, REFUSE, a_run, add_shard
 
 
 def look(run: Run, kept: Path, processes: int = 1) -> Looker:
-    looker = Looker(run, kept, processes=processes)
-    assert asyncio.run(looker.look())
-    assert looker.done == looker.total == len(run)
+    assert jobs.run(Findings(str(kept), run.folder.address, processes)).status == "complete"
+    looker = Looker(run, kept)
+    done = looker.folder.committed(looker.name)
+    assert sum(marker.rows for marker in run.markers if marker.shard in done) == len(run)
     return looker
 
 
@@ -173,10 +175,18 @@ def test_a_run_with_holes_is_studied_as_far_as_it_is(tmp_path: Path):
 def test_a_shard_committed_meanwhile_does_not_take_the_place_of_another(tmp_path: Path):
     folder = a_run(tmp_path / "run", shards=1).folder
     add_shard(folder, 2, range(20, 30))
-    looker = Looker(Run(tmp_path / "run"), tmp_path / "kept")
+    begun = Looker(Run(tmp_path / "run"), tmp_path / "kept")
     add_shard(folder, 1, range(10, 20))
-    assert asyncio.run(looker.look())
-    ids = {shard: table["id"].to_pylist() for shard, table in looker.tables()}
+
+    class Begun(Findings):
+        """Has read the run before the last shard was committed."""
+
+        def stages(self, run: RunFolder) -> Iterator[Step]:
+            yield from begun.stages()
+
+    job = Begun(str(tmp_path / "kept"), str(tmp_path / "run"))
+    assert jobs.run(job).status == "complete"
+    ids = {shard: table["id"].to_pylist() for shard, table in begun.tables()}
     assert ids == {
         0: [f"{number:03d}" for number in range(10)],
         2: [f"{number:03d}" for number in range(20, 30)],

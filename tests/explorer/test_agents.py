@@ -28,8 +28,8 @@ from camel.explorer.agents import Agents, RoomLimits, Table, Wanted, prepared
 from camel.explorer.app import create_app
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
-from camel.generation.status import read_status
 from camel.jobs.budget import Budget
+from camel.jobs.status import read_status
 from camel.models.person import PERSON
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Constant, SimulatorSettings, spawn
@@ -335,7 +335,7 @@ def test_the_budget_ends_it(tmp_path: Path):
         assert visitor.do(where, "save") == 303, "what was paid for can be kept"
         assert agents.meter.usage.total == 400
     with pytest.raises(InputError, match="price"):
-        Agents(model, tmp_path / "agents", budget=Budget(money=1.0))
+        Agents(model, tmp_path / "agents", budget=Budget(usd=1.0))
 
 
 def test_who_stops_a_reply_pays_for_it(tmp_path: Path):

@@ -79,10 +79,12 @@ def attacks() -> Iterator[str]:
             yield f"```{language}\n" + (piece * 20_000)[:19_000] + "!\n```"
 
 
-@pytest.mark.slow
-def test_no_language_takes_longer_than_the_limit(renderer: Renderer):
+@pytest.mark.parametrize(
+    "every", [pytest.param(7, marks=pytest.mark.thorough), pytest.param(28, marks=pytest.mark.slow)]
+)
+def test_no_language_takes_longer_than_the_limit(renderer: Renderer, every: int):
     """CPU time of the helper and all its workers, over attacks on every language."""
-    some = list(attacks())[::7]
+    some = list(attacks())[::every]
     before = cpu_of_children()
     for text in some:
         renderer.render(text)

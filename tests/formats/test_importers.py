@@ -23,7 +23,7 @@ from camel.core.transcript import Speaker, Transcript
 from camel.formats import containers, exporters
 from camel.formats import documents as importers
 from camel.formats.original import pairs
-from camel.generation.status import read_status
+from camel.jobs.status import read_status
 from camel.record.release import Release
 from camel.runs.run import open_folder
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from camel import ChatModel, InputError, Run
+from camel import InputError, Run
 from camel.core import inception
-from camel.evaluation.comparison import AblationFigures, Outcomes, compare
-from camel.evaluation.findings import Looker
-from camel.generation.ablation import WHOLE, Ablation, sentences, smaller, variants, without
-from camel.generation.config import GenerateConfig, ModelSection
+from camel.evaluation.comparison import AblationFigures
+from camel.generation.ablation import WHOLE, sentences, smaller, variants, without
+from camel.generation.config import GenerateConfig
 from camel.jobs.budget import Budget
+from camel.library.ablation import Ablation
 from camel.models.simulator import Constant, SimulatorSettings
+from camel.models.spec import ModelSpec
 from camel.scenarios import load, scaffold
 from tests.support.endpoints import serve
+from tests.support.jobs import run
 
 COUNTS = {"assistant_role": 3, "user_role": 2, "task": 3}
 
@@ -95,26 +97,11 @@ def test_a_scenario_is_made_small():
 
 
 def config(url: str, **more: object) -> GenerateConfig:
-    return GenerateConfig("ai_society", ModelSection("simulated", base_url=url), counts=COUNTS, **more)  # pyright: ignore
+    return GenerateConfig("ai_society", ModelSpec("simulated", base_url=url), counts=COUNTS, **more)  # pyright: ignore
 
 
-def run(ablation: Ablation, url: str):
-    async def work():
-        async with ChatModel("simulated", base_url=url, api_key="") as model:
-            return await ablation.run(model)
-
-    return asyncio.run(work())
-
-
-def compared(ablation: Ablation) -> AblationFigures:
-    seen: dict[str, Outcomes] = {}
-    for variant in ablation.variants:
-        looker = Looker(Run(ablation.run_of(variant)), ablation.out / variant.name / "kept")
-        assert asyncio.run(looker.look())
-        seen[variant.name] = Outcomes.of(looker.tables())
-    whole = seen.pop(WHOLE)
-    named = {variant.name: (variant.prompt, variant.sentence) for variant in ablation.variants}
-    return compare(whole, seen, named, scenario="ai_society", model="simulated")
+def ablated(given: GenerateConfig, out: Path, names: Sequence[str]) -> Ablation:
+    return Ablation(given, str(out), tuple(names))
 
 
 @pytest.mark.slow
@@ -122,13 +109,13 @@ def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
     """The simulated endpoint plays a seat by one sentence of its prompt: the truth about each sentence is known."""
     with serve(SimulatorSettings(length=Constant(7), words=20)) as endpoint:
         names = ["user-02", "assistant-02", "assistant-03"]
-        ablation = Ablation(config(endpoint.base_url), tmp_path, names=names)
+        ablation = ablated(config(endpoint.base_url), tmp_path, names)
         assert [variant.name for variant in ablation.variants] == [WHOLE, *names]
         assert ablation.plan().items == 4 * 18
-        assert run(ablation, endpoint.base_url).complete
+        outcome = run(ablation)
+        assert outcome.complete
         paid = endpoint.ledger().served
-        again = Ablation(config(endpoint.base_url), tmp_path, names=names)
-        assert run(again, endpoint.base_url).complete
+        assert run(ablated(config(endpoint.base_url), tmp_path, names)).complete
         assert endpoint.ledger().served == paid
     runs = {variant.name: list(Run(ablation.run_of(variant))) for variant in ablation.variants}
     for records in runs.values():
@@ -136,7 +123,8 @@ def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
         assert {record.scenario for record in records} == {"ai_society"}
     system = runs["assistant-03"][0].speakers[1].system
     assert "Never instruct me!" not in system
-    made = compared(ablation)
+    made = outcome.result
+    assert isinstance(made, AblationFigures)
     assert {(removal.name, effect.measure) for removal, effect in made.sure()} >= {
         ("assistant-03", "format_violation")
     }
@@ -150,20 +138,19 @@ def test_it_finds_out_what_a_sentence_does_and_pays_once(tmp_path: Path):
 def test_a_budget_is_for_all_variants_together(tmp_path: Path):
     with serve(SimulatorSettings(length=Constant(3), words=20)) as endpoint:
         limited = config(endpoint.base_url, budget=Budget(calls=120))
-        ablation = Ablation(limited, tmp_path, names=["user-01", "user-02"])
-        outcome = run(ablation, endpoint.base_url)
+        names = ["user-01", "user-02"]
+        outcome = run(ablated(limited, tmp_path, names), budget=limited.budget)
         assert not outcome.complete
-        assert "budget" in outcome.halted
+        assert "budget" in outcome.reason
         assert endpoint.ledger().served <= 121
-        rest = Ablation(config(endpoint.base_url), tmp_path, names=["user-01", "user-02"])
-        assert run(rest, endpoint.base_url).complete
+        assert run(ablated(config(endpoint.base_url), tmp_path, names)).complete
 
 
 def test_what_cannot_be_ablated_says_why(tmp_path: Path):
     with pytest.raises(InputError, match="math"):
         variants(load("math"))
     with pytest.raises(InputError, match="--list"):
-        Ablation(config("http://127.0.0.1:9"), tmp_path, names=["user-99"])
+        assert ablated(config("http://127.0.0.1:9"), tmp_path, ["user-99"]).variants
 
 
 def test_a_scenario_of_one_s_own_is_copied_whole(tmp_path: Path):
@@ -171,9 +158,8 @@ def test_a_scenario_of_one_s_own_is_copied_whole(tmp_path: Path):
     (own / "mine.txt").write_text("You are <EXPERT>. Help me. <TASK> Solution: Next request.")
     declaration = (own / "scenario.toml").read_text() + 'assistant_prompt = "mine.txt"\n'
     (own / "scenario.toml").write_text(declaration)
-    ablation = Ablation(
-        GenerateConfig(str(own), ModelSection("m")), tmp_path / "out", names=["assistant-02", "user-02"]
-    )
+    given = GenerateConfig(str(own), ModelSpec("m"))
+    ablation = ablated(given, tmp_path / "out", ["assistant-02", "user-02"])
     whole, user, assistant = (ablation.config_of(variant).loaded_scenario() for variant in ablation.variants)
     assert whole.fingerprint() == load(own).resized(ablation.config.counts).fingerprint()
     assert "Help me." not in assistant.end.inception.assistant  # pyright: ignore

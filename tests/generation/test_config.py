@@ -3,8 +3,9 @@ from __future__ import annotations
 from camel.core.history import History
 from camel.core.message import Sampling
 from camel.core.model import Request
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig
 from camel.models.simulator import Simulator, SimulatorSettings
+from camel.models.spec import ModelSpec
 from tests.support.virtual_time import virtual_time
 
 
@@ -12,11 +13,11 @@ from tests.support.virtual_time import virtual_time
 async def test_a_call_that_hangs_is_tried_once_more_within_its_deadline():
     async with Simulator(SimulatorSettings(faults={"hang": 0.5})) as endpoint:
         config = GenerateConfig(
-            "ai_society", ModelSection("simulated", base_url=endpoint.base_url), run=RunSection(deadline=1.0)
+            "ai_society", ModelSpec("simulated", base_url=endpoint.base_url, deadline=1.0)
         )
         history = History()
         attempts: list[int] = []
-        async with config.open_model() as model:
+        async with config.model.open() as model:
             for number in range(40):
                 history.add("user", f"question {number}")
                 try:
@@ -35,11 +36,10 @@ async def test_how_long_one_try_takes_can_be_said_apart_from_the_deadline():
     async with Simulator(SimulatorSettings(faults={"hang": 0.5})) as endpoint:
         config = GenerateConfig(
             "ai_society",
-            ModelSection("simulated", base_url=endpoint.base_url),
-            run=RunSection(deadline=600, attempt_timeout=0.05),
+            ModelSpec("simulated", base_url=endpoint.base_url, deadline=600, attempt_timeout=0.05),
         )
         history = History()
-        async with config.open_model() as model:
+        async with config.model.open() as model:
             for number in range(40):
                 history.add("user", f"question {number}")
                 reply = await model.reply(Request(history, Sampling()))

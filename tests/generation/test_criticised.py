@@ -22,14 +22,16 @@ from camel.core.stops import paper_rules
 from camel.core.task import Task
 from camel.engine.halt import Halt
 from camel.formats.exporters import FORMATS
-from camel.generation.campaign import Campaign, Outcome
-from camel.generation.config import Assumptions, GenerateConfig, ModelSection, RunSection, read_config
+from camel.generation.config import Assumptions, GenerateConfig, RunSection, read_config
 from camel.generation.plan import make_plan
+from camel.jobs.runner import Outcome
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
+from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
 from camel.scenarios import check, load
 from camel.scenarios.critics import CriticSettings
 from tests.support.endpoints import serve
+from tests.support.jobs import generation
 from tests.support.killed import run_until_killed
 
 pytest.importorskip("pyarrow")
@@ -59,7 +61,7 @@ def endless() -> Iterator[SimulatorProcess]:
 def config_for(folder: Path, critic: CriticSettings | None, tasks: int = 2, **more: Any) -> GenerateConfig:
     return GenerateConfig(
         scenario="ai_society",
-        model=ModelSection("simulated"),
+        model=ModelSpec("simulated"),
         out=str(folder),
         counts={"assistant_role": 1, "user_role": 1, "task": tasks},
         critic=critic,
@@ -90,7 +92,7 @@ def generate(config: GenerateConfig, endpoint: SimulatorProcess, *, stop_after: 
 
     async def run() -> bool:
         async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
-            return (await Campaign(config, Stopping(model, halt, stop_after), halt=halt).run()).complete
+            return (await generation(config, Stopping(model, halt, stop_after), halt=halt).run()).complete
 
     return asyncio.run(run())
 
@@ -163,10 +165,10 @@ def test_an_endpoint_that_takes_several_choices_goes_on_after_one_that_refuses_t
 
     async def run(refuses: bool) -> Outcome:
         async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
-            return await Campaign(config, One(model, refuses), halt=halt if refuses else Halt()).run()
+            return await generation(config, One(model, refuses), halt=halt if refuses else Halt()).run()
 
     endpoint.reset()
-    assert asyncio.run(run(refuses=True)).halted == "enough for now"
+    assert asyncio.run(run(refuses=True)).reason == "enough for now"
     assert asyncio.run(run(refuses=False)).complete
     assert any(request.sampling.n > 1 for request in heard[25:]), "where nothing was refused yet"
     assert endpoint.ledger().billed == paid(tmp_path / "run")
@@ -178,7 +180,7 @@ def test_killed_in_the_middle_of_a_search(tmp_path: Path):
     with serve(SimulatorSettings(length=Constant(5), words=20, latency=Constant(0.02))) as slow:
         critic = CriticSettings(search="beam", width=2, depth=2, calls=14)
         config = config_for(tmp_path / "run", critic, tasks=4)
-        config = msgspec.structs.replace(config, model=ModelSection("simulated", base_url=slow.base_url))
+        config = msgspec.structs.replace(config, model=ModelSpec("simulated", base_url=slow.base_url))
         run_until_killed(config, 70)
         assert generate(config, slow)
         assert slow.ledger().billed - paid(tmp_path / "run") <= 3 * 4
@@ -250,7 +252,7 @@ def test_a_scenario_declares_its_critic(endpoint: SimulatorProcess, tmp_path: Pa
         '[critic]\nmode = "score"\nseats = ["assistant"]\nproposals = 2\ncriteria = ["Is it kind?"]\n',
     )
     assert check(folder) == []
-    config = GenerateConfig(scenario=str(folder), model=ModelSection("simulated"), out=str(tmp_path / "run"))
+    config = GenerateConfig(scenario=str(folder), model=ModelSpec("simulated"), out=str(tmp_path / "run"))
     assert generate(config, endpoint)
     found = [m.deliberation for record in Run(tmp_path / "run") for m in record.messages if m.deliberation]
     assert found

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from camel.generation.campaign import Campaign
 from camel.generation.config import read_config
 from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorSettings
@@ -33,6 +32,7 @@ from tests.support.failing import (
     written,
 )
 from tests.support.in_process import Done, camel
+from tests.support.jobs import generation
 from tests.support.moody import Answer, Moody, moody, moody_here
 from tests.support.virtual_time import now, virtual_time
 
@@ -177,7 +177,7 @@ def test_a_list_that_cannot_be_had_fails_what_needs_it(endpoint: Moody, tmp_path
 
 
 def test_an_endpoint_that_nobody_is_at(tmp_path: Path):
-    written(tmp_path, "http://127.0.0.1:9/v1", "deadline = 1\noutage_patience = 0.02")
+    written(tmp_path, "http://127.0.0.1:9/v1", "outage_patience = 0.02", calls="deadline = 1")
     done = generate(tmp_path)
     assert done.status == 3, done.stdout + done.stderr
     assert "OPENAI_BASE_URL" in done.stdout + done.stderr
@@ -247,12 +247,12 @@ def test_an_outage_of_three_minutes_is_waited_for(tmp_path: Path, monkeypatch: p
             endpoint.mood = mood
             monkeypatch.chdir(tmp_path)
             config = read_config(Path("config.toml"))
-            async with config.open_model() as model:
-                campaign = Campaign(config, model)
+            async with config.model.open() as model:
+                campaign = generation(config, model)
                 told: list[str] = []
                 campaign.tell = lambda event, text, **fields: told.append(text)
                 outcome = await campaign.run()
-            assert outcome.complete, outcome.halted
+            assert outcome.complete, outcome.reason
             assert any("answered again" in line for line in told)
             assert not failures(tmp_path)
             assert begun[-1] - begun[0] >= 180

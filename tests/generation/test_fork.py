@@ -9,12 +9,13 @@ import pytest
 from msgspec import json, structs
 
 import camel.scenarios as scenarios
-from camel.generation.campaign import open_run
-from camel.generation.config import GenerateConfig, ModelSection
+from camel.generation.config import GenerateConfig
 from camel.generation.fork import Forked, committed_by_fork, fork_run, look
+from camel.generation.opening import open_run
 from camel.generation.plan import committed_in, make_plan
+from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
-from camel.runs.run import RunFolder
+from camel.runs.run import RunFolder, open_folder
 
 ROLES = ["assistant_role", "user_role"]
 LEVELS = [*ROLES, "task"]
@@ -26,7 +27,7 @@ def config(tmp_path: Path) -> GenerateConfig:
     shutil.copytree(Path(scenarios.__file__).parent / "ai_society", tmp_path / "mine")
     made = GenerateConfig(
         str(tmp_path / "mine"),
-        ModelSection("m"),
+        ModelSpec("m"),
         out=str(tmp_path / "old"),
         counts=dict.fromkeys(LEVELS, 2),
     )
@@ -42,7 +43,7 @@ def config(tmp_path: Path) -> GenerateConfig:
 
 def forked(config: GenerateConfig) -> tuple[Forked, RunFolder]:
     new = structs.replace(config, out=f"{config.out}-new")
-    return fork_run(new, config.out), new.open_folder()
+    return fork_run(new, config.out), open_folder(new.where)
 
 
 def edit(config: GenerateConfig, prompt: str) -> None:
@@ -71,7 +72,7 @@ def test_what_a_list_depends_on_is_part_of_it(config: GenerateConfig):
 
 
 def test_another_model_asks_for_everything_and_says_why(config: GenerateConfig):
-    other = structs.replace(config, model=ModelSection("another"))
+    other = structs.replace(config, model=ModelSpec("another"))
     kept, why = forked(other)[0]
     assert not kept
     assert set(why.values()) == {"model.name changed"}
@@ -107,7 +108,7 @@ def test_a_look_at_a_fork_says_what_the_fork_does_and_makes_nothing(config: Gene
     before = make_plan(new, committed=committed_by_fork(new, config.out, seen))
     assert not Path(new.out).exists()
     assert forked(config)[0] == seen
-    assert make_plan(new, committed=committed_in(new.open_folder(), new)) == before
+    assert make_plan(new, committed=committed_in(open_folder(new.where), new)) == before
 
 
 def test_a_fork_goes_by_what_its_parent_took_until_it_knows_better(config: GenerateConfig):
@@ -132,9 +133,9 @@ def test_a_fork_goes_by_what_its_parent_took_until_it_knows_better(config: Gener
 
 def test_a_run_with_other_settings_is_no_work_done(config: GenerateConfig):
     edit(config, "tasks.txt")
-    stages = make_plan(config, committed=committed_in(config.open_folder(), config)).stages
+    stages = make_plan(config, committed=committed_in(open_folder(config.where), config)).stages
     assert {stage.done for stage in stages} == {0}
     assert [stage.measured for stage in stages] == [1, 1, 4, 0]
     longer = structs.replace(config, counts={**config.counts, "task": 3})
-    stages = make_plan(longer, committed=committed_in(longer.open_folder(), longer)).stages
+    stages = make_plan(longer, committed=committed_in(open_folder(longer.where), longer)).stages
     assert [stage.measured for stage in stages] == [1, 1, 0, 0], "a list of another length says nothing"

@@ -11,9 +11,10 @@ pytest.importorskip("pyarrow")
 
 from camel import InputError, Run, ScriptedModel
 from camel.core.message import Sampling
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection
+from camel.generation.config import GenerateConfig
+from camel.models.spec import ModelSpec
 from camel.scenarios import load
+from tests.support.jobs import generation
 
 SCENARIO = """
 title = "Two tasks"
@@ -36,7 +37,7 @@ def config_of(folder: Path, max_tokens: int = 64) -> GenerateConfig:
     load(str(folder / "two"))
     return GenerateConfig(
         str(folder / "two"),
-        ModelSection("m"),
+        ModelSpec("m"),
         out=str(folder / "run"),
         sampling=Sampling(max_tokens=max_tokens),
     )
@@ -48,7 +49,7 @@ class Small(ScriptedModel):
 
 def test_one_task_that_is_too_long_stops_nobody_else(tmp_path: Path):
     model = Small(lambda request: "<CAMEL_TASK_DONE>")
-    assert asyncio.run(Campaign(config_of(tmp_path), model).run()).complete
+    assert asyncio.run(generation(config_of(tmp_path), model).run()).complete
     first, second = Run(tmp_path / "run")
     assert first.stop is not None
     assert first.stop.reason == "done"
@@ -61,4 +62,4 @@ def test_one_task_that_is_too_long_stops_nobody_else(tmp_path: Path):
 def test_where_no_task_fits_the_settings_are_wrong(tmp_path: Path):
     model = Small(lambda request: "<CAMEL_TASK_DONE>")
     with pytest.raises(InputError, match="lower max_tokens"):
-        asyncio.run(Campaign(config_of(tmp_path, max_tokens=4_000), model).run())
+        asyncio.run(generation(config_of(tmp_path, max_tokens=4_000), model).run())

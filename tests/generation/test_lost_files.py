@@ -9,10 +9,11 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from camel.core.errors import Damaged
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, RunSection
 from camel.library.run import Run
 from camel.models.scripted import ScriptedModel
+from camel.models.spec import ModelSpec
+from tests.support.jobs import generation
 
 SCENARIO = """title = "Talks"
 [[levels]]
@@ -40,7 +41,7 @@ async def test_a_lost_file_is_noticed_and_made_again_once_its_marker_is_gone_too
     (talks / "society.toml").write_text(SOCIETY)
     settings = GenerateConfig(
         scenario=str(talks),
-        model=ModelSection("scripted"),
+        model=ModelSpec("scripted"),
         out=str(tmp_path / "run"),
         shard_size=2,
         run=RunSection(concurrency=2),
@@ -52,15 +53,15 @@ async def test_a_lost_file_is_noticed_and_made_again_once_its_marker_is_gone_too
         asked += 1
         return f"so it is, {asked}"
 
-    assert (await Campaign(settings, ScriptedModel(said)).run()).complete
+    assert (await generation(settings, ScriptedModel(said)).run()).complete
     paid, before = asked, [one.id for one in Run(tmp_path / "run")]
     marker = next((tmp_path / "run" / "committed").glob("*/000001.json"))
     lost = next((tmp_path / "run" / "data").glob("*/000001-*"))
     lost.unlink()
     with pytest.raises(Damaged, match=rf"{lost.name}.*camel verify"):
-        await Campaign(settings, ScriptedModel(said)).run()
+        await generation(settings, ScriptedModel(said)).run()
     assert asked == paid
     marker.unlink()
-    assert (await Campaign(settings, ScriptedModel(said)).run()).complete
+    assert (await generation(settings, ScriptedModel(said)).run()).complete
     assert paid < asked <= 2 * paid
     assert [one.id for one in Run(tmp_path / "run")] == before

@@ -13,35 +13,35 @@ import pytest
 from camel import ChatModel, InputError, ScriptedModel
 from camel.cli.plan import warnings
 from camel.core.model import Model, Reply, Request
-from camel.generation.campaign import Campaign
 from camel.generation.config import (
     Assumptions,
     Budget,
     Figure,
     GenerateConfig,
-    ModelSection,
     RunSection,
     read_config,
 )
+from camel.generation.guesses import Need, messages_assumed
 from camel.generation.plan import (
-    CallRate,
     Committed,
-    Need,
     Plan,
     Range,
-    assumed_rate,
     committed_in,
     limits,
     make_plan,
-    messages_assumed,
     workers,
 )
-from camel.generation.status import LOG, RunLog, Watcher, measured_rate, read_status
+from camel.generation.rate import CallRate, assumed_rate, measured_rate
+from camel.jobs.log import LOG, RunLog
+from camel.jobs.progress import Watcher
+from camel.jobs.status import read_status
 from camel.models.catalogue import ModelPrice
 from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings
+from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from tests.support.endpoints import serve
+from tests.support.jobs import generation
 
 PRICE = ModelPrice(input=0.4, output=1.6)
 THOROUGH, SLOW = pytest.mark.thorough, pytest.mark.slow
@@ -50,13 +50,13 @@ CONVERSATIONS, SHARDS = 160, 40
 
 
 def config(scenario: str = "ai_society", **fields: object) -> GenerateConfig:
-    return GenerateConfig(scenario=scenario, model=ModelSection("simulated", price=PRICE), **fields)  # type: ignore[arg-type]
+    return GenerateConfig(scenario=scenario, model=ModelSpec("simulated", price=PRICE), **fields)  # type: ignore[arg-type]
 
 
 def run(settings: GenerateConfig, url: str) -> None:
     async def generate() -> None:
         async with ChatModel("simulated", base_url=url, api_key="") as model:
-            assert (await Campaign(settings, model).run()).complete
+            assert (await generation(settings, model).run()).complete
 
     asyncio.run(generate())
 
@@ -69,7 +69,7 @@ class Finished:
         self.config, self.billed = config, ledger.billed
         self.tokens = ledger.prompt_tokens + ledger.completion_tokens
         self.money = (0.4 * ledger.prompt_tokens + 1.6 * ledger.completion_tokens) / 1e6
-        self.committed = committed_in(RunFolder(config.folder), config)
+        self.committed = committed_in(RunFolder(Path(config.where)), config)
 
     def plan_after(self, shards: int) -> Plan:
         """The estimate as it was when so many shards of conversations were committed."""
@@ -101,7 +101,7 @@ def test_a_finished_run_is_known_exactly(finished: Finished):
     assert {round(total(need)) for need in plan.need} == {finished.tokens}
     assert plan.money is not None
     assert plan.money.likely == pytest.approx(finished.money)
-    status = read_status(finished.config.folder)
+    status = read_status(finished.config.where)
     assert status.usage.total == finished.tokens
 
 
@@ -225,8 +225,8 @@ def test_a_run_serves_as_a_sample_for_another_size(finished: Finished):
 
 
 def test_a_run_of_another_model_says_nothing(finished: Finished):
-    other = msgspec.structs.replace(finished.config, model=ModelSection("gpt-4.1"))
-    assert committed_in(RunFolder(finished.config.folder), other) == {}
+    other = msgspec.structs.replace(finished.config, model=ModelSpec("gpt-4.1"))
+    assert committed_in(RunFolder(Path(finished.config.where)), other) == {}
 
 
 def test_three_hundred_million_take_no_longer():
@@ -254,7 +254,7 @@ def test_the_papers_sizes(scenario: str, items: int, calls: int):
 
 
 def test_without_a_price_money_is_unknown():
-    plan = make_plan(GenerateConfig(scenario="math", model=ModelSection("mystery")))
+    plan = make_plan(GenerateConfig(scenario="math", model=ModelSpec("mystery")))
     assert plan.money is None
     assert plan.to_dict()["money"] is None
 
@@ -298,7 +298,7 @@ def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path
 
         def __init__(self, model: ChatModel) -> None:
             self._model, self._replies = model, 0
-            self.campaign = Campaign(settings, self)
+            self.campaign = generation(settings, self)
 
         async def reply(self, request: Request) -> Reply:
             reply = await self._model.reply(request)
@@ -323,13 +323,13 @@ def test_a_panels_forecast_is_the_plan_until_a_shard_is_committed(tmp_path: Path
 
 def test_the_last_forecast_of_a_start_knows_its_last_shard(tmp_path: Path):
     settings = config(counts={"task": 1}, out=str(tmp_path / "run"))
-    campaign = Campaign(settings, ScriptedModel([]))
+    campaign = generation(settings, ScriptedModel([]))
     watcher = Watcher(campaign)
     assumed = watcher.now().expected_money
-    size = campaign.stages[-1].shard_size
+    size = campaign.job.outline(campaign.folder)[-1].shard_size
     totals = {"calls": 40.0 * size, "prompt": 1e5 * size, "completion": 1e4 * size}
     campaign.folder.commit(Marker("conversations", 0, "data/x", size, "", "f", totals))
-    watcher.committed("conversations", 0)
+    watcher.committed(campaign.state, "conversations", 0)
     plan = make_plan(settings, committed=committed_in(campaign.folder, settings))
     assert plan.money is not None
     assert watcher.now("stopped").expected_money == pytest.approx(plan.money.likely) != assumed
@@ -343,11 +343,12 @@ def test_small_runs_commit_early_and_old_ones_keep_their_shards(tmp_path: Path):
     assert config(shard_size=7).decisive(scenario)["shard_size"] == 7
     # A run of a version whose usual size was another goes on with it.
     old = msgspec.structs.replace(settings, shard_size=512)
-    Campaign(old, ScriptedModel([]))
-    assert Campaign(settings, ScriptedModel([])).stages[-1].shard_size == 512
+    generation(old, ScriptedModel([]))
+    runner = generation(settings, ScriptedModel([]))
+    assert runner.job.outline(runner.folder)[-1].shard_size == 512
     (tmp_path / "run" / "committed" / "task").mkdir(parents=True)  # something was done
     with pytest.raises(InputError, match="shard_size"):
-        Campaign(msgspec.structs.replace(settings, shard_size=3), ScriptedModel([]))
+        generation(msgspec.structs.replace(settings, shard_size=3), ScriptedModel([]))
 
 
 def test_assumptions_are_read_from_the_configuration(tmp_path: Path):
@@ -367,7 +368,7 @@ def test_assumptions_are_read_from_the_configuration(tmp_path: Path):
 
 
 def test_budgets_are_checked():
-    for bad in ({"money": 0}, {"calls": -1}, {"tokens": True}):
+    for bad in ({"usd": 0}, {"calls": -1}, {"tokens": True}):
         with pytest.raises(InputError):
             Budget(**bad)  # type: ignore[arg-type]
 
@@ -379,7 +380,7 @@ def test_a_budget_that_will_not_do_is_known_before():
     for limit, enough in ((tokens[1] - 1, "no"), (tokens[1] + 1, "perhaps"), (tokens[2] + 1, "yes")):
         (one,) = limits(plan, Budget(tokens=int(limit)), hours)
         assert (one.name, one.enough) == ("tokens", enough)
-    assert [one.enough for one in limits(plan, Budget(money=0.01, hours=1e6), hours)] == ["no", "yes"]
+    assert [one.enough for one in limits(plan, Budget(usd=0.01, hours=1e6), hours)] == ["no", "yes"]
     assert not limits(plan, Budget(), hours)
 
 
@@ -398,7 +399,7 @@ def test_no_more_calls_are_in_flight_than_there_are_conversations():
 
 
 def test_a_budget_of_money_without_a_price_is_told_by_the_plan():
-    unpriced = GenerateConfig("ai_society", ModelSection("somebody's own"), budget=Budget(money=5.0))
+    unpriced = GenerateConfig("ai_society", ModelSpec("somebody's own"), budget=Budget(usd=5.0))
     plan = make_plan(unpriced)
     assert plan.price is None
     assert "model.price" in warnings(plan, unpriced, Figure(1, 1, 1))[-1]

@@ -10,11 +10,12 @@ import pytest
 
 from camel import ChatModel, InputError, Run, Transcript
 from camel.formats.exporters import FORMATS
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, RunSection
 from camel.generation.plan import make_plan
 from camel.models.simulator import Constant, SimulatorSettings
+from camel.models.spec import ModelSpec
 from tests.support.endpoints import serve
+from tests.support.jobs import generation
 from tests.support.killed import run_until_killed
 
 SCENARIO = """title = "Councils"
@@ -58,7 +59,7 @@ def config(folder: Path, base_url: str, *, run: str = "run", more: str = "") -> 
         (councils / "tasks.txt").write_text("List <COUNT> tasks for a <TRADE>.")
     return GenerateConfig(
         scenario=str(councils),
-        model=ModelSection("simulated", base_url=base_url),
+        model=ModelSpec("simulated", base_url=base_url),
         out=str(folder / run),
         shard_size=2,
         seed=5,
@@ -68,7 +69,7 @@ def config(folder: Path, base_url: str, *, run: str = "run", more: str = "") -> 
 
 async def generate(settings: GenerateConfig, url: str) -> list[Transcript]:
     async with ChatModel("simulated", base_url=url, api_key="") as model:
-        campaign = Campaign(settings, model)
+        campaign = generation(settings, model)
         outcome = await campaign.run()
     assert outcome.complete, outcome
     return list(Run(Path(settings.out)))

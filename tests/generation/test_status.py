@@ -11,15 +11,19 @@ import pytest
 
 from camel import ScriptedModel
 from camel.core.message import Usage
-from camel.generation.campaign import Campaign, totals_of
-from camel.generation.config import GenerateConfig, ModelSection
-from camel.generation.status import LOG, NOW, RunLog, Watcher, read_log, read_status
-from camel.jobs.notices import Endpoints
+from camel.generation.config import GenerateConfig
+from camel.jobs.failures import EndpointNotices
+from camel.jobs.ledger import totals_of
+from camel.jobs.log import LOG, NOW, RunLog, read_log
+from camel.jobs.progress import Watcher
+from camel.jobs.status import read_status
 from camel.models.catalogue import ModelPrice
 from camel.models.replica import ReplicaState
+from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
+from tests.support.jobs import generation
 
 
 def test_a_log_on_a_full_disk_is_no_reason_to_stop():
@@ -94,7 +98,7 @@ def test_a_run_that_works_tells_its_figures_and_their_age(tmp_path: Path):
 def test_what_was_paid_keeps_the_price_of_its_day(tmp_path: Path):
     folder, used, cheap = RunFolder(tmp_path), Usage(1_000_000, 0, 0, 1), ModelPrice(1.0, 1.0)
     begun(folder, cheap)
-    for shard, totals in enumerate((totals_of(used, cheap), totals_of(used))):
+    for shard, totals in enumerate((totals_of(used, cheap.cost(used)), totals_of(used))):
         folder.commit(Marker("answers", shard, f"data/{shard}", 1, "", "f", totals))
     begun(folder, ModelPrice(5.0, 5.0))
     # A marker from before markers had money is all that today's price decides.
@@ -104,7 +108,7 @@ def test_what_was_paid_keeps_the_price_of_its_day(tmp_path: Path):
 def test_endpoints_are_told_of_when_they_go_and_when_they_come_back():
     told: list[tuple[str, str]] = []
     clock = iter(range(100))
-    endpoints = Endpoints(
+    endpoints = EndpointNotices(
         lambda event, text, **fields: told.append((fields["state"], text)), lambda: next(clock)
     )
     fine = replica(url="http://b/v1")
@@ -129,10 +133,11 @@ def ended(log: RunLog, finished: int, **more: Any) -> None:
 
 def test_what_has_ended_is_counted_whether_or_not_a_start_gets_to_it(tmp_path: Path):
     counts = {"topic": 1, "subtopic": 1, "problem": 8}
-    config = GenerateConfig("math", ModelSection("m"), out=str(tmp_path / "run"), counts=counts, shard_size=4)
-    campaign = Campaign(config, ScriptedModel([]))
+    config = GenerateConfig("math", ModelSpec("m"), out=str(tmp_path / "run"), counts=counts, shard_size=4)
+    campaign = generation(config, ScriptedModel([]))
     log = RunLog(campaign.folder.root / LOG)
-    log.write("start", stages={stage.name: stage.count for stage in campaign.stages})
+    campaign.state.begin(campaign.state.outline)
+    log.write("start", stages={name: tally.planned for name, tally in campaign.state.tallies.items()})
     journal = campaign.folder.root / "journal" / "answers" / "000000-a"
     journal.parent.mkdir(parents=True)
     journal.touch()

@@ -7,19 +7,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from camel import ChatModel, InputError, Run, ScriptedModel, Transcript
 from camel.core.message import Deliberation, Message, Proposal, Sampling, Usage
-from camel.core.model import Choice, Reply, Request
+from camel.core.model import Choice, Model, Reply, Request
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.engine.halt import Halt
-from camel.generation.status import read_status
-from camel.generation.translate import Translation, damage, translate
-from camel.jobs.budget import Budget, Meter
+from camel.generation.translate import Translation, damage, damaged_in
+from camel.jobs.budget import Budget
+from camel.jobs.ledger import spent_on
+from camel.jobs.runner import Outcome, Runner
+from camel.jobs.status import read_status
 from camel.models.catalogue import ModelPrice
+from camel.models.named import NamedModel
 from camel.models.simulator import SimulatorSettings
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker
@@ -86,14 +90,20 @@ def a_run(folder: Path, conversations: int) -> Run:
     return Run(folder)
 
 
+def translation(run: Run, language: str, model: Model, **more: Any) -> Translation:
+    return Translation(run.folder.address, (language,), model, **more)
+
+
+async def translated(run: Run, language: str, model: Model, **options: Any) -> Outcome:
+    return await Runner(translation(run, language, model), **options).run()
+
+
 async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
     good = "Instruction: Erkläre, wie der Bot seine Preise liest.\nInput: None"
     model = ScriptedModel(
         [ASK, "Nein.", good, "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request."]
     )
-    done = Translation(a_run(tmp_path, 1), "de", model)
-    assert await translate(done)
-    assert done.damaged == 0
+    assert (await translated(a_run(tmp_path, 1), "de", model)).result == {"de": 0}
     assert "not translated" in model.heard[1][-1].content
     assert "marker" in model.heard[2][-1].content
     (record,) = Run(tmp_path, stage="translated-de")
@@ -109,16 +119,15 @@ async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
 
 
 async def test_what_cannot_be_mended_is_kept_and_labelled(tmp_path: Path):
-    done = Translation(a_run(tmp_path, 1), "de", ScriptedModel(lambda request: "Nein."))
-    assert await translate(done)
-    assert done.damaged == 1
+    model = ScriptedModel(lambda request: "Nein.")
+    assert (await translated(a_run(tmp_path, 1), "de", model)).result == {"de": 1}
     (record,) = Run(tmp_path, stage="translated-de")
     assert record.labels == ["damaged-translation"]
 
 
 def test_an_unknown_language_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match=r"xx.*\bde\b"):
-        Translation(a_run(tmp_path, 1), "xx", ScriptedModel([]))
+        translation(a_run(tmp_path, 1), "xx", ScriptedModel([]))
 
 
 def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
@@ -128,9 +137,8 @@ def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
         async def both() -> None:
             async with ChatModel("simulated", base_url=endpoint.base_url, api_key="") as model:
                 for language in ("ar", "fr"):
-                    translation = Translation(run, language, model)
-                    assert await translate(translation)
-                    assert translation.damaged == 0
+                    assert (await translated(run, language, model)).complete
+                    assert damaged_in(run.folder, language) == 0
 
         asyncio.run(both())
         paid = endpoint.ledger().requests
@@ -150,15 +158,31 @@ def test_a_run_into_two_languages_and_nothing_is_done_twice(tmp_path: Path):
 async def test_another_model_is_refused_by_name(tmp_path: Path):
     run = a_run(tmp_path, 1)
     first = ScriptedModel(lambda request: "Nein.", name="first")
-    assert await translate(Translation(run, "de", first))
+    assert (await translated(run, "de", first)).complete
     assert verify(run.folder).sound
     with pytest.raises(InputError, match=r"'first'.*'second'.*--model first"):
-        Translation(run, "de", ScriptedModel([], name="second"))
+        await translated(run, "de", ScriptedModel([], name="second"))
     # Where nothing has been paid yet, another may begin.
-    Translation(run, "fr", first)
-    Translation(run, "fr", ScriptedModel([], name="second"))
+    for model in (first, ScriptedModel([], name="second")):
+        runner = Runner(translation(run, "fr", model))
+        with run.folder.locked():
+            assert runner.state.outline
     with pytest.raises(InputError, match="sampling was"):
-        Translation(run, "de", first, sampling=Sampling(temperature=1.0))
+        await Runner(translation(run, "de", first, sampling=Sampling(temperature=1.0))).run()
+
+
+async def test_another_model_continues_once_somebody_says_so(tmp_path: Path):
+    run, halt = a_run(tmp_path, 2), Halt()
+
+    def reply(request: Request) -> str:
+        halt.set("stopped by you")
+        return "Nein."
+
+    stopped = await translated(run, "de", ScriptedModel(reply, name="first"), concurrency=1, halt=halt)
+    assert stopped.status == "stopped"
+    second = ScriptedModel(lambda request: "Nein.", name="second")
+    assert (await translated(run, "de", second, accept=["model.name"])).complete
+    assert {message.model for record in Run(tmp_path, stage="translated-de") for message in record.messages}
 
 
 async def test_a_stop_keeps_what_was_paid_and_says_so(tmp_path: Path):
@@ -169,10 +193,10 @@ async def test_a_stop_keeps_what_was_paid_and_says_so(tmp_path: Path):
         return "Nein."
 
     model = ScriptedModel(reply)
-    assert not await translate(Translation(run, "de", model, halt=halt), concurrency=1)
+    assert (await translated(run, "de", model, halt=halt, concurrency=1)).status == "stopped"
     paid = len(model.heard)
     assert paid == 1
-    assert await translate(Translation(run, "de", model), concurrency=1)
+    assert (await translated(run, "de", model, concurrency=1)).complete
     assert len(model.heard) == 5 * 2 * 3, "three tries for each of two messages, and none twice"
 
 
@@ -186,19 +210,15 @@ async def test_a_budget_holds_over_languages_and_starts(tmp_path: Path):
         return Reply((Choice("Nein."),), Usage(40, 2, calls=1))
 
     async def start(calls: int) -> str:
-        meter = Meter(Budget(calls=calls), None, Halt())
-        both = [Translation(run, code, ScriptedModel(reply), meter=meter) for code in ("de", "fr")]
-        meter.before = sum((one.spent() for one in both), Usage())
-        for one in both:
-            await translate(one, concurrency=2)
-        return meter.halt.reason
+        both = Translation(run.folder.address, ("de", "fr"), ScriptedModel(reply))
+        return (await Runner(both, budget=Budget(calls=calls), concurrency=2).run()).reason
 
     for most in (7, 20, 45):
         assert "the budget of" in await start(most)
         assert paid == most
     assert not await start(100)
     assert paid == 2 * 5 * 2 * 3
-    spent = [Translation(run, code, ScriptedModel([])).spent() for code in ("de", "fr")]
+    spent = [spent_on(run.folder, [f"translated-{code}"]) for code in ("de", "fr")]
     assert spent == [Usage(30 * 40, 30 * 2, calls=30)] * 2
 
 
@@ -206,29 +226,28 @@ async def test_what_was_paid_at_another_price_stays_paid(tmp_path: Path):
     run, dear, cheap = a_run(tmp_path, 5), ModelPrice(2.0, 8.0), ModelPrice(1.0, 4.0)
     reply = Reply((Choice("Nein."),), Usage(1_000, 1_000, calls=1))
 
-    def priced(price: ModelPrice) -> Translation:
-        return Translation(
-            run, "de", ScriptedModel(lambda request: reply), meter=Meter(Budget(), price, Halt())
-        )
+    async def priced(price: ModelPrice) -> Runner:
+        model = NamedModel(ScriptedModel(lambda request: reply), "m", price)
+        runner = Runner(translation(run, "de", model), concurrency=2)
+        assert (await runner.run()).complete
+        return runner
 
-    first = priced(dear)
-    assert await translate(first, concurrency=2)
+    first = await priced(dear)
     assert first.meter.money
-    assert first.dearer() == 0
-    later = priced(cheap)
-    later.meter.before, later.meter.dearer = later.spent(), later.dearer()
-    assert later.meter.money == pytest.approx(first.meter.money)
+    assert first.meter.paid_before == 0
+    later = await priced(cheap)
+    assert later.meter.money == later.meter.paid_before == pytest.approx(first.meter.money)
 
 
 async def test_what_it_will_take_is_known_before_and_better_while_it_goes_on(tmp_path: Path):
     run = a_run(tmp_path, 20)
-    done = Translation(run, "de", ScriptedModel(lambda request: "Nein."))
+    done = translation(run, "de", ScriptedModel(lambda request: "Nein."))
     before = done.estimate()
     assert before.calls == 2 * 20, "the last message of each is a marker alone"
     words = sum(len(message.content) for record in run for message in record.messages) // 5
     assert words / 2 < before.completion < 2 * words
     assert before.prompt > before.completion
-    assert await translate(done)
+    assert (await Runner(done).run()).complete
     assert done.estimate() == Usage()
 
 

@@ -41,8 +41,12 @@ def test_a_repeat_needs_a_reason():
     assert (told.lost, told.unexcused, strike.in_flight) == (1, [], {("item", 0)})
     late = _account(_row(2.5, client=9, outcome="client_gone"), _row(5), strikes=(strike,))
     assert (late.lost, late.unexcused) == (1, []), "by a connection that nobody saw"
-    for other in (Strike("worker", 2, [7], {9}, 3), Strike("worker", 0.1, [7], {1}, 0.5)):
+    for other in (Strike("worker", 2, [7], {9}, 3), Strike("worker", 0.1, [7], {1}, 0.4)):
         assert len(_account(_row(1), _row(5), strikes=(other,)).unexcused) == 1, "somebody else, or before"
+    noted_late = _account(_row(3.3), _row(5), strikes=(strike,))
+    assert (noted_late.lost, noted_late.unexcused) == (1, []), (
+        "a busy endpoint notes it after its sender's death"
+    )
     assert len(_account(_row(1), _row(5), durable=2.5, strikes=(strike,)).unexcused) == 1, "it was journaled"
     soon = _account(_row(1), _row(2.4), durable=2.8, strikes=(strike,))
     assert (soon.lost, soon.unexcused) == (1, []), "another had it before the dead one was looked through"

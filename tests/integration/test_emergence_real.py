@@ -109,4 +109,4 @@ def test_two_fine_tunes_are_served_asked_and_judged(tmp_path: Path):
     assert made["judging"]["money"] == 0
     assert str(tmp_path) not in (out / "emergence.json").read_text() + (out / "emergence.html").read_text()
     again = camel("evaluate", "emergence", "study.toml", "--json", folder=tmp_path)
-    assert json.loads(again) == made
+    assert json.loads(again.splitlines()[-1])["result"] == made

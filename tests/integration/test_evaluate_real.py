@@ -9,14 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from camel import ChatModel, Run, Sampling
-from camel.evaluation.agents import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Contest, Group, NamedModel
+from camel import ChatModel, Sampling
+from camel.evaluation.agents import AgentsEvaluation
+from camel.evaluation.contest import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.pairs import read_pairs, read_verdicts
-from camel.evaluation.report import write_report
 from camel.evaluation.results import evaluate
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.evaluation.windows import AskedModel
+from camel.generation.config import GenerateConfig, RunSection
+from camel.jobs.ledger import spent_on
+from camel.jobs.runner import Runner
 from camel.models.local import LOCAL_SAMPLING
+from camel.models.spec import ModelSpec
+from tests.support.jobs import generation
 from tests.support.small_model import shorten_scenario
 
 pytestmark = [pytest.mark.real_model, pytest.mark.thorough]
@@ -28,7 +32,7 @@ def test_a_table_from_the_tiny_model(tmp_path: Path, small_model: ChatModel):
     model, scenario = small_model, shorten_scenario("ai_society", tmp_path, 2)
     config = GenerateConfig(
         scenario=str(scenario),
-        model=ModelSection(model.name, guided="llama.cpp"),
+        model=ModelSpec(model.name, guided="llama.cpp"),
         out=str(tmp_path / "run"),
         counts={"assistant_role": 2, "user_role": 1, "task": 1},
         sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=48),
@@ -36,35 +40,31 @@ def test_a_table_from_the_tiny_model(tmp_path: Path, small_model: ChatModel):
         run=RunSection(concurrency=2),
     )
 
-    def contest() -> Contest:
-        me = NamedModel(model.name, model)
-        return Contest(
-            tmp_path / "out" / "kept",
-            [Group("ai_society", {AGENTS: Run(tmp_path / "run")})],
-            AgentsConfig(
-                tasks=2,
-                repeats=1,
-                summary_sampling=SHORT,
-                single_shot_sampling=SHORT,
-                judge_sampling=Sampling(temperature=0.3, max_tokens=160, seed=5),
-            ),
-            summariser=me,
-            writers={SINGLE_SHOT: me},
-            judges=[me],
-        )
-
-    async def work() -> Contest:
+    async def work() -> AgentsEvaluation:
         async with model:
-            campaign = Campaign(config, model)
-            assert (await campaign.run()).complete
-            made = contest()
-            assert await made.run(concurrency=3)
-            return made
+            assert (await generation(config, model).run()).complete
+            me = AskedModel(model.name, "", model.context_tokens)
+            job = AgentsEvaluation(
+                str(tmp_path / "out"),
+                (Group("ai_society", {AGENTS: str(tmp_path / "run")}),),
+                AgentsConfig(
+                    tasks=2,
+                    repeats=1,
+                    summary_sampling=SHORT,
+                    single_shot_sampling=SHORT,
+                    judge_sampling=Sampling(temperature=0.3, max_tokens=160, seed=5),
+                ),
+                {"": model},
+                me,
+                {SINGLE_SHOT: me},
+                (me,),
+            )
+            assert (await Runner(job, concurrency=3).run()).status == "complete"
+            return job
 
-    made = asyncio.run(work())
-    calls = sum(usage.calls for usage in contest().spent().values())
+    made = asyncio.run(work()).contest
+    calls = spent_on(made.folder, [step.stage.name for step in made.steps]).calls
     figures, pairs, verdicts = evaluate(made)
-    write_report(made, figures, pairs, verdicts, tmp_path / "out")
     assert read_pairs(tmp_path / "out") == pairs
     assert read_verdicts(tmp_path / "out") == verdicts
     assert len(pairs) == 2

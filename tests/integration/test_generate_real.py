@@ -12,12 +12,14 @@ import pytest
 
 from camel import ChatModel, Run, Sampling
 from camel.formats.exporters import FORMATS
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.translate import Translation, translate
+from camel.generation.config import GenerateConfig, RunSection
+from camel.generation.translate import Translation
+from camel.jobs.runner import Runner
 from camel.models.local import LOCAL_SAMPLING
+from camel.models.spec import ModelSpec
 from camel.record.release import Release
 from camel.scenarios import RolePlay, load
+from tests.support.jobs import generation
 from tests.support.small_model import shorten_scenario
 
 pytestmark = pytest.mark.real_model
@@ -50,7 +52,7 @@ def test_a_tiny_run_of_each_scenario(
     scenario = load(str(folder))
     config = GenerateConfig(
         scenario=str(folder),
-        model=ModelSection(model.name, guided="llama.cpp"),
+        model=ModelSpec(model.name, guided="llama.cpp"),
         out=str(tmp_path / "run"),
         counts=dict(zip((level.name for level in scenario.levels), SCENARIOS[name], strict=True)),
         sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=TOKENS),
@@ -59,9 +61,9 @@ def test_a_tiny_run_of_each_scenario(
         run=RunSection(concurrency=4, cut_replies="keep"),
     )
 
-    async def generate() -> Campaign:
+    async def generate() -> Runner:
         async with model:
-            campaign = Campaign(config, model)
+            campaign = generation(config, model)
             outcome = await campaign.run()
             assert outcome.complete, outcome
             return campaign
@@ -72,7 +74,7 @@ def test_a_tiny_run_of_each_scenario(
     assert [record.id for record in records] == ["_".join(f"{n:03d}" for n in at) for at in product(*sizes)]
     assert all(record.stop and record.messages for record in records)
     assert all(record.labels == list(scenario.labels) for record in records)
-    assert all(record.fingerprint == campaign.fingerprint for record in records)
+    assert all(record.fingerprint == campaign.folder.settings().fingerprint for record in records)
     # Every record is what the schema says, through JSON and back.
     assert [msgspec.convert(msgspec.to_builtins(record), type(record)) for record in records] == records
     FORMATS["dataset"].write(records, tmp_path / "dataset", release=CANARY)
@@ -99,7 +101,7 @@ def test_a_translation_ends_whatever_the_model_says(small_model: ChatModel, tmp_
     model = small_model
     config = GenerateConfig(
         scenario="math",
-        model=ModelSection(model.name),
+        model=ModelSpec(model.name),
         out=str(tmp_path / "run"),
         counts={"topic": 1, "subtopic": 1, "problem": 1},
         sampling=msgspec.structs.replace(LOCAL_SAMPLING, max_tokens=TOKENS),
@@ -109,12 +111,10 @@ def test_a_translation_ends_whatever_the_model_says(small_model: ChatModel, tmp_
 
     async def both() -> int:
         async with model:
-            assert (await Campaign(config, model).run()).complete
-            translation = Translation(
-                Run(tmp_path / "run"), "de", model, sampling=Sampling(temperature=0.2, max_tokens=TOKENS)
-            )
-            assert await translate(translation)
-            return translation.damaged
+            assert (await generation(config, model).run()).complete
+            sampling = Sampling(temperature=0.2, max_tokens=TOKENS)
+            translation = Translation(str(tmp_path / "run"), ("de",), model, sampling=sampling)
+            return (await Runner(translation).run()).result["de"]
 
     damaged = asyncio.run(both())
     (record,) = Run(tmp_path / "run", stage="translated-de")

@@ -28,8 +28,9 @@ pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).parent.parent.parent
 
-from camel.generation.config import GenerateConfig, ModelSection, RunSection  # noqa: E402
+from camel.generation.config import GenerateConfig, RunSection  # noqa: E402
 from camel.models.simulator import Constant, LogNormal, SimulatorSettings, spawn  # noqa: E402
+from camel.models.spec import ModelSpec  # noqa: E402
 from camel.runs.control import wish  # noqa: E402
 from camel.runs.run import open_folder  # noqa: E402
 from tests.support import cluster  # noqa: E402
@@ -64,7 +65,7 @@ class Scene:
     def crashes(self, name: str) -> Crashes:
         config = GenerateConfig(
             scenario="ai_society",
-            model=ModelSection("simulated", base_url=self.witness.endpoint.base_url),
+            model=ModelSpec("simulated", base_url=self.witness.endpoint.base_url),
             out=str(self.root / name),
             counts=COUNTS,
             shard_size=SHARD,

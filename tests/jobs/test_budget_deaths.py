@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from camel.core.message import Usage
-from camel.engine.site import WorkerReport
+from camel.engine.site import ModelReport, WorkerReport
 from camel.jobs.account import ACCOUNTS, Account, read_account
 from camel.jobs.budget import Budget
-from camel.jobs.shares import ACCOUNT, Shares, granted
-from camel.models.governor import Rates
+from camel.jobs.shares import Shares
+from camel.models.catalogue import ModelPrice
 from tests.support.mortal_workers import Death, Ledger, MortalCluster
 
 KINDS: tuple[Death, ...] = ("killed", "silent", "frozen")
 WINDOW, MOST_TOKENS = 60, 150
+PER_MILLION = 4.0
+"""Dollars for a million tokens."""
 
 
 def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20, idle: float = 0.0) -> Ledger:
@@ -30,6 +32,7 @@ def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20,
         deaths=300,
         kinds=kinds or KINDS,
         idle=idle,
+        price=ModelPrice(input=PER_MILLION, output=0.0),
     )
     return cluster.run()
 
@@ -67,6 +70,11 @@ def test_a_budget_of_tokens_is_exceeded_by_what_is_in_flight_at_most(tmp_path: P
     assert 990_000 <= ledger.tokens <= 1_000_000 + WINDOW * MOST_TOKENS
 
 
+def test_a_budget_of_dollars_is_exceeded_by_what_is_in_flight_at_most(tmp_path: Path):
+    ledger = run(0, tmp_path, Budget(usd=4.0))
+    assert 0.99 * 4.0 <= ledger.tokens * PER_MILLION / 1e6 <= 4.0 + WINDOW * MOST_TOKENS * PER_MILLION / 1e6
+
+
 def test_accounts_that_a_power_cut_made_older_are_not_believed(tmp_path: Path):
     ledger = run(0, tmp_path, Budget(calls=10_000), "power cut", "killed")
     assert ledger.calls <= 10_000
@@ -80,12 +88,12 @@ def test_more_seeds_and_workers(tmp_path: Path, seed: int):
 
 
 def reported(account: Account, calls: int = 0, in_flight: int = 0) -> WorkerReport:
-    gauges = {"in_flight": float(in_flight), ACCOUNT: float(account.number)}
-    return WorkerReport({"calls": float(calls)}, gauges)
+    models = {"simulated": ModelReport(Usage(calls=calls))}
+    return WorkerReport(models, in_flight=in_flight, account=account.number)
 
 
 def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
-    shares = Shares(Budget(calls=1_000), None, Usage(), Rates(), accounts=tmp_path)
+    shares = Shares(Budget(calls=1_000), {}, accounts=tmp_path)
     reports: dict[str, WorkerReport] = {}
     for death in range(300):
         live = [f"w{number}" for number in range(death, death + 100)]
@@ -96,7 +104,7 @@ def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
     _, halt = shares(reports, [])
     assert not halt
     given, _ = shares({"last": WorkerReport()}, ["last"])
-    grant = granted(given["last"])
+    grant = given["last"].grant
     assert grant is not None
     assert grant.calls == 500, "half of what is left, which is all of it"
 
@@ -106,13 +114,13 @@ def test_workers_that_die_before_their_first_call_cost_nothing(tmp_path: Path):
     [("as written", 93), ("older", 50), ("missing", 50), ("damaged", 50), ("a link", 50)],
 )
 def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: str, free: int):
-    shares = Shares(Budget(calls=100), None, Usage(), Rates(), accounts=tmp_path)
+    shares = Shares(Budget(calls=100), {}, accounts=tmp_path)
     path, own = tmp_path / ACCOUNTS / "dies", Account(tmp_path, "dies")
     shares({"dies": WorkerReport()}, ["dies"])  # which grants it 50
-    own.write(Usage(calls=3), 1)
+    own.write(Usage(calls=3), 0.0, 1)
     older = path.read_bytes()
     report = reported(own, calls=3, in_flight=2)
-    own.write(Usage(calls=5), 2)
+    own.write(Usage(calls=5), 0.0, 2)
     if account == "older":
         report = reported(own, calls=5)
         path.write_bytes(older)
@@ -124,16 +132,29 @@ def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: 
         path.rename(tmp_path / "elsewhere")
         path.symlink_to(tmp_path / "elsewhere")
     given, _ = shares({"dies": report, "other": WorkerReport()}, ["other"])
-    grant = granted(given["other"])
+    grant = given["other"].grant
     assert grant is not None
     assert grant.calls == -(-free // 2)
 
 
 def test_calls_in_flight_are_taken_for_as_large_as_the_others(tmp_path: Path):
     account = Account(tmp_path, "w")
-    account.write(Usage(prompt=1_000, completion=200, calls=10), 5)
+    account.write(Usage(prompt=1_000, completion=200, calls=10), 0.25, 5)
     account.close()
     spent = read_account(tmp_path, "w")
     assert spent is not None
     assert spent.usage.calls == 15
     assert spent.usage.filled().total == 1_800
+    assert spent.usd == 0.25, "of those that were answered"
+
+
+def test_calls_in_flight_of_a_dead_worker_are_taken_for_as_expensive_as_the_others(tmp_path: Path):
+    shares = Shares(Budget(usd=10.0), {}, accounts=tmp_path)
+    own = Account(tmp_path, "dies")
+    shares({"dies": WorkerReport()}, ["dies"])
+    own.write(Usage(prompt=1_000, calls=10), 2.0, 5)
+    spent = ModelReport(Usage(prompt=1_000, calls=10), 2.0)
+    given, _ = shares({"dies": WorkerReport({"simulated": spent}, account=own.number)}, ["other"])
+    grant = given["other"].grant
+    assert grant is not None
+    assert grant.usd == pytest.approx(3.5, abs=0.01), "half of what is left of 10 after 15 calls for 3"

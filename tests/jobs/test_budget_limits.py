@@ -11,21 +11,22 @@ from camel.core.errors import ModelError, RateLimited, ServerFailed
 from camel.core.history import History
 from camel.core.model import Model
 from camel.engine.halt import Halt, Halted
-from camel.engine.site import WorkerReport
+from camel.engine.site import Grant, ModelReport, WorkerReport, WorkerShare
 from camel.jobs import budget as module
-from camel.jobs.budget import UNTOLD, Budget, Grant, Meter, MeteredModel
-from camel.jobs.shares import Shares, allowed, granted, told_of, under, used_by
+from camel.jobs.budget import UNCOUNTED, Budget, Meter, MeteredModel, ModelMeter
+from camel.jobs.shares import Shares
 from camel.models.catalogue import ModelPrice
-from camel.models.governor import Rates
+from camel.models.governor import EndpointReport, Rates, Share
 from camel.models.sharing import RENEWED
 
 PRICE = ModelPrice(input=1.0, output=2.0)
-URL = "http://127.0.0.1:1/v1"
+MODEL, URL = "simulated", "http://127.0.0.1:1/v1"
 
 
-def metered(budget: Budget, used: Usage, price: ModelPrice | None = PRICE) -> Meter:
-    meter = Meter(budget, price, Halt())
-    meter.usage = used
+def metered(budget: Budget, used: Usage = Usage(), price: ModelPrice | None = PRICE) -> Meter:  # noqa: B008 - frozen
+    """The meter of a job with one model, which has used so much."""
+    meter = Meter(budget, Halt())
+    meter.model(MODEL, price).usage = used
     return meter
 
 
@@ -37,13 +38,17 @@ def metered(budget: Budget, used: Usage, price: ModelPrice | None = PRICE) -> Me
     [
         (Budget(tokens=100), Usage(90, 9, 0, 1), Usage(90, 10, 0, 1)),
         (Budget(calls=3), Usage(calls=2), Usage(calls=3)),
-        (Budget(money=3.0), Usage(1_000_000, 999_999, 0, 1), Usage(1_000_000, 1_000_000, 0, 1)),
+        (Budget(usd=3.0), Usage(1_000_000, 999_999, 0, 1), Usage(1_000_000, 1_000_000, 0, 1)),
         (
             Budget(tokens=100),
-            Usage(calls=UNTOLD - 1, unknown=UNTOLD - 1),
-            Usage(calls=UNTOLD, unknown=UNTOLD),
+            Usage(calls=UNCOUNTED - 1, unknown=UNCOUNTED - 1),
+            Usage(calls=UNCOUNTED, unknown=UNCOUNTED),
         ),
-        (Budget(money=3.0), Usage(calls=UNTOLD - 1, unknown=UNTOLD - 1), Usage(calls=UNTOLD, unknown=UNTOLD)),
+        (
+            Budget(usd=3.0),
+            Usage(calls=UNCOUNTED - 1, unknown=UNCOUNTED - 1),
+            Usage(calls=UNCOUNTED, unknown=UNCOUNTED),
+        ),
     ],
 )
 def test_a_limit_is_reached_at_its_value_and_not_before(budget: Budget, within: Usage, reached: Usage):
@@ -54,7 +59,7 @@ def test_a_limit_is_reached_at_its_value_and_not_before(budget: Budget, within: 
 def test_hours_count_from_the_start_of_this_process(monkeypatch: pytest.MonkeyPatch):
     now = 1_000.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    meter = Meter(Budget(hours=2), None, Halt())
+    meter = Meter(Budget(hours=2), Halt())
     now += 2 * 3600 - 1
     assert meter.over_budget() == ""
     now += 1
@@ -64,22 +69,24 @@ def test_hours_count_from_the_start_of_this_process(monkeypatch: pytest.MonkeyPa
 def test_money_counts_calls_whose_size_is_unknown():
     """Two calls, one of them without a count: the other one's price is taken twice."""
     used = Usage(1_000_000, 0, 0, calls=2, unknown=1)
-    assert metered(Budget(money=2.01), used).over_budget() == ""
-    assert metered(Budget(money=2.0), used).over_budget()
-    assert metered(Budget(money=2.0), used).money == pytest.approx(1.0), "what is shown is what was counted"
+    assert metered(Budget(usd=2.01), used).over_budget() == ""
+    assert metered(Budget(usd=2.0), used).over_budget()
+    assert metered(Budget(usd=2.0), used).money == pytest.approx(1.0), "what is shown is what was counted"
 
 
 def test_money_of_earlier_attempts_counts_at_the_price_they_paid():
-    meter = metered(Budget(money=10.0), Usage(1_000_000))
-    meter.before, meter.dearer = Usage(0, 1_000_000), 4.0
-    assert meter.money == pytest.approx(1.0 + 2.0 + 4.0)
-    meter.dearer = 7.0
+    meter = metered(Budget(usd=10.0), Usage(1_000_000))
+    meter.before, meter.paid_before = Usage(0, 1_000_000), 6.0
+    assert meter.money == pytest.approx(1.0 + 6.0), "4 dollars more than it would cost today"
+    assert meter.over_budget() == ""
+    meter.paid_before = 9.0
     assert "$10.00" in meter.over_budget()
 
 
 def test_without_a_price_there_is_no_sum():
     assert metered(Budget(tokens=5), Usage(1), price=None).money is None
-    assert Meter(Budget(), None, Halt()).dearer == 0.0
+    assert Meter(Budget(), Halt()).money is None
+    assert Meter(Budget(), Halt()).paid_before == 0.0
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(calls=1000), Budget(hours=5)])
@@ -96,8 +103,8 @@ def test_replies_without_a_count_matter_only_to_budgets_of_tokens(budget: Budget
         (Grant(calls=3), False),
         (Grant(tokens=31), True),
         (Grant(tokens=30), False),
-        (Grant(money=50e-6), True),
-        (Grant(money=40e-6), False),
+        (Grant(usd=50e-6), True),
+        (Grant(usd=40e-6), False),
         (Grant(calls=3, tokens=31), False),
         (Grant(calls=4, tokens=30), False),
     ],
@@ -135,9 +142,9 @@ async def wait_until_starved(meter: Meter) -> None:
 
 
 async def test_a_call_waits_for_its_grant():
-    model, meter = Answers(), Meter(Budget(tokens=1000), PRICE, Halt())
+    model, meter = Answers(), metered(Budget(tokens=1000))
     meter.grant = Grant(tokens=0)
-    call = asyncio.create_task(MeteredModel(model, meter).reply(Request(History())))
+    call = asyncio.create_task(MeteredModel(model, meter.models[MODEL]).reply(Request(History())))
     await wait_until_starved(meter)
     assert (meter.starved, model.asked, meter.in_flight) == (1, 0, 0)
     meter.grant = Grant(tokens=1)
@@ -148,9 +155,9 @@ async def test_a_call_waits_for_its_grant():
 
 
 async def test_a_halted_run_waits_for_no_grant():
-    model, meter = Answers(), Meter(Budget(tokens=1000), PRICE, Halt())
+    model, meter = Answers(), metered(Budget(tokens=1000))
     meter.grant = Grant(tokens=0)
-    call = asyncio.create_task(MeteredModel(model, meter).reply(Request(History())))
+    call = asyncio.create_task(MeteredModel(model, meter.models[MODEL]).reply(Request(History())))
     await wait_until_starved(meter)
     meter.halt.set("enough")
     async with asyncio.timeout(60):
@@ -160,7 +167,7 @@ async def test_a_halted_run_waits_for_no_grant():
 
 
 def test_a_halted_run_makes_no_call_even_within_its_budget():
-    meter = Meter(Budget(), None, Halt())
+    meter = Meter(Budget(), Halt())
     meter.halt.set("enough")
     with pytest.raises(Halted, match="enough"):
         meter.begin()
@@ -168,7 +175,7 @@ def test_a_halted_run_makes_no_call_even_within_its_budget():
 
 
 def test_a_metered_model_has_the_window_of_its_model():
-    meter = Meter(Budget(), None, Halt())
+    meter = Meter(Budget(), Halt()).model(MODEL, None)
     assert MeteredModel(Answers(), meter).context_tokens == 4096
 
     class Plain(Model):
@@ -178,27 +185,28 @@ def test_a_metered_model_has_the_window_of_its_model():
     assert MeteredModel(Plain(), meter).context_tokens is None
 
 
-def failed(meter: Meter, error: ModelError, *, attempts: int = 1, limited: int = 0) -> None:
+def failed(model: ModelMeter, error: ModelError, *, attempts: int = 1, limited: int = 0) -> None:
     error.attempts, error.limited = attempts, limited
-    meter.begin()
-    meter.end(None, error)
+    model.meter.begin()
+    model.end(None, error)
 
 
 def test_attempts_that_were_told_to_slow_down_are_counted_once():
-    meter = Meter(Budget(), None, Halt())
-    failed(meter, ServerFailed("down"), attempts=6, limited=4)
-    assert (meter.retries, meter.rate_limited) == (5, 4)
-    failed(meter, RateLimited("slow"), attempts=2, limited=2)
-    assert (meter.retries, meter.rate_limited) == (6, 6)
-    failed(meter, RateLimited("slow"))
-    assert (meter.retries, meter.rate_limited) == (6, 7)
-    meter.begin()
-    meter.end(Reply((Choice("a"),), Usage(1, 1, 0, 1), attempts=3, limited=2), None)
-    assert (meter.retries, meter.rate_limited) == (8, 9)
+    model = Meter(Budget(), Halt()).model(MODEL, None)
+    failed(model, ServerFailed("down"), attempts=6, limited=4)
+    assert (model.retries, model.rate_limited) == (5, 4)
+    failed(model, RateLimited("slow"), attempts=2, limited=2)
+    assert (model.retries, model.rate_limited) == (6, 6)
+    failed(model, RateLimited("slow"))
+    assert (model.retries, model.rate_limited) == (6, 7)
+    model.meter.begin()
+    model.end(Reply((Choice("a"),), Usage(1, 1, 0, 1), attempts=3, limited=2), None)
+    assert (model.retries, model.rate_limited) == (8, 9)
+    assert (model.report().retries, model.report().rate_limited) == (8, 9)
 
 
 def test_a_budget_of_tokens_is_not_given_up_for_a_few_replies_without_a_count():
-    assert 5 <= UNTOLD <= 100
+    assert 5 <= UNCOUNTED <= 100
 
 
 # --- the shares of workers -------------------------------------------------------------------------------------------
@@ -216,90 +224,94 @@ class Clock:
 
 def shares(budget: Budget, before: Usage | None = None, **changes: object) -> Shares:
     settings: dict[str, object] = {"now": Clock(), **changes}
-    return Shares(budget, PRICE, before or Usage(), Rates(ceiling=16), **settings)  # type: ignore[arg-type]
+    return Shares(budget, {MODEL: Rates(ceiling=16)}, before=before or Usage(), **settings)  # type: ignore[arg-type]
 
 
-def used(calls: int = 0, prompt: int = 0, completion: int = 0, **gauges: float) -> WorkerReport:
-    return WorkerReport(
-        {"calls": float(calls), "prompt": float(prompt), "completion": float(completion)}, gauges
-    )
+def used(calls: int = 0, prompt: int = 0, *, in_flight: int = 0, starved: int = 0) -> WorkerReport:
+    """What a worker reports that has used so much; it does not say which offer it follows."""
+    usage = Usage(prompt, 0, 0, calls)
+    models = {MODEL: ModelReport(usage, PRICE.cost(usage))}
+    return WorkerReport(models, in_flight=in_flight, starved=starved)
+
+
+def grant_of(share: WorkerShare) -> Grant:
+    assert share.grant is not None
+    return share.grant
 
 
 def test_a_worker_gets_a_part_of_every_budget_there_is():
-    share = shares(Budget(calls=100, tokens=1000, money=8.0), Usage(500_000, 250_000, 0, 20), dearer=1.0)
+    share = shares(Budget(calls=100, tokens=1000, usd=8.0), Usage(500_000, 250_000, 0, 20), paid_before=2.0)
     given_out, halt = share({"w": used()}, ["w"])
-    grant = granted(given_out["w"])
-    assert grant is not None
+    grant = grant_of(given_out["w"])
     assert grant.calls == pytest.approx(40, abs=1), "half of what is left of the calls"
     assert grant.tokens == 0, "more tokens were used before than there are"
-    assert grant.money == pytest.approx(3.0, abs=0.01), "half of 8 without 1 dearer and 1 at today's price"
+    assert grant.usd == pytest.approx(3.0, abs=0.01), "half of 8 without the 2 that were paid before"
     assert not halt
 
 
-def test_earlier_attempts_count_at_todays_price_unless_they_paid_more():
-    share = shares(Budget(money=8.0), Usage(500_000, 250_000, 0, 20))
-    grant = granted(share({"w": used()}, ["w"])[0]["w"])
-    assert grant
-    assert grant.money == pytest.approx(3.5, abs=0.01)
+@pytest.mark.parametrize(
+    ("before", "left"), [(Usage(500_000, 250_000, 0, 20), 7), (Usage(100, 0, 0, 20, 10), 6)]
+)
+def test_earlier_attempts_count_with_what_they_paid(before: Usage, left: float):
+    """They paid 1 dollar, or 2 where half of their calls came without a count."""
+    share = shares(Budget(usd=8.0), before, paid_before=1.0)
+    grant = grant_of(share({"w": used()}, ["w"])[0]["w"])
+    assert grant.usd == pytest.approx(left / 2, abs=0.01)
 
 
 def test_the_run_goes_on_while_there_is_a_call_left_to_give():
     share = shares(Budget(calls=3))
-    given_out, halt = share({"w": used(starved=1.0)}, ["w"])
-    grant = granted(given_out["w"])
-    assert grant
-    assert (grant.calls, halt) == (2, ""), "the third call can still be given"
-    given_out, halt = share({"w": used(2, starved=1.0)}, ["w"])
-    grant = granted(given_out["w"])
-    assert grant
-    assert grant.calls == 3
+    given_out, halt = share({"w": used(starved=1)}, ["w"])
+    assert (grant_of(given_out["w"]).calls, halt) == (2, ""), "the third call can still be given"
+    given_out, halt = share({"w": used(2, starved=1)}, ["w"])
+    assert grant_of(given_out["w"]).calls == 3
     assert "calls" in halt
 
 
-@pytest.mark.parametrize("name", ["tokens", "money"])
-def test_budgets_that_are_used_up_halt_the_run_when_somebody_needs_more(name: str):
+@pytest.mark.parametrize(
+    ("budget", "words"), [(Budget(tokens=100), "100 tokens"), (Budget(usd=100e-6), "$0.00")]
+)
+def test_budgets_that_are_used_up_halt_the_run_when_somebody_needs_more(budget: Budget, words: str):
     """100 tokens, which cost 100 millionths of a dollar."""
-    share = shares(Budget(**{name: 100 if name == "tokens" else 100e-6}))
+    share = shares(budget)
     for spent in (0, 50, 90):
         assert share({"w": used(1, spent)}, ["w"])[1] == ""
     assert share({"w": used(1, 100)}, ["w"])[1] == "", "nobody waits"
-    halt = share({"w": used(1, 100, starved=1.0)}, ["w"])[1]
-    assert name in halt
+    halt = share({"w": used(1, 100, starved=1)}, ["w"])[1]
+    assert words in halt
 
 
 def test_calls_in_flight_are_used():
     share = shares(Budget(calls=100))
-    first = granted(share({"w": used()}, ["w"])[0]["w"])
-    again = granted(share({"w": used(0, in_flight=45.0)}, ["w"])[0]["w"])
-    assert first
-    assert again
+    first = grant_of(share({"w": used()}, ["w"])[0]["w"])
+    again = grant_of(share({"w": used(in_flight=45)}, ["w"])[0]["w"])
     assert again.calls > first.calls, "what is in flight is topped up"
 
 
 def test_a_starved_worker_is_no_reason_to_halt_while_there_is_room():
     share = shares(Budget(calls=100))
-    assert share({"w": used(50, starved=1.0)}, ["w"])[1] == ""
+    assert share({"w": used(50, starved=1)}, ["w"])[1] == ""
 
 
 def test_the_last_call_of_a_budget_is_given():
     share = shares(Budget(calls=2), Usage(calls=1))
-    given_out, halt = share({"w": used(starved=1.0)}, ["w"])
-    grant = granted(given_out["w"])
-    assert grant
-    assert grant.calls == 1
+    given_out, halt = share({"w": used(starved=1)}, ["w"])
+    assert grant_of(given_out["w"]).calls == 1
     assert "calls" in halt
 
 
 def test_a_worker_without_a_report_gets_its_part():
     given_out, _ = shares(Budget(calls=100))({}, ["new"])
-    grant = granted(given_out["new"])
-    assert grant
-    assert grant.calls >= 1
+    assert grant_of(given_out["new"]).calls >= 1
 
 
 def endpoint(in_flight: float = 0.0, waiting: float = 20.0, has: float = 0.0) -> WorkerReport:
-    figures = {"in_flight": in_flight, "waiting": waiting, "allowed": has}
-    return WorkerReport({}, {f"endpoint.{URL} {name}": value for name, value in figures.items()})
+    return WorkerReport(endpoints={MODEL: {URL: EndpointReport(in_flight, waiting, has)}})
+
+
+def allowed(share: WorkerShare) -> dict[str, Share]:
+    """A worker's parts of the endpoints."""
+    return share.endpoints.get(MODEL, {})
 
 
 def test_a_silent_worker_keeps_its_part_until_it_has_expired():
@@ -324,25 +336,14 @@ def test_a_part_says_how_long_it_holds_and_what_is_not_limited():
 
 
 def test_rates_are_divided_with_the_calls():
-    share = Shares(Budget(), None, Usage(), Rates(ceiling=16, rpm=60, tpm=6000))
+    share = Shares(Budget(), {MODEL: Rates(ceiling=16, rpm=60, tpm=6000)})
     given_out, _ = share({"a": endpoint(), "b": endpoint()}, ["a", "b"])
     parts = [allowed(given_out[worker])[URL] for worker in "ab"]
     assert [(part.rpm, part.tpm) for part in parts] == [(30, 3000), (30, 3000)]
 
 
-def test_counters_of_a_report_are_what_was_used():
-    counters = {"calls": 3.0, "prompt": 20.0, "completion": 10.0, "cached": 5.0, "unknown": 1.0, "other": 9.0}
-    assert used_by(counters) == Usage(20, 10, 5, 3, 1)
-    assert used_by({}) == Usage()
-
-
-def test_names_are_cut_at_their_prefix():
-    assert under("budget.", {"budget.calls": 1.0, "endpoint.x": 2.0, "calls": 3.0}) == {"calls": 1.0}
-
-
-def test_what_a_worker_reports_of_its_endpoints_can_be_read_back():
-    class Pool:
-        def report(self) -> dict[str, dict[str, float]]:
-            return {URL: {"in_flight": 2.0}}
-
-    assert told_of(Pool()) == {f"endpoint.{URL} in_flight": 2.0}  # type: ignore[arg-type]
+def test_a_report_sums_up_what_was_used_of_all_models():
+    big = ModelReport(Usage(20, 10, 5, 3, 1), 0.5)
+    report = WorkerReport({"big": big, "small": ModelReport(Usage(1, 1, 0, 1), 0.25)})
+    assert (report.usage, report.money) == (Usage(21, 11, 5, 4, 1), 0.75)
+    assert (WorkerReport().usage, WorkerReport().money) == (Usage(), 0.0)

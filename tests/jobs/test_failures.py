@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from camel.core.errors import (
@@ -25,7 +26,7 @@ from camel.core.history import History
 from camel.core.message import Sampling
 from camel.core.model import Choice, Reply, Request
 from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.site import WorkerReport
+from camel.engine.site import ModelReport, StageReport, WorkerReport
 from camel.jobs.failures import (
     IN_A_ROW,
     NEVER_ANSWERED,
@@ -275,8 +276,8 @@ def test_which_failures_become_records(error: ModelError, last: bool, kept: bool
 def report(
     served: int = 0, rejected: int = 0, down: float = 0, words: str = "", answered: bool = True
 ) -> WorkerReport:
-    counters = {"served": served, "rejected": rejected, "answered": float(answered)}
-    return WorkerReport({name: float(value) for name, value in counters.items()}, {"down": down}, words)
+    told = ModelReport(served=served, rejected=rejected, answered=answered, down=down, words=words)
+    return WorkerReport({"simulated": told})
 
 
 def test_rejections_of_one_worker_do_not_halt_while_others_are_served():
@@ -302,8 +303,29 @@ def test_an_outage_of_one_worker_is_its_own():
     assert failures({"a": report(5, down=1799), "b": down}, ["a", "b"]) == ""
 
 
+def test_who_has_nothing_to_do_does_not_hide_an_outage():
+    down = msgspec.structs.replace(report(5, down=4000, words="down"), stages={"s": StageReport(open=3)})
+    idle = msgspec.structs.replace(report(5), stages={"s": StageReport()})
+    assert "down" in ClusterFailures(1800)({"a": idle, "b": down}, ["a", "b"])
+    assert ClusterFailures(1800)({"a": idle, "b": idle}, ["a", "b"]) == ""
+
+
 def test_a_cluster_whose_endpoint_was_never_reached_stops_early():
     failures = ClusterFailures(1800)
     silent = report(down=NEVER_ANSWERED, words="refused", answered=False)
     assert "refused" in failures({"a": silent}, ["a"])
     assert failures({}, []) == ""
+
+
+def test_a_model_that_serves_nobody_halts_the_run_though_another_serves():
+    failures, live = ClusterFailures(1800), ["a", "b"]
+
+    def reports(served: int, rejected: int = 0, down: float = 0) -> dict[str, WorkerReport]:
+        bad = ModelReport(served=2, rejected=rejected, answered=True, down=down, words="of the bad one")
+        models = {"good": ModelReport(served=served, answered=True), "bad": bad}
+        return dict.fromkeys(live, WorkerReport(models))
+
+    assert failures(reports(10), live) == ""
+    assert failures(reports(20, rejected=2), live) == ""
+    assert "of the bad one" in failures(reports(30, rejected=3), live)
+    assert "of the bad one" in ClusterFailures(1800)(reports(10, down=2000), live)

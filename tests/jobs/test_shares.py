@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.message import Usage
-from camel.engine.site import WorkerReport
-from camel.jobs.budget import Budget
-from camel.jobs.shares import ENDPOINT, Shares, allowed, granted
+from camel.core.model import Choice, Reply
+from camel.engine.halt import Halt
+from camel.engine.site import ModelReport, WorkerReport, WorkerShare
+from camel.jobs.budget import Budget, Meter
+from camel.jobs.shares import Shares
 from camel.models.catalogue import ModelPrice
-from camel.models.governor import Rates
-from camel.models.sharing import flat
+from camel.models.governor import EndpointReport, Rates
 
-URL = "http://127.0.0.1:1/v1"
+MODEL, URL = "simulated", "http://127.0.0.1:1/v1"
+
+
+def ceiling_of(share: WorkerShare, model: str = MODEL) -> float:
+    return share.endpoints[model][URL].ceiling
 
 
 class Worker:
@@ -22,33 +30,34 @@ class Worker:
 
     def __init__(self) -> None:
         self.calls = self.tokens = 0
-        self.share: dict[str, float] = {}
+        self.share: WorkerShare | None = None
+        """None: a worker begins with a heartbeat."""
+
+    @property
+    def starved(self) -> bool:
+        grant = self.share.grant if self.share else None
+        return bool(grant and (self.calls >= grant.calls or self.tokens >= grant.tokens))
 
     def work(self, calls: int) -> None:
-        grant = granted(self.share)
-        for _ in range(calls if self.share else 0):  # a worker begins with a heartbeat
-            if grant and (self.calls >= grant.calls or self.tokens >= grant.tokens):
+        for _ in range(calls if self.share else 0):
+            if self.starved:
                 return
             self.calls, self.tokens = self.calls + 1, self.tokens + 10
 
     def report(self, busy: int = 5) -> WorkerReport:
-        grant = granted(self.share)
-        starved = bool(grant and (self.calls >= grant.calls or self.tokens >= grant.tokens))
-        endpoints = allowed(self.share)
-        ceiling = endpoints[URL].ceiling if endpoints else 0.0
-        endpoint = {"in_flight": 0.0, "waiting": float(busy), "allowed": ceiling}
-        gauges = {"starved": float(starved), **{ENDPOINT + k: v for k, v in flat({URL: endpoint}).items()}}
-        return WorkerReport({"calls": float(self.calls), "prompt": float(self.tokens)}, gauges)
+        part = self.share.endpoints.get(MODEL, {}).get(URL) if self.share else None
+        ceiling = part.ceiling if part else 0.0
+        return WorkerReport(
+            {MODEL: ModelReport(Usage(prompt=self.tokens, calls=self.calls))},
+            endpoints={MODEL: {URL: EndpointReport(0, busy, ceiling)}},
+            starved=int(self.starved),
+        )
 
 
 def shares(budget: Budget, before: Usage | None = None) -> Shares:
     clock = iter(range(10**6))
     return Shares(
-        budget,
-        ModelPrice(input=1.0, output=1.0),
-        before or Usage(),
-        Rates(ceiling=16),
-        now=lambda: float(next(clock)),
+        budget, {MODEL: Rates(ceiling=16)}, before=before or Usage(), now=lambda: float(next(clock))
     )
 
 
@@ -73,7 +82,7 @@ def test_a_budget_of_calls_is_never_passed_whoever_dies(total: int, moves: list[
         live = [worker for worker in workers if worker not in dead]
         given_out, _ = share(reports, live)
         for worker, its in given_out.items():
-            workers[worker].share = dict(its)
+            workers[worker].share = its
     assert sum(worker.calls for worker in workers.values()) <= total
 
 
@@ -83,7 +92,7 @@ def test_a_budget_is_used_to_the_end_and_then_the_run_halts():
     for _ in range(60):
         given_out, halt = share({name: worker.report() for name, worker in workers.items()}, list(workers))
         for name, worker in workers.items():
-            worker.share = dict(given_out[name])
+            worker.share = given_out[name]
             worker.work(7)
         if halt:
             break
@@ -95,14 +104,15 @@ def test_endpoints_are_divided_and_the_parts_of_the_dead_are_given_away():
     share, workers = shares(Budget()), {f"w{n}": Worker() for n in range(4)}
 
     def ceilings(live: list[str], rounds: int) -> dict[str, float]:
+        given_out: Mapping[str, WorkerShare] = {}
         for _ in range(rounds):
             reports = {name: workers[name].report(busy=20) for name in live}
             given_out, halt = share(reports, live)
             assert not halt
-            assert sum(allowed(its)[URL].ceiling for its in given_out.values()) <= 16
+            assert sum(map(ceiling_of, given_out.values())) <= 16
             for name in live:
-                workers[name].share = dict(given_out[name])
-        return {name: allowed(workers[name].share)[URL].ceiling for name in live}
+                workers[name].share = given_out[name]
+        return {name: ceiling_of(given_out[name]) for name in live}
 
     assert set(ceilings(list(workers), 8).values()) == {4.0}
     assert set(ceilings(["w0", "w1"], 8).values()) == {8.0}
@@ -111,6 +121,55 @@ def test_endpoints_are_divided_and_the_parts_of_the_dead_are_given_away():
 def test_without_limits_nothing_is_granted_but_endpoints():
     worker = Worker()
     given_out, halt = shares(Budget())({"w": worker.report()}, ["w"])
-    assert granted(given_out["w"]) is None
-    assert allowed(given_out["w"])[URL].ceiling == 16
+    assert given_out["w"].grant is None
+    assert ceiling_of(given_out["w"]) == 16
     assert not halt
+
+
+def test_each_model_has_limits_of_its_own_at_the_same_address():
+    share = Shares(Budget(), {"small": Rates(ceiling=16, rpm=60), "big": Rates(ceiling=4)}, now=lambda: 0.0)
+    busy = {URL: EndpointReport(waiting=20)}
+    reports = {
+        "a": WorkerReport(endpoints={"small": busy, "big": busy}),
+        "b": WorkerReport(endpoints={"small": busy}),
+    }
+    given_out, _ = share(reports, ["a", "b"])
+    assert [ceiling_of(given_out[worker], "small") for worker in "ab"] == [8, 8]
+    assert [given_out[worker].endpoints["small"][URL].rpm for worker in "ab"] == [30, 30]
+    assert ceiling_of(given_out["a"], "big") == 4
+    assert URL not in given_out["b"].endpoints.get("big", {})
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 3), st.integers(1, 1_000))
+def test_a_worker_and_the_coordinator_agree_on_when_a_budget_of_dollars_is_used_up(
+    counted: list[bool], workers: int, tokens: int
+):
+    """Of two models at different prices, some replies come without a count."""
+    budget = 3e-4 * tokens
+    share, halt = Shares(Budget(usd=budget), {}), ""
+    meters = {f"w{number}": Meter(Budget(), Halt(), shared=True) for number in range(workers)}
+    offers = dict.fromkeys(meters, 0)
+    prices = {"cheap": ModelPrice(1.0, 1.0), "dear": ModelPrice(7.0, 7.0)}
+    replies = cycle(
+        Reply((Choice("yes"),), Usage(tokens, 0, 0, 1) if known else Usage(calls=1, unknown=1))
+        for known in (True, True, *counted)
+    )
+    for _ in range(300):
+        reports = {
+            worker: WorkerReport(
+                {name: one.report() for name, one in meter.models.items()},
+                starved=int(not meter.within_grant()),
+                follows=offers[worker],
+            )
+            for worker, meter in meters.items()
+        }
+        given_out, halt = share(reports, list(meters))
+        if halt:
+            break
+        for worker, meter in meters.items():
+            meter.grant, offers[worker] = given_out[worker].grant, given_out[worker].offer
+            for name, price in prices.items():
+                if meter.within_grant():
+                    meter.begin()
+                    meter.model(name, price).end(next(replies), None)
+    assert "is used up" in halt, "a worker waits forever for what the coordinator thinks it has"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.halt import Halt
-from camel.library.run import Run
 from camel.maps import embedding as stage
 from camel.maps.clusters import clustered, labelled
 from camel.maps.diversity import diversity, duplicates, effective_number, unit
@@ -29,11 +27,13 @@ from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding
 from camel.maps.export import export_map
 from camel.maps.layout import FEW, place, scaled
-from camel.maps.make import make_map
+from camel.maps.make import Made
+from camel.maps.mapping import MapJob
 from camel.maps.table import maps_of, path_of, read_header
 from camel.maps.texts import texts_of
 from camel.record.release import Release
 from camel.runs.run import RunFolder, open_folder
+from tests.support.jobs import run as run_job
 from tests.support.mapped import Words
 from tests.support.societies import SECRET, commit, society, transcript
 
@@ -46,10 +46,14 @@ def flat(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.maps.layout.FEW", 10**9)
 
 
-def embedded(run: Path, embedder: Words, of: stage.Of = "tasks", halt: Halt | None = None) -> Embedding:
-    made = Embedding(Run(run), embedder, of=of, halt=halt)
-    assert asyncio.run(made.embed())
-    return made
+def embedded(run: Path, embedder: Words, of: stage.Of = "tasks") -> Embedding:
+    job = MapJob(str(run), embedder, of)
+    assert run_job(job).status == "complete"
+    return job.embedding
+
+
+def mapped(run: Path, of: stage.Of = "tasks") -> Made:
+    return run_job(MapJob(str(run), Words(), of)).result
 
 
 # --- texts -------------------------------------------------------------------------------------------------------
@@ -88,7 +92,7 @@ def test_a_stage_that_failed_goes_on_and_embeds_nothing_twice(
     society(tmp_path / "run", rows=50, shard=12)
     first = Words(fail_at=fail_at)
     with pytest.raises(RuntimeError, match="power"):
-        asyncio.run(Embedding(Run(tmp_path / "run"), first, of="instructions").embed())
+        run_job(MapJob(str(tmp_path / "run"), first, "instructions"))
     second = Words()
     again = embedded(tmp_path / "run", second, "instructions")
     undisturbed = Words()
@@ -117,7 +121,8 @@ def test_a_halt_keeps_what_was_done_and_new_shards_are_taken_in(
             return super().embed(texts)
 
     first = Stops()
-    assert not asyncio.run(Embedding(Run(where), first, halt=halt).embed())
+    ended = run_job(MapJob(str(where), first), halt=halt)
+    assert (ended.status, ended.reason) == ("halted", "enough")
     second = Words()
     embedded(where, second)
     assert first.ledger + second.ledger == Counter(one.task.text.strip() for one in made)
@@ -137,9 +142,10 @@ def test_a_killed_process_leaves_what_it_had_journaled(tmp_path: Path):
     made = society(tmp_path / "run", rows=40, shard=40)
     killed = """
 import asyncio, os, sys
-from tests.support.mapped import Words
+from camel.jobs.runner import Runner
 from camel.maps import embedding as stage
-from camel.library.run import Run
+from camel.maps.mapping import MapJob
+from tests.support.mapped import Words
 
 class Killed(Words):
     def embed(self, texts):
@@ -149,7 +155,7 @@ class Killed(Words):
         return super().embed(texts)
 
 stage.BATCH = 4
-asyncio.run(stage.Embedding(Run(sys.argv[1]), Killed()).embed())
+asyncio.run(Runner(MapJob(sys.argv[1], Killed())).run())
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
@@ -172,7 +178,7 @@ def test_vectors_of_another_run_are_refused(tmp_path: Path):
     society(tmp_path / "other", rows=5, seed=3)
     (tmp_path / "run" / "map").rename(tmp_path / "other" / "map")
     with pytest.raises(InputError, match="another run"):
-        make_map(embedded(tmp_path / "other", Words()))
+        mapped(tmp_path / "other")
 
 
 def test_an_embedder_that_gives_nonsense_is_refused(tmp_path: Path):
@@ -183,7 +189,7 @@ def test_an_embedder_that_gives_nonsense_is_refused(tmp_path: Path):
             return super().embed(texts)[:-1] * np.nan
 
     with pytest.raises(CamelError, match="words"):
-        asyncio.run(Embedding(Run(tmp_path / "run"), Odd()).embed())
+        run_job(MapJob(str(tmp_path / "run"), Odd()))
 
 
 # --- near-duplicates and diversity -------------------------------------------------------------------------------
@@ -298,7 +304,7 @@ def test_the_table_has_a_row_for_each_text_and_figures_that_anybody_may_see(tmp_
     where = tmp_path / "run"
     made = society(where, rows=60, restricted=range(20, 30))
     assert maps_of(open_folder(where)) == {}
-    path, header = make_map(embedded(where, Words()))
+    path, header = mapped(where)
     assert maps_of(open_folder(where)) == {"tasks": path}
     assert path == path_of(RunFolder(where), "tasks")
     table = pq.read_table(path)
@@ -325,9 +331,7 @@ def test_the_table_has_a_row_for_each_text_and_figures_that_anybody_may_see(tmp_
 def test_exports_are_whole_and_restricted_rows_leave_only_on_purpose(tmp_path: Path):
     society(tmp_path / "free", rows=20)
     society(tmp_path / "bad", rows=20, restricted=[7])
-    free, bad = (
-        make_map(embedded(tmp_path / name, Words(), "instructions")).path for name in ("free", "bad")
-    )
+    free, bad = (mapped(tmp_path / name, "instructions").path for name in ("free", "bad"))
     written = export_map(free, tmp_path / "atlas.parquet", "atlas")
     atlas = pq.read_table(written.path)
     assert written.rows == atlas.num_rows == pq.read_metadata(free).num_rows
@@ -391,9 +395,9 @@ def test_the_real_model_puts_what_means_the_same_side_by_side(tmp_path: Path):
             for n, (id, text) in enumerate(tasks.items())
         ],
     )
-    found = Embedding(Run(tmp_path / "run"), SentenceModel(MODEL))
-    assert asyncio.run(found.embed())
-    path, header = make_map(found, threshold=0.95)
+    made = run_job(MapJob(str(tmp_path / "run"), SentenceModel(MODEL), threshold=0.95))
+    assert made.status == "complete"
+    path, header = made.result
     vectors = {row["id"]: np.array(row["vector"]) for row in pq.read_table(path).to_pylist()}
     assert len(vectors["sea"]) == 384
     assert vectors["sea"] @ vectors["ocean"] > 0.7 > 0.4 > vectors["sea"] @ vectors["tax"]

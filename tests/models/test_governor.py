@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from camel import InputError
-from camel.models.governor import LONGEST_PAUSE, Governor, Rates, Share
-from camel.models.sharing import RENEWED, SILENT, flat, nested, share_out
+from camel.models.governor import LONGEST_PAUSE, EndpointReport, Governor, Rates, Share
+from camel.models.sharing import RENEWED, SILENT, share_out
 
 
 class Endpoint:
@@ -194,34 +194,33 @@ def test_rates_are_above_zero(name: str):
 
 workers = st.dictionaries(
     st.sampled_from([f"w{number}" for number in range(12)]),
-    st.fixed_dictionaries(
-        {
-            "in_flight": st.integers(0, 30),
-            "waiting": st.integers(0, 200),
-            "age": st.sampled_from([0.0, 1.0, 3.0, 7.0, 12.0, 60.0]),
-            "allowed": st.integers(0, 30),
-        }
+    st.builds(
+        EndpointReport,
+        in_flight=st.integers(0, 30),
+        waiting=st.integers(0, 200),
+        allowed=st.integers(0, 30),
+        age=st.sampled_from([0.0, 1.0, 3.0, 7.0, 12.0, 60.0]),
     ),
 )
 
 
 @given(workers=workers, ceiling=st.integers(1, 200), rpm=st.floats(1, 1e5), tick=st.integers(0, 99))
-def test_shares_never_exceed_the_limits(workers, ceiling: int, rpm: float, tick: int):
+def test_shares_never_exceed_the_limits(
+    workers: dict[str, EndpointReport], ceiling: int, rpm: float, tick: int
+):
     reports = {worker: {"url": report} for worker, report in workers.items()}
     limits = {"url": Rates(ceiling=ceiling, rpm=rpm)}
-    before = {worker: {"url": Share(ceiling=report["allowed"])} for worker, report in workers.items()}
+    before = {worker: {"url": Share(ceiling=report.allowed)} for worker, report in workers.items()}
     shares = share_out(limits, reports, before, tick)
     given_now = {worker: its["url"] for worker, its in shares.items() if its}
-    silent = [w for w, r in workers.items() if w not in given_now and r["age"] < SILENT]
-    assert all(workers[w]["age"] < RENEWED for w in given_now)
+    silent = [w for w, r in workers.items() if w not in given_now and r.age < SILENT]
+    assert all(workers[w].age < RENEWED for w in given_now)
     held = sum(before[w]["url"].ceiling for w in silent)
     assert sum(share.ceiling for share in given_now.values()) + min(held, ceiling) <= ceiling
     assert sum(share.rpm or 0 for share in given_now.values()) <= rpm * (1 + 1e-9)
     # Together with what the others may still be doing under their last shares, nobody gets more than is free.
-    if held + sum(max(workers[w]["in_flight"], workers[w]["allowed"]) for w in given_now) <= ceiling:
-        busy = sum(
-            max(s.ceiling, workers[w]["in_flight"], workers[w]["allowed"]) for w, s in given_now.items()
-        )
+    if held + sum(max(workers[w].in_flight, workers[w].allowed) for w in given_now) <= ceiling:
+        busy = sum(max(s.ceiling, workers[w].in_flight, workers[w].allowed) for w, s in given_now.items())
         assert held + busy <= ceiling
 
 
@@ -242,13 +241,7 @@ def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, cal
         if tick == 40:
             in_flight["new"], wants["new"], allowed["new"], ages["new"], ever["new"] = 0, 50, 0.0, [], 0
         reports = {
-            w: {
-                "url": {
-                    "in_flight": in_flight[w],
-                    "waiting": max(0, wants[w] - in_flight[w]),
-                    "allowed": allowed[w],
-                }
-            }
+            w: {"url": EndpointReport(in_flight[w], max(0, wants[w] - in_flight[w]), allowed[w])}
             for w in in_flight
         }
         shares = share_out({"url": Rates(ceiling=ceiling)}, reports, None, tick)
@@ -270,6 +263,15 @@ def test_shares_converge_and_starve_nobody(demands: list[int], ceiling: int, cal
         assert sum(allowed.values()) >= min(ceiling, sum(wants.values())) - len(in_flight)
 
 
-def test_reports_travel_as_names_and_numbers():
-    report = {"http://a:1/v1": {"limit": 3.0, "in_flight": 1.0}, "http://b/v1": {"limit": 4.0}}
-    assert nested(flat(report) | {"calls": 7.0}) == report
+def test_what_all_workers_see_of_an_endpoint():
+    governor = Governor(Rates(ceiling=8))
+    assert governor.report(0.0) == EndpointReport(allowed=8)
+    governor.allow(Share(ceiling=4), 0.0)
+    served, _, _ = governor.begin(), governor.begin(), governor.begin()
+    governor.served(0.0, served, 0.1, 100, 10, 50, 0)
+    first = governor.report(0.0, waiting=3)
+    assert first == EndpointReport(2, 3, 4, calls=1, prompt=100, cached=50)
+    assert Governor().report(0.0).allowed == -1, "as many as it likes"
+    other = EndpointReport(1, 1, 2, 10, 2, 3, 400, 100, 5, True, 4, 60.0)
+    together = EndpointReport(3, 4, 6, 11, 2, 3, 500, 150, 5, True, 4)
+    assert EndpointReport.summed([first, other]) == together

@@ -441,10 +441,10 @@ async def test_a_worker_of_a_cluster_has_nothing_until_it_is_given_a_share():
     assert its.take(_request("a"), b"") is None
     waiting = asyncio.create_task(its.wait(_request("a"), b"", asyncio.get_running_loop().time() + 5))
     await asyncio.sleep(0)
-    assert sum(report["waiting"] for report in its.report().values()) >= 1
+    assert sum(report.waiting for report in its.report().values()) >= 1
     its.allow({url: Share(ceiling=1) for url in URLS})
     slot = await waiting
-    assert its.report()[slot.replica.url]["in_flight"] == 1
+    assert its.report()[slot.replica.url].in_flight == 1
     its.left(slot)
 
 

@@ -13,8 +13,8 @@ pytest.importorskip("pyarrow")
 from camel import Run, Transcript
 from camel.core.transcript import SCHEMA
 from camel.formats.exporters import FORMATS
-from camel.generation.status import read_status
 from camel.index.merge import merge
+from camel.jobs.status import read_status
 from camel.query.catalogue import Catalogue
 from camel.runs.compact import compact
 from camel.runs.run import open_folder

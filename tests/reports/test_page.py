@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from camel.evaluation.comparison import Outcomes, compare
 from camel.evaluation.comparison import page as comparison_page
-from camel.evaluation.findings import Looker
+from camel.evaluation.findings import Findings, Looker
 from camel.evaluation.study import Study, study_of
 from camel.evaluation.study_page import marked, page
 from camel.evaluation.study_plots import plots
@@ -21,15 +20,17 @@ from camel.reports.html import interval, percent, text
 from camel.reports.intervals import wilson
 from camel.reports.plots import png, svg
 from tests.support.closed_pages import browse, check
+from tests.support.jobs import run
 from tests.support.sheds import EVIL, a_run
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("study")
-    looker = Looker(a_run(folder / "run"), folder / "kept")
-    assert asyncio.run(looker.look())
-    made, _ = study_of(looker.tables(), run=f"runs/{EVIL}", scenario=EVIL, fingerprint="f")
+    records = a_run(folder / "run")
+    assert run(Findings(str(folder / "kept"), str(folder / "run"))).status == "complete"
+    tables = Looker(records, folder / "kept").tables()
+    made, _ = study_of(tables, run=f"runs/{EVIL}", scenario=EVIL, fingerprint="f")
     return made
 
 

@@ -14,29 +14,35 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+
 from camel import ChatModel, ScriptedModel
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.core.model import Request
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.supervisor import run_stage
+from camel.engine.supervisor import run_here
 from camel.formats import exporters
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, RunSection
 from camel.generation.fork import fork_run
+from camel.generation.generate import Generation
 from camel.generation.plan import committed_in
-from camel.generation.site import CampaignFactory, Elsewhere
-from camel.generation.status import RunLog, find_runs, planned_shards, read_status
-from camel.generation.translate import Translation, translate
+from camel.generation.translate import Translation
 from camel.jobs.budget import Budget
+from camel.jobs.cluster import JobFactory, JobSite, rates_of
+from camel.jobs.log import RunLog
+from camel.jobs.runner import Runner
 from camel.jobs.shares import Shares
+from camel.jobs.state import JobState
+from camel.jobs.status import find_runs, planned_shards, read_status
 from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorProcess, SimulatorSettings
+from camel.models.spec import ModelSpec
 from camel.runs.run import open_folder
 from camel.runs.verify import verify
 from camel.storage.store import BucketStore
 from tests.support.endpoints import serve
+from tests.support.jobs import generation, stops
 from tests.support.s3_faults import Faults, Server
 
 Bucket = Callable[[str], str]
@@ -56,27 +62,33 @@ def endpoint(_endpoint: SimulatorProcess) -> SimulatorProcess:
 
 
 def config(endpoint: SimulatorProcess, out: str, **more: Any) -> GenerateConfig:
-    model = ModelSection("simulated", base_url=endpoint.base_url)
+    model = ModelSpec("simulated", base_url=endpoint.base_url)
     run = RunSection(concurrency=4)
     return GenerateConfig("ai_society", model, out=out, counts=COUNTS, shard_size=2, run=run, **more)
 
 
-def start(given: GenerateConfig, *, stop_after: int | None = None) -> Campaign:
+async def site_of(given: GenerateConfig) -> JobSite:
+    """A worker's site, as a driver has it made elsewhere."""
+    return await JobFactory(Generation(given).absolute(), str(Path.cwd()), 4)()
+
+
+def start(given: GenerateConfig, *, stop_after: int | None = None) -> Runner:
     """Run until the end, or for so many shards of conversations."""
 
-    async def work() -> Campaign:
+    async def work() -> Runner:
         async with ChatModel(given.model.name, base_url=given.model.base_url) as model:
-            campaign = Campaign(given, model)
+            campaign = generation(given, model)
             left = stop_after
 
-            def committed(stage: str, shard: int) -> None:
+            def committed(state: JobState, stage: str, shard: int) -> None:
                 nonlocal left
                 if left is not None and stage == "conversations":
                     left -= 1
                     if left <= 0:
                         campaign.halt.set("enough")
 
-            await campaign.run(committed)
+            campaign.committed = committed
+            await campaign.run()
             return campaign
 
     return asyncio.run(work())
@@ -97,7 +109,7 @@ def test_the_same_data_and_figures_as_on_a_disk(
     s3.set(Faults(errors=0.05, lost=0.05))
     remote = start(config(endpoint, there))
     s3.set(Faults())
-    assert remote.tallies["conversations"].usage == plain.tallies["conversations"].usage
+    assert remote.state.tallies["conversations"].usage == plain.state.tallies["conversations"].usage
     assert export(here, tmp_path / "a.jsonl") == export(there, tmp_path / "b.jsonl")
     statuses = [read_status(where) for where in (here, there)]
     assert statuses[0].usage == statuses[1].usage
@@ -127,7 +139,7 @@ def test_a_run_in_a_store_is_resumed(
     budget: Budget,
     first: int,
 ):
-    monkeypatch.setattr("camel.generation.campaign.COUNTED_FIRST", first)
+    monkeypatch.setattr("camel.jobs.state.COUNTED_FIRST", first)
     given = config(endpoint, bucket("run"), budget=budget)
     before = start(given, stop_after=2)
     used = before.meter.before + before.meter.usage
@@ -137,10 +149,12 @@ def test_a_run_in_a_store_is_resumed(
         assert read_status(given.where).state == "stopped"
     again = start(given)
     assert again.meter.before == used
-    assert again.tallies["conversations"].committed == again.tallies["conversations"].finished == 12
-    assert sum(again.stops.values()) == 12
+    assert (
+        again.state.tallies["conversations"].committed == again.state.tallies["conversations"].finished == 12
+    )
+    assert sum(stops(again).values()) == 12
     assert again.meter.before + again.meter.usage == sum(
-        (tally.usage for tally in again.tallies.values()), Usage()
+        (tally.usage for tally in again.state.tallies.values()), Usage()
     )
     assert endpoint.ledger().requests - calls == again.meter.usage.calls
     third = start(given)
@@ -231,13 +245,15 @@ def test_a_start_that_is_refused_does_not_say_what_a_translation_was_begun_with(
         halt.set("stopped by you")
         return "Nein."
 
-    first = Translation(Run(given.where), "de", ScriptedModel(reply, name="first"), halt=halt)
-    assert not asyncio.run(translate(first, concurrency=1))
+    def translation(model: ScriptedModel) -> Runner:
+        return Runner(Translation(given.where, ("de",), model), halt=halt, concurrency=1)
+
+    assert asyncio.run(translation(ScriptedModel(reply, name="first")).run()).status == "stopped"
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
     with pytest.raises(InputError, match=r"'first'.*'second'"):
-        Translation(Run(given.where), "de", ScriptedModel([], name="second"))
+        asyncio.run(translation(ScriptedModel([], name="second")).run())
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "journals"))
-    Translation(Run(given.where), "de", ScriptedModel([], name="first"))
+    asyncio.run(translation(ScriptedModel([], name="first")).run())
 
 
 async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_is_alive(
@@ -245,12 +261,12 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
 ):
     given = config(endpoint, bucket("run"))
     with pytest.raises(InputError, match="CAMEL_JOURNALS"):
-        await CampaignFactory.here(given)()
-    driver = Campaign(given, Elsewhere())
+        await site_of(given)
+    driver = generation(given)
     with driver.folder.locked():
         Fence(driver.folder, 0.1).renew()
-    site = await CampaignFactory.here(given)()
-    share_out = Shares(Budget(), None, Usage(), given.pool().rates)
+    site = await site_of(given)
+    share_out = Shares(Budget(), rates_of(Generation(given), 4))
 
     async def coordinate() -> None:
         while True:
@@ -268,21 +284,9 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
 
     monkeypatch.setattr(BucketStore, "get", noted)
     coordinating = asyncio.create_task(coordinate())
-    for stage in driver.stages:
-
-        def note(shard: int, stage: str = stage.name) -> None:
-            site.committed(stage, shard)
-
-        there = site.stage(stage.name, 0)
-        assert await run_stage(
-            there,
-            site.folder,
-            concurrency=4,
-            fingerprint=driver.fingerprint,
-            halt=site.halt,
-            committed=note,
-            attempt=0,
-        )
+    for step in range(len(driver.job.outline(driver.folder))):
+        there = site.workloads((step,), 0)
+        assert await run_here(there, site.folder, concurrency=4, halt=site.halt, committed=site.committed)
     coordinating.cancel()
     await site.aclose()
     assert len(Run(given.where)) == 12

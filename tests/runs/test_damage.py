@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Callable
@@ -13,14 +12,15 @@ from typer.testing import CliRunner
 
 from camel.cli import app, main
 from camel.core.errors import InputError
-from camel.evaluation.findings import Looker
+from camel.evaluation.findings import Findings, Looker
 from camel.formats.original import chat
 from camel.library.run import Run
 from camel.runs.compact import compact
 from camel.runs.run import RunFolder, open_folder
 from camel.training.recipe import Recipe, Source
-from camel.training.rows import RowBuilder
+from camel.training.rows_job import RowsJob
 from camel.training.stored_rows import Rows
+from tests.support import jobs
 from tests.support.records import STAGE, a_run
 
 
@@ -44,8 +44,7 @@ def read_on_disk(folder: RunFolder, out: Path) -> None:
 
 
 def shaped(folder: RunFolder, out: Path) -> None:
-    builder = RowBuilder(Recipe((Source(str(folder.root)),), str(out / "rows")))
-    asyncio.run(builder.build())
+    jobs.run(RowsJob(Recipe((Source(str(folder.root)),), str(out / "rows"))))
 
 
 def compacted(folder: RunFolder, out: Path) -> None:
@@ -145,17 +144,15 @@ def test_what_a_study_keeps_is_made_again_where_it_is_damaged(
     pytest.importorskip("numpy")
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     run, kept = Run(folder.root), tmp_path / "kept"
-    assert asyncio.run(Looker(run, kept).look())
-    whole = [one.table for one in Looker(run, kept).tables()]
+    job, looker = Findings(str(kept), folder.address), Looker(run, kept)
+    assert jobs.run(job).status == "complete"
+    whole = [one.table for one in looker.tables()]
     damage(next(kept.glob(what)))
-    looker = Looker(run, kept)
-    asyncio.run(looker.look())
-    if not (
-        what.startswith("committed") and damage is Path.unlink
-    ):  # never looked through, as far as anybody knows
+    assert jobs.run(job).status == "complete"
+    if what.startswith("data") and damage is not Path.unlink:  # seen where it is read, all else at the start
         with pytest.raises(InputError, match=r"shard 1\b.*kept"):
             list(looker.tables())
-        assert asyncio.run(looker.look())
+        assert jobs.run(job).status == "complete"
     assert [one.table for one in looker.tables()] == whole
 
 
@@ -164,7 +161,7 @@ def test_what_a_study_keeps_is_made_again_where_it_is_damaged(
 def test_damaged_rows_are_to_be_made_again(tmp_path: Path, damage: Callable[[Path], None], stage: str):
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     recipe = Recipe((Source(str(folder.root)),), str(tmp_path / "rows"))
-    asyncio.run(RowBuilder(recipe).build())
+    assert jobs.run(RowsJob(recipe)).status == "complete"
     Rows(tmp_path / "rows").check()
     damage(next((tmp_path / "rows" / "data" / stage).glob("000001-*")))
     if stage == "mixed":
@@ -173,8 +170,8 @@ def test_damaged_rows_are_to_be_made_again(tmp_path: Path, damage: Callable[[Pat
     elif damage is not turned:  # one bit is seen where they are learnt from
         shutil.rmtree(tmp_path / "rows" / "committed" / "mixed")
         with pytest.raises(InputError, match="camel rows --force"):
-            asyncio.run(RowBuilder(recipe).build())
-    assert asyncio.run(RowBuilder(recipe, replace=True).build())
+            jobs.run(RowsJob(recipe))
+    assert jobs.run(RowsJob(recipe, replace=True)).status == "complete"
     Rows(tmp_path / "rows").check()
 
 

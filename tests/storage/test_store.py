@@ -19,8 +19,8 @@ import pytest
 from camel.core.errors import CamelError, InputError
 from camel.doctor import CheckResult, examine_machine
 from camel.engine.halt import Halt
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
+from camel.engine.stage import Steps, Workload, Written
+from camel.engine.supervisor import run_here
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from camel.storage.store import BucketStore, StoreFailed, ahead, is_remote, open_store
@@ -83,12 +83,12 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
         path.write_bytes(data)
         return Written(len(records), hashlib.sha256(data).hexdigest(), {})
 
-    stage = Stage(name="talk", count=18, work=work, write=write, shard_size=3)
+    workload = Workload(name="talk", count=18, work=work, write=write, fingerprint="f", shard_size=3)
 
     async def both() -> list[bool]:
         async def one(name: str) -> bool:
             folder = open_folder(address, root / name)
-            return await run_stage(stage, folder, concurrency=6, fingerprint="f", halt=Halt())
+            return await run_here([workload], folder, concurrency=6, halt=Halt())
 
         return list(await asyncio.gather(one("a"), one("b")))
 
@@ -103,7 +103,9 @@ def test_a_stage_is_committed_exactly_once_under_faults(s3: Server, bucket: Buck
     for marker in markers:
         data = folder.read(marker.file)
         assert hashlib.sha256(data).hexdigest() == marker.sha256
-        assert [row[0] for row in json.loads(data[: len(data) // 1_000])] == list(stage.indices(marker.shard))
+        assert [row[0] for row in json.loads(data[: len(data) // 1_000])] == list(
+            workload.indices(marker.shard)
+        )
     prefix = address.removeprefix("s3://camel/")
     created = {key: times for key, times in s3.ledger()["created"].items() if key.startswith(prefix)}
     assert len(created) == 7

@@ -1,4 +1,4 @@
-"""A stage whose steps are counted, run by the engine's own worker."""
+"""A workload whose steps are counted, run by the engine's own worker."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from camel.engine.halt import Halt
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
+from camel.engine.stage import Steps, Workload, Written
+from camel.engine.supervisor import run_here
 from camel.engine.worker import Window
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -25,16 +25,36 @@ def write(path: Path, records: Sequence[Any]) -> Written:
 
 
 class Bench:
-    """A run of a stage whose steps are counted, over as many starts as it takes."""
+    """A run of a workload whose steps are counted, over as many starts as it takes."""
 
-    def __init__(self, root: Path, count: int = 20, *, shard_size: int = 4, steps: int = 3) -> None:
-        self.folder = RunFolder(root / "run")
-        self.folder.create(Settings("f", {}, "0"))
+    def __init__(
+        self,
+        root: Path,
+        count: int = 20,
+        *,
+        shard_size: int = 4,
+        steps: int = 3,
+        name: str = "talk",
+        folder: RunFolder | None = None,
+        items: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        """`folder` is that of another bench, for several workloads in one run."""
+        self.folder = folder or RunFolder(root / "run")
+        if folder is None:
+            self.folder.create(Settings("f", {}, "0"))
         self.steps = steps
         self.taken: Counter[tuple[int, int]] = Counter()
         self.running = self.most = 0
         self.before: Callable[[int, int], Awaitable[None]] = self.nothing
-        self.stage = Stage(name="talk", count=count, work=self.work, write=write, shard_size=shard_size)
+        self.workload = Workload(
+            name=name,
+            count=count,
+            work=self.work,
+            write=write,
+            fingerprint=f"of {name}",
+            shard_size=shard_size,
+            items=items,
+        )
 
     async def nothing(self, index: int, step: int) -> None:
         await asyncio.sleep(0)
@@ -61,20 +81,13 @@ class Bench:
 
     async def run(self, *, concurrency: int | Window = 5, halt: Halt | None = None, **kwargs: Any) -> bool:
         return await asyncio.wait_for(
-            run_stage(
-                self.stage,
-                self.folder,
-                concurrency=concurrency,
-                fingerprint="f",
-                halt=halt or Halt(),
-                **kwargs,
-            ),
-            30,
+            run_here([self.workload], self.folder, concurrency=concurrency, halt=halt or Halt(), **kwargs), 30
         )
 
     def data(self) -> list[Any]:
         """What the markers name, in order."""
-        markers = [self.folder.marker("talk", shard) for shard in sorted(self.folder.committed("talk"))]
+        name = self.workload.name
+        markers = [self.folder.marker(name, shard) for shard in sorted(self.folder.committed(name))]
         return [
             row for marker in markers for row in json.loads((self.folder.root / marker.file).read_bytes())
         ]
@@ -82,7 +95,8 @@ class Bench:
     def expected(self) -> list[Any]:
         return [
             [index, [f"said {index} {step}" for step in range(self.steps)]]
-            for index in range(self.stage.count)
+            for shard in self.workload.numbers
+            for index in self.workload.indices(shard)
         ]
 
     def files(self, part: str) -> list[Path]:

@@ -30,14 +30,15 @@ import msgspec
 from camel import ChatModel
 from camel.core.errors import CamelError
 from camel.formats import exporters
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
+from camel.generation.config import GenerateConfig, RunSection
 from camel.library.run import Run
 from camel.models.simulator import LedgerRow, SimulatorProcess
+from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
 from camel.scenarios import Scenario
 from camel.storage import journal
 from camel.storage.journal import Journal
+from tests.support.jobs import generation
 
 ROOT = Path(__file__).parents[2]
 CONCURRENCY = 64
@@ -63,7 +64,7 @@ def _child(path: Path, strike: str) -> int:
 
 async def _generate(config: GenerateConfig) -> int:
     async with ChatModel(config.model.name, base_url=config.model.base_url, api_key="") as model:
-        outcome = await Campaign(config, model).run()
+        outcome = await generation(config, model).run()
     return 0 if outcome.complete else 3
 
 
@@ -273,7 +274,7 @@ def config_of(out: Path, url: str, conversations: int) -> GenerateConfig:
     users = next(n for n in range(math.isqrt(pairs), 0, -1) if pairs % n == 0)
     return GenerateConfig(
         scenario="ai_society",
-        model=ModelSection("simulated", base_url=url),
+        model=ModelSpec("simulated", base_url=url),
         out=str(out),
         counts={"assistant_role": pairs // users, "user_role": users, "task": tasks},
         shard_size=max(4, conversations // 100),

@@ -22,13 +22,14 @@ def written(
     urls: str | list[str],
     run: str = "",
     model: str = "simulated",
+    calls: str = "",
     sizes: dict[str, int] = COUNTS,
 ) -> None:
     """Write the configuration of a run."""
     counts = ", ".join(f"{name} = {count}" for name, count in sizes.items())
     (folder / "config.toml").write_text(
         f'scenario = "ai_society"\nout = "run"\nshard_size = 8\ncounts = {{ {counts} }}\n'
-        f'[model]\nname = "{model}"\nbase_url = {json.dumps(urls)}\n[run]\nconcurrency = 8\n{run}\n'
+        f'[model]\nname = "{model}"\nbase_url = {json.dumps(urls)}\n{calls}\n[run]\nconcurrency = 8\n{run}\n'
     )
 
 

@@ -33,8 +33,8 @@ PATIENCE = 120.0
 """Seconds that a process may take for anything before a test fails."""
 _PRELOADED = (
     "camel.cli", "camel.cli.panel", "camel.cli.plan", "camel.cli.seat", "camel.cli.keyboard", "camel.cli.screen",
-    "camel.core.role_playing", "camel.generation.campaign", "camel.generation.plan", "camel.jobs.notices",
-    "camel.generation.status", "camel.models.connect", "camel.models.local", "camel.scenarios.checking",
+    "camel.core.role_playing", "camel.generation.generate", "camel.generation.plan", "camel.jobs.launch", "camel.cli.command",
+    "camel.jobs.status", "camel.models.connect", "camel.models.local", "camel.scenarios.checking",
     "camel.record.arrow", "camel.runs.control", "aiohttp", "prompt_toolkit.shortcuts", "rich.console", "rich.live",
 )  # fmt: skip
 

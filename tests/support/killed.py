@@ -15,7 +15,7 @@ import asyncio, os, signal, sys
 import msgspec
 from camel import ChatModel
 from camel.core.model import WrappedModel
-from camel.generation.campaign import Campaign
+from tests.support.jobs import generation
 from camel.generation.config import GenerateConfig
 
 config, left = msgspec.json.decode(sys.argv[1], type=GenerateConfig), int(sys.argv[2])
@@ -30,7 +30,7 @@ class Killing(WrappedModel):
 
 async def main():
     async with ChatModel("simulated", base_url=config.model.base_url, api_key="") as model:
-        await Campaign(config, Killing(model)).run()
+        await generation(config, Killing(model)).run()
 
 asyncio.run(main())
 """

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from camel.library.run import Run
-from camel.maps.embedding import Embedding
-from camel.maps.make import make_map
+from camel.jobs.runner import Runner
+from camel.maps.mapping import MapJob
 from camel.maps.table import MapHeader
 from camel.maps.texts import Of
 
@@ -48,7 +47,8 @@ def mapped(run: Path, of: Of = "tasks") -> MapHeader:
     """Make a map of a run, its points along the main directions: UMAP takes long to begin."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("camel.maps.layout.FEW", 10**9)
-        embedding = Embedding(Run(run), Words(), of=of)
+        work = Runner(MapJob(str(run), Words(), of)).run
         with ThreadPoolExecutor(1) as thread:  # for playwright keeps a loop running in this one
-            assert thread.submit(lambda: asyncio.run(embedding.embed())).result()
-        return make_map(embedding).header
+            ended = thread.submit(lambda: asyncio.run(work())).result()
+        assert ended.status == "complete"
+        return ended.result.header

@@ -7,6 +7,7 @@ them, when they are sent, whatever becomes of whoever sent them.
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable
 from itertools import count
@@ -14,16 +15,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from camel.core.message import Usage
-from camel.core.model import Choice, Reply
+from camel.core.model import Choice, Price, Reply
 from camel.engine.coordinator import Coordinator
 from camel.engine.halt import Halt
 from camel.engine.site import Beat, Orders, Turn, WorkerReport
 from camel.jobs.account import ACCOUNTS, Account
 from camel.jobs.budget import Budget, Meter
-from camel.jobs.shares import ACCOUNT, ENDPOINT, OFFER, Shares, allowed, granted
-from camel.models.governor import Rates
-from camel.models.sharing import flat
+from camel.jobs.shares import Shares
+from camel.models.governor import EndpointReport, Rates
 
+MODEL = "simulated"
 URL = "http://127.0.0.1:1/v1"
 TTL = 5.0
 Death = Literal["killed", "silent", "frozen", "power cut"]
@@ -54,6 +55,7 @@ class MortalCluster:
         deaths: int,
         kinds: tuple[Death, ...],
         idle: float = 0.0,
+        price: Price | None = None,
     ) -> None:
         """`window` and `ceiling` are conversations and calls in flight of all workers together; `idle` is the part of
         workers that have nothing to do once they have made some calls.
@@ -63,12 +65,12 @@ class MortalCluster:
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._order = count()
         self._names = count()
-        shares = Shares(budget, None, Usage(), Rates(ceiling=ceiling), accounts=root, now=lambda: self.now)
+        rates = {MODEL: Rates(ceiling=ceiling)}
+        shares = Shares(budget, rates, accounts=root, now=lambda: self.now)
         self.coordinator = Coordinator(window, ttl=TTL, share=shares, now=lambda: self.now)
-        self.coordinator.begin(Turn(1, "talk"), 1000, ())
+        self.coordinator.begin(Turn(1, (0,)), 1000, ())
         self.wanted, self.deaths, self.died = workers, deaths, 0
-        self.limit = budget.calls or budget.tokens or 0
-        self.by_calls = budget.calls is not None
+        self.budget, self.price = budget, price
         self.calls = self.tokens = 0
         self.living: list[SimulatedWorker] = []
         self.halted = ""
@@ -97,10 +99,18 @@ class MortalCluster:
     def bill(self, tokens: int) -> None:
         """A call arrives at the endpoint."""
         self.calls, self.tokens = self.calls + 1, self.tokens + tokens
-        part = (self.calls if self.by_calls else self.tokens) / self.limit
+        part = self._part_used()
         # Spread over the whole run, the last shortly before its end.
         while self.died < self.deaths and self.living and self.died < part * self.deaths / 0.98:
             self.kill(self.chance.choice(self.living))
+
+    def _part_used(self) -> float:
+        budget, money = self.budget, self.price.cost(Usage(self.tokens)) if self.price else 0.0
+        return max(
+            self.calls / (budget.calls or math.inf),
+            self.tokens / (budget.tokens or math.inf),
+            money / (budget.usd or math.inf),
+        )
 
     def kill(self, worker: SimulatedWorker) -> None:
         self.died += 1
@@ -132,10 +142,11 @@ class SimulatedWorker:
         self.replies: list[int] = []
         """What has come while it was asleep."""
         self.halt = Halt()
-        self.meter = Meter(Budget(), None, self.halt)
+        self.meter = Meter(Budget(), self.halt, shared=True)
+        self.model = self.meter.model(MODEL, cluster.price)
         self.account = Account(cluster.root, name)
         self.old_account = (cluster.root / ACCOUNTS / name).read_bytes()
-        self.lease = self.offer = 0.0
+        self.lease, self.offer = 0.0, 0
         self.window = self.open = self.ceiling = self.waiting = self.sent = 0
         self.speed = cluster.chance.lognormvariate(0, 0.7)
         others = any(worker.wishes > 30 for worker in cluster.living)
@@ -144,17 +155,14 @@ class SimulatedWorker:
         """Calls that it makes before it has nothing to do; one of the living always has something."""
 
     def report(self) -> WorkerReport:
-        usage, meter = self.meter.usage, self.meter
-        counters = {"calls": float(usage.calls), "prompt": float(usage.prompt)}
-        endpoint = {
-            "in_flight": float(self.sent),
-            "waiting": float(self.waiting),
-            "allowed": float(self.ceiling),
-        }
-        gauges = {"in_flight": float(meter.in_flight), "starved": float(meter.starved), OFFER: self.offer}
-        gauges[ACCOUNT] = float(self.account.number)
-        gauges |= {ENDPOINT + key: value for key, value in flat({URL: endpoint}).items()}
-        return WorkerReport(counters, gauges)
+        return WorkerReport(
+            {MODEL: self.model.report()},
+            endpoints={MODEL: {URL: EndpointReport(self.sent, self.waiting, self.ceiling)}},
+            in_flight=self.meter.in_flight,
+            starved=self.meter.starved,
+            follows=self.offer,
+            account=self.account.number,
+        )
 
     def beat(self) -> None:
         if not self.alive or self.asleep:
@@ -181,8 +189,10 @@ class SimulatedWorker:
         if orders.halt:
             self.halt.set(orders.halt)
         self.window = orders.window
-        self.meter.grant, self.offer = granted(orders.share), orders.share.get(OFFER, 0.0)
-        self.ceiling = int(allowed(orders.share)[URL].ceiling) if ENDPOINT in str(orders.share) else 0
+        share = orders.share
+        self.meter.grant, self.offer = share.grant, share.offer
+        part = share.endpoints.get(MODEL, {}).get(URL)
+        self.ceiling = int(part.ceiling) if part else 0
         self.meter.starved = 0  # all of them look again
         self.go_on()
 
@@ -202,10 +212,10 @@ class SimulatedWorker:
     def send(self) -> None:
         """What the gate does, and the call itself."""
         cluster = self.cluster
-        self.account.write(self.meter.usage, self.sent)
+        self.account.write(self.meter.usage, self.model.cost(self.meter.usage), self.sent)
         if self.lease < cluster.now:
             self.open, self.sent = self.open - 1, self.sent - 1
-            self.meter.end(None, None)
+            self.model.end(None, None)
             return
         tokens = cluster.chance.randint(50, 150)
         seconds = self.speed * cluster.chance.lognormvariate(-1.5, 0.8)
@@ -217,7 +227,7 @@ class SimulatedWorker:
             self.replies.append(tokens)
             return
         self.open, self.sent = self.open - 1, self.sent - 1
-        self.meter.end(Reply((Choice(""),), Usage(prompt=tokens, calls=1)), None)
+        self.model.end(Reply((Choice(""),), Usage(prompt=tokens, calls=1)), None)
         self.go_on()
 
     def wake(self) -> None:

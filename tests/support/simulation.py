@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.engine.halt import Halt, Unfinished
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
+from camel.engine.stage import Steps, Workload, Written
+from camel.engine.supervisor import run_here
 from camel.engine.worker import CommitFailed
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -345,11 +345,12 @@ class _Start:
         self.open = 0
         self.durable = self._journaled()
         self.done = self.folder.committed("talk")
-        self.stage = Stage(
+        self.workload = Workload(
             name="talk",
             count=len(simulation.lengths),
             work=self.work,
             write=write,
+            fingerprint="f",
             shard_size=simulation.shard_size,
         )
 
@@ -396,13 +397,11 @@ class _Start:
         return complete
 
     async def _main(self) -> bool:
-        stages = [self._stage() for _ in range(2 if self.kind == "rivals" else 1)]
-        return all(await asyncio.gather(*stages))
+        workers = [self._work_here() for _ in range(2 if self.kind == "rivals" else 1)]
+        return all(await asyncio.gather(*workers))
 
-    async def _stage(self) -> bool:
-        return await run_stage(
-            self.stage, self.folder, concurrency=self.all.concurrency, fingerprint="f", halt=self.halt
-        )
+    async def _work_here(self) -> bool:
+        return await run_here([self.workload], self.folder, concurrency=self.all.concurrency, halt=self.halt)
 
     def _bury(self, loop: VirtualLoop) -> None:
         """End what is left of the tasks, so that nothing warns about them."""

@@ -7,7 +7,7 @@ import contextlib
 import json
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +17,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel import InputError, ScriptedModel
-from camel.core.errors import ServerFailed
 from camel.core.history import History
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
-from camel.models.chat import ChatModel
+from camel.jobs.runner import Runner
 from camel.models.local import LocalServer
 from camel.training.config import TrainConfig
 from camel.training.emergence import serving
 from camel.training.emergence import study as study_module
 from camel.training.emergence.config import DOMAINS, Domain, EmergenceConfig, made_config, read_config
-from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, markdown, table, write_report
+from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, EmergenceJob, markdown, table
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.serving import Lent, find_place, version_of
 from camel.training.emergence.study import Emergence
 from camel.training.recipe import Recipe, Source, read_questions
 from camel.training.results import Trained
-from camel.training.rows import RowBuilder
+from camel.training.rows_job import RowsJob
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
+from tests.support.jobs import run
 from tests.support.training_runs import conversation, make_run
 
 SMALL = {"society": 2, "math": 3}
-TRAINED = dict(zip(("base", "AI Society", "AI Society + Code"), CHAIN, strict=False))
+TRAINED: dict[str, str] = dict(zip(("base", "AI Society", "AI Society + Code"), CHAIN, strict=False))
 """What models that are trained here are called, and whom of the planted chain they stand for."""
 
 
@@ -61,34 +61,38 @@ class Society:
         self.asked: dict[str, int] = {}
         self._most, self._halt = most, halt
 
-    def __call__(self, name: str, model: Model, price: object) -> Model:
+    def __call__(self, name: str, **rest: object) -> Model:
+        """The model of a name."""
+
         def say(request: Request) -> str:
             self.asked[name] = self.asked.get(name, 0) + 1
             if self._halt and sum(self.asked.values()) >= self._most:
                 self._halt.set("enough")
-            return answer(request.history.entries[0].content, TRAINED.get(name, name))
+            return self.say(name, request.history.entries[0].content)
 
         return ScriptedModel(say)
 
+    def say(self, name: str, asked: str) -> str:
+        """What a model answers."""
+        return answer(asked, TRAINED.get(name, name))
+
+
+def planned(config: EmergenceConfig, society: Society, **options: Any) -> Emergence:
+    """A study that asks these models, and writes no report."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving, "connect", society)
+        return Emergence(config, **options)
+
 
 def studied(config: EmergenceConfig, society: Society | None = None) -> tuple[Emergence, Figures]:
-    study = Emergence(config, metered=society or Society())
-    assert asyncio.run(study.run())
+    study = planned(config, society or Society())
+    assert run(study).status == "complete"
     return study, figures(study)[0]
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_API_KEY", "none")
-        patch.delenv("OPENAI_BASE_URL", raising=False)
-        return studied(small(tmp_path_factory.mktemp("whole")))[1].to_json()
+    return studied(small(tmp_path_factory.mktemp("whole")))[1].to_json()
 
 
 # ---------------------------------------------------------------- the table
@@ -124,8 +128,8 @@ def test_what_is_planted_is_found_and_nothing_is_asked_twice(tmp_path: Path):
 def test_a_study_that_stopped_goes_on_and_repeats_nothing(tmp_path: Path, most: int, undisturbed: bytes):
     halt = Halt()
     first, second = Society(most, halt), Society()
-    study = Emergence(small(tmp_path), metered=first, halt=halt, concurrency=1)
-    assert not asyncio.run(study.run())
+    study = planned(small(tmp_path), first, concurrency=1)
+    assert run(study, halt=halt, concurrency=1).status == "halted"
     made = studied(small(tmp_path), second)[1]
     assert sum(first.asked.values()) + sum(second.asked.values()) == 2 + 15 + 30 + 12
     assert made.to_json() == undisturbed
@@ -154,12 +158,16 @@ def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
         json.loads(line)["question"] for line in lines[:4]
     ]
     with pytest.raises(InputError, match="5"):
-        Emergence(small(tmp_path, domains=[{**own, "questions": 6}]))
+        planned(small(tmp_path, domains=[{**own, "questions": 6}]), Society())
 
 
 def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
-    study, made = studied(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
-    write_report(study, *figures(study))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving, "connect", Society())
+        study = EmergenceJob(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
+    ended = run(study)
+    assert ended.status == "complete"
+    made: Figures = ended.result
     page, text = (study.out / PAGE).read_text(), (study.out / MARKDOWN).read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
@@ -211,7 +219,7 @@ def test_mistakes_are_reported_before_any_request(
 ):
     society = Society()
     with pytest.raises(InputError) as raised:
-        Emergence(small(tmp_path, **change), metered=society).contest()
+        planned(small(tmp_path, **change), society).contest()
     assert not society.asked
     assert "\n" not in str(raised.value)
     snapshot("errors", raised.value)
@@ -255,10 +263,30 @@ def test_models_are_found_and_told_apart_by_their_weights(tmp_path: Path):
         version_of(place(str(tmp_path)))
 
 
-async def test_a_model_that_is_not_open_says_so(tmp_path: Path):
-    lent = Lent(find_place("gpt-4", lambda line: None), scratch=tmp_path)
-    with pytest.raises(ServerFailed, match="gpt-4"):
-        await lent.reply(Request(History()))
+async def test_a_model_on_this_disk_is_served_from_its_first_call_until_it_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    served: list[str] = []
+
+    @contextlib.contextmanager
+    def serve(server: LocalServer, **rest: object) -> Generator[Model]:
+        served.append("up")
+        yield ScriptedModel(lambda request: server.alias)
+        served.append("down")
+
+    monkeypatch.setattr(serving, "local_model", serve)
+    (tmp_path / "tuned.gguf").write_bytes(b"GGUF")
+    lent = Lent(find_place(str(tmp_path / "tuned.gguf"), lambda line: None), scratch=tmp_path)
+    assert not served
+    for _ in range(2):
+        served.clear()
+        replies = await asyncio.gather(*(lent.reply(Request(History())) for _ in range(3)))
+        assert [reply.content for reply in replies] == ["tuned"] * 3
+        assert served == ["up"]
+        await lent.rest()
+        assert served == ["up", "down"]
+    await lent.aclose()
+    assert served == ["up", "down"]
 
 
 # ---------------------------------------------------------------- a chain that is trained here
@@ -267,7 +295,8 @@ async def test_a_model_that_is_not_open_says_so(tmp_path: Path):
 class Trainings:
     """Instead of trainings and servers: what was trained on what, and which models were open when they were asked."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, society: Society) -> None:
+        self._society = society
         self.done: list[TrainConfig] = []
         self.open: list[str] = []
         self.most = 0
@@ -285,21 +314,21 @@ class Trainings:
         return result
 
     @contextlib.contextmanager
-    def served(self, server: LocalServer, **rest: Any) -> Iterator[ChatModel]:
+    def served(self, server: LocalServer, **rest: Any) -> Generator[Model]:
         self.open.append(server.alias)
         self.most = max(self.most, len(self.open))
-        yield ChatModel(server.alias, base_url="http://127.0.0.1:9", api_key="")
+        yield self._society(server.alias)
         self.open.remove(server.alias)
 
 
 def made_rows(folder: Path, said: str = "") -> list[str]:
     """Two folders of rows; one of the first holds `said`."""
     for name, first in (("one", 0), ("two", 5)):
-        run = make_run(
+        source = make_run(
             folder / "runs" / name,
             [conversation(first + n, said=said if not first + n else "") for n in range(5)],
         )
-        asyncio.run(RowBuilder(Recipe((Source(run),), out=str(folder / name))).build())
+        run(RowsJob(Recipe((Source(source),), out=str(folder / name))))
     return [str(folder / "one"), str(folder / "two")]
 
 
@@ -309,12 +338,12 @@ def test_models_are_trained_on_growing_data_and_served_one_at_a_time(
 ):
     one, two = made_rows(tmp_path)
     (tmp_path / "base.gguf").write_bytes(b"GGUF")
-    trainings, society = Trainings(monkeypatch), Society()
+    trainings = Trainings(monkeypatch, society := Society())
     given = {
         "base": str(tmp_path / "base.gguf"), "onward": onward, "train": {"recipe": "cpu", "steps": 3}, "repeats": 0,
         "steps": [{"name": "AI Society", "rows": [one]}, {"name": "Code", "rows": [two]}],
     }  # fmt: skip
-    plan = Emergence(small(tmp_path, **given), metered=society)
+    plan = planned(small(tmp_path, **given), society)
     assert [config.steps for config in plan.untrained()] == [3, 3]
     assert {need.model for _, need in plan.estimate()} == {"judge", "base", "AI Society", "AI Society + Code"}
     study, made = studied(small(tmp_path, **given), society)
@@ -343,7 +372,8 @@ def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.
     leak = "Plan how a town of nine thousand people can share one single ferry between its two islands all winter"
     rows = made_rows(tmp_path, said=f"Certainly, you asked: {leak}.")
     (tmp_path / "mine.jsonl").write_text(json.dumps({"question": leak}))
-    Trainings(monkeypatch)
+    society = Society(1, halt := Halt())
+    Trainings(monkeypatch, society)
     own = {"name": "society", "title": "AI Society", "questions": 1, "file": str(tmp_path / "mine.jsonl")}
     (tmp_path / "base.gguf").write_bytes(b"GGUF")
     said: list[str] = []
@@ -351,28 +381,25 @@ def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.
     given = small(
         tmp_path, base=str(tmp_path / "base.gguf"), domains=[own], steps=steps, train={"recipe": "cpu"}
     )
-    study = Emergence(given, metered=Society(1, halt := Halt()), say=said.append, halt=halt)
-    assert not asyncio.run(study.run())
-    assert any("Talk" in line and "1 of AI Society" in line for line in said)
+    study = planned(given, society)
+    runner = Runner(study, halt=halt)
+    runner.tell = lambda event, text, **fields: said.append(text)
+    assert not asyncio.run(runner.run()).complete
+    assert ["1 of AI Society" in line for line in said if "Talk: rows hold questions" in line] == [True]
     assert study.leaks() == {"Talk": {"AI Society": 1}}
 
 
 @pytest.mark.slow
 def test_humaneval_of_each_model(tmp_path: Path):
-    shares = set[str]()
-
-    def metered(name: str, model: Model, price: object) -> Model:
-        shares.add(name)
-
-        def say(request: Request) -> str:
-            asked = request.history.entries[0].content
+    class Programmers(Society):
+        def say(self, name: str, asked: str) -> str:
             if "def has_close_elements" not in asked:
-                return answer(asked, name)
+                return super().say(name, asked)
             right = "any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])"
             body = right if name == CHAIN[1] else "None"
             return f"```python\ndef has_close_elements(numbers, threshold):\n    return {body}\n```"
 
-        return ScriptedModel(say)
+    society = Programmers()
 
     given = small(
         tmp_path,
@@ -382,17 +409,19 @@ def test_humaneval_of_each_model(tmp_path: Path):
         ends=False,
         steps=[{"name": "AI Society", "model": CHAIN[1]}],
     )
-    study = Emergence(given, metered=metered)
+    study = planned(given, society)
     assert ("HumanEval", 2) in [(name, need.calls) for name, need in study.estimate()]
-    assert asyncio.run(study.run())
+    runner = Runner(study)
+    assert asyncio.run(runner.run()).status == "complete"
     made = figures(study)[0]
     assert [(one.label, one.humaneval[0].rate, one.plus[0].rate) for one in made.humaneval] == [
         (CHAIN[0], 0.0, 0.0),
         ("AI Society", 1.0, 1.0),
     ]
     assert study.estimate() == []
-    assert set(study.spent()) <= shares
-    assert study.spent()[CHAIN[1]].calls == 5 + 2
+    spent = {name: one.usage.calls for name, one in runner.meter.models.items()}
+    assert spent == society.asked
+    assert spent[CHAIN[1]] == 5 + 2
     assert "CAMEL-7B (paper)" in markdown(made)
     assert [(one.step, one.usage.calls) for one in made.besides] == [
         ("Questions", 2),

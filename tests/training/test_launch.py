@@ -219,7 +219,7 @@ def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_sam
     assert (scene / "two/merged/model.safetensors").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.xdist_group("ray")
 def test_two_workers_of_a_ray_cluster_come_to_the_same_losses(scene: Path):
     pytest.importorskip("ray")

@@ -16,24 +16,27 @@ import pytest
 from camel.core.errors import Damaged, InputError
 from camel.core.message import Message
 from camel.core.transcript import Speaker
-from camel.engine.halt import Halt
+from camel.jobs.runner import Outcome, Runner
+from camel.jobs.state import JobState
 from camel.runs.compact import compact
 from camel.runs.garbage import collect_garbage
 from camel.runs.markers import marker_name
 from camel.runs.run import open_folder
 from camel.training.recipe import Filters, Recipe, Source, read_recipe
-from camel.training.rows import MIXED, SHAPED, RowBuilder, RowsReport
+from camel.training.rows import MIXED, SHAPED, RowsReport
+from camel.training.rows_job import RowsJob
 from camel.training.shaping import Shape
 from camel.training.stored_rows import Rows
+from tests.support.jobs import run as run_job
 from tests.support.training_runs import WORDS, conversation, make_run
 
 pq = pytest.importorskip("pyarrow.parquet")
 
 
 def build(recipe: Recipe) -> tuple[RowsReport, list[dict[str, Any]]]:
-    builder = RowBuilder(recipe)
-    assert asyncio.run(builder.build())
-    return builder.report(), list(Rows(recipe.out))
+    ended = run_job(RowsJob(recipe))
+    assert ended.status == "complete"
+    return ended.result, list(Rows(recipe.out))
 
 
 def near(number: int) -> str:
@@ -134,7 +137,7 @@ def test_rows_have_a_card_that_the_hub_can_read_and_nobodys_words_are_written_ov
     card.write_text("mine")
     build(recipe)
     assert card.read_text() == "mine"
-    asyncio.run(RowBuilder(recipe, replace=True).build())
+    run_job(RowsJob(recipe, replace=True))
     assert card.read_text() != "mine"
 
 
@@ -167,24 +170,28 @@ def test_a_stopped_builder_resumes_and_the_rows_are_the_same(tmp_path: Path):
     run = make_run(tmp_path / "run", [conversation(number % 50) for number in range(100)])
     undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
-    for _ in range(60):
-        halt = Halt()
-        builder = RowBuilder(recipe, halt=halt)
-        if asyncio.run(builder.build(lambda done, of, halt=halt: halt.set("enough"))):
-            break
-    assert builder.report() == undisturbed
+    ended, starts = some(recipe, 0), 1
+    while not ended.complete:
+        ended, starts = some(recipe, 0), starts + 1
+        assert starts < 60
+    assert starts > 2
+    assert ended.result == undisturbed
     assert list(Rows(recipe.out)) == wanted
-    marked = {stage: len(builder.folder.committed(stage)) for stage in (SHAPED, MIXED)}
+    folder = open_folder(recipe.out)
+    marked = {stage: len(folder.committed(stage)) for stage in (SHAPED, MIXED)}
     assert marked == {SHAPED: 10, MIXED: 10}
 
 
-def some(recipe: Recipe, count: int) -> None:
+def some(recipe: Recipe, count: int) -> Outcome:
     """Make rows until so many files are there, or a few more."""
-    halt = Halt()
-    enough = RowBuilder(recipe, halt=halt).build(
-        lambda done, of: halt.set("enough") if done >= count else None
-    )
-    assert not asyncio.run(enough)
+    runner = Runner(RowsJob(recipe))
+
+    def note(state: JobState, stage: str, shard: int) -> None:
+        if sum(tally.committed for tally in state.tallies.values()) >= count:
+            runner.halt.set("enough")
+
+    runner.committed = note
+    return asyncio.run(runner.run())
 
 
 @pytest.mark.parametrize(
@@ -206,11 +213,11 @@ def test_a_builder_that_resumes_after_a_compaction_loses_nothing(
     run = make_run(tmp_path / "run", conversations, per_shard=2)
     undisturbed, wanted = build(Recipe((Source(run),), str(tmp_path / "whole")))
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
-    some(recipe, 3)
+    assert not some(recipe, 3).complete
     folder = open_folder(run)
     small = folder.marker("conversations", 0).size
     compact(folder, "conversations", target=5 * small)
-    some(recipe, 20)
+    assert not some(recipe, 20).complete
     compact(folder, "conversations", target=5 * target * small)
     assert collect_garbage(folder, compacted=True).compacted
     assert build(recipe) == (undisturbed, wanted)
@@ -225,16 +232,16 @@ def test_rows_of_an_earlier_version_are_complete_or_to_be_made_again(tmp_path: P
     run = make_run(tmp_path / "run", [conversation(number) for number in range(40)])
     whole, recipe = (Recipe((Source(run),), str(tmp_path / name)) for name in ("whole", "rows"))
     wanted = build(whole)
-    some(recipe, 1)
+    assert not some(recipe, 1).complete
     for one in (whole, recipe):
         (Path(one.out) / "stages" / f"{SHAPED}.json").unlink()
-    some(recipe, 2)
+    assert not some(recipe, 2).complete
     (tmp_path / "rows" / "stages" / f"{SHAPED}.json").unlink()
     compact(open_folder(run), "conversations")
     assert build(whole) == wanted
     with pytest.raises(InputError, match="--force"):
-        asyncio.run(RowBuilder(recipe).build())
-    assert asyncio.run(RowBuilder(recipe, replace=True).build())
+        run_job(RowsJob(recipe))
+    assert run_job(RowsJob(recipe, replace=True)).status == "complete"
     assert list(Rows(recipe.out)) == wanted[1]
 
 
@@ -273,7 +280,7 @@ def test_a_folder_made_from_something_else_is_left_alone(tmp_path: Path):
     recipe = Recipe((Source(run),), str(tmp_path / "rows"))
     build(recipe)
     with pytest.raises(InputError, match="another recipe"):
-        RowBuilder(Recipe((Source(run),), str(tmp_path / "rows"), Shape(seat="user")))
+        run_job(RowsJob(Recipe((Source(run),), str(tmp_path / "rows"), Shape(seat="user"))))
 
 
 def test_a_recipe_is_read_and_its_mistakes_are_named(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import signal
 import subprocess
@@ -20,7 +19,9 @@ from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import open_folder
 from camel.runs.settings import Settings
 from camel.training.recipe import Filters, Recipe, Source
-from camel.training.rows import MIXED, SHAPED, RowBuilder
+from camel.training.rows import MIXED, SHAPED
+from camel.training.rows_job import RowsJob
+from tests.support.jobs import run as run_job
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.slow
@@ -28,21 +29,24 @@ SHARDS, EACH = 8, 30
 BUILD = """
 import asyncio, os, signal, sys, threading
 import msgspec
+from camel.jobs.runner import Runner
 from camel.training.recipe import Recipe
-from camel.training.rows import RowBuilder
+from camel.training.rows_job import RowsJob
 
 recipe, commits, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 calls = 0
 
 
-def die_soon(done: int, of: int) -> None:
+def die_soon(*committed: object) -> None:
     global calls
     calls += 1
     if calls == commits:
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
-asyncio.run(RowBuilder(msgspec.json.decode(recipe, type=Recipe)).build(die_soon))
+runner = Runner(RowsJob(msgspec.json.decode(recipe, type=Recipe)))
+runner.committed = die_soon
+asyncio.run(runner.run())
 """
 """Kills itself a moment after so many files, wherever it is by then."""
 
@@ -80,10 +84,9 @@ def test_a_killed_builder_resumes_to_the_same_bytes(run: str, tmp_path: Path):
         command = [sys.executable, "-c", BUILD, msgspec.json.encode(recipe).decode()]
         done = subprocess.run([*command, str(commits), str(chance.random() * 0.02)])
         assert done.returncode == -signal.SIGKILL
-    asyncio.run(RowBuilder(recipe).build())
+    resumed = run_job(RowsJob(recipe)).result
     undisturbed = msgspec.structs.replace(recipe, out=str(tmp_path / "whole"))
-    asyncio.run(RowBuilder(undisturbed).build())
+    assert resumed == run_job(RowsJob(undisturbed)).result
     assert content(recipe) == content(undisturbed)
-    assert RowBuilder(recipe).report() == RowBuilder(undisturbed).report()
-    assert RowBuilder(recipe).report().removed_rows
+    assert resumed.removed_rows
     assert not (folder.root / "scratch").exists()

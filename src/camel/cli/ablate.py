@@ -1,28 +1,26 @@
-"""`camel ablate`: which sentence of the inception prompts prevents what."""
+"""`camel ablate`: what each sentence of the inception prompts does."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-from collections.abc import Generator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.command import SPREAD, How, long_command
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.core.model import Model
     from camel.evaluation.comparison import AblationFigures
-    from camel.generation.ablation import Ablation
-    from camel.generation.config import GenerateConfig
-
-PAGE = "ablation.html"
+    from camel.jobs.launch import Launch
 
 
+@long_command(SPREAD)
 def ablate(
+    how: How,
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="As for camel generate.")],
     local: Annotated[
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
@@ -48,121 +46,55 @@ def ablate(
     ] = 20,
     list_: Annotated[bool, typer.Option("--list", help="Show the sentences, and do nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; call nothing.")] = False,
-    concurrency: Annotated[
-        int | None, typer.Option(metavar="N", help="Conversations in flight, instead of the configuration's.")
-    ] = None,
 ) -> None:
-    """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command goes on."""
-    from rich.console import Console
-
+    """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command continues."""
+    from camel.cli.generate import served_here
     from camel.cli.panel import say
     from camel.cli.plan import summary
-    from camel.cli.progress import leave
-    from camel.generation.ablation import Ablation, described
+    from camel.generation.ablation import described
     from camel.generation.config import read_config
+    from camel.library.ablation import Ablation
 
-    console = Console(highlight=False)
+    console = how.console
     settings = read_config(config, local=local)
     local = local or settings.is_local
-    settings = settings.adjusted(local=local, concurrency=concurrency)
+    settings = settings.adjusted(local=local, concurrency=how.concurrency, budget=how.limits)
     folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation{'-local' if local else ''}"
-    ablation = Ablation(settings, folder, names=sentence or [], conversations=conversations)
+    processes = 1 if how.address else os.cpu_count() or 1
+    job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
-        for line in described(ablation.variants):
+        for line in described(job.variants):
             say(console, line)
         return
-    count = len(ablation.variants)
-    say(
-        console,
-        f"runs    {folder}: the whole prompts and {count - 1:,} with a sentence less, {ablation.scenario.shape} each",
-    )
-    say(console, f"expect  {summary(ablation.plan())}")
+
+    def announce(launch: Launch | None) -> Iterator[str]:
+        rest = len(job.variants) - 1
+        yield f"runs    {folder}: the whole prompts and {rest:,} with a sentence less, {job.scenario.shape} each"
+        yield f"expect  {summary(job.plan())}"
+
     if dry_run:
+        for line in announce(None):
+            say(console, line)
         return
-    with _model(console, ablation.config, local) as model:
-        made = asyncio.run(_work(console, ablation, model))
-    if made is None:
-        leave(console, ablation.halt.reason)
-    _finish(console, made, folder)
-
-
-@contextlib.contextmanager
-def _model(console: Console, config: GenerateConfig, local: bool) -> Generator[Model]:
-    from camel.cli.panel import say
-    from camel.models.local import LocalServer, local_model
-
-    if not local:
-        yield config.open_model()
-        return
-    server = LocalServer(parallel=max(1, config.run.concurrency))
-    with local_model(server, guided=config.model.guided, say=lambda text: say(console, text)) as model:
-        yield model
-
-
-async def _work(console: Console, ablation: Ablation, model: Model) -> AblationFigures | None:
-    """Generate what is missing, look through it all and compare; None when something stopped it."""
-    from camel.cli.panel import duration, money
-    from camel.cli.progress import CALLS_END, worked
-
-    def line(seconds: float) -> str:
-        campaign = ablation.campaign
-        if campaign is None:
-            return "beginning"
-        tally = campaign.tallies[campaign.last.name]
-        cost = f" · {money(campaign.meter.money)}" if campaign.meter.money else ""
-        return (
-            f"variant {min(ablation.done + 1, len(ablation.variants)):,} of {len(ablation.variants):,} · {tally.finished:,} / {tally.planned:,} "
-            f"conversations · {campaign.meter.usage.calls:,} calls{cost} · {duration(seconds)} gone"
+    with served_here(how, settings, local) as model:
+        how.run(
+            Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes, model),
+            how.options(
+                settings.run.concurrency,
+                budget=settings.budget,
+                patience=60 * settings.run.outage_patience,
+            ),
+            announce=announce,
+            show=lambda made: _show(console, made, folder),
         )
 
-    async def generated() -> bool:
-        outcome = await ablation.run(model)
-        if not outcome.complete:
-            ablation.halt.set(outcome.halted)
-        return outcome.complete
 
-    if not await worked(console, ablation.halt, CALLS_END, line, generated(), model):
-        return None
-    return await _compared(console, ablation)
-
-
-async def _compared(console: Console, ablation: Ablation) -> AblationFigures | None:
-    from camel.cli.study import KEPT, look
-    from camel.evaluation.comparison import Outcomes, compare
-    from camel.evaluation.findings import Looker
-    from camel.runs.reader import RunReader
-
-    seen: dict[str, Outcomes] = {}
-    for variant in ablation.variants:
-        kept = ablation.out / variant.name / KEPT
-        looker = Looker(
-            RunReader(ablation.run_of(variant)), kept, processes=os.cpu_count() or 1, halt=ablation.halt
-        )
-        if not await look(console, looker):
-            return None
-        seen[variant.name] = Outcomes.of(looker.tables())
-    whole, *others = ablation.variants
-    return compare(
-        seen[whole.name],
-        {variant.name: seen[variant.name] for variant in others},
-        {variant.name: (variant.prompt, variant.sentence) for variant in others},
-        scenario=ablation.scenario.name,
-        model=ablation.config.model.name,
-    )
-
-
-def _finish(console: Console, made: AblationFigures, folder: Path) -> None:
-    """Write the figures, the plot and the page, and say what came out."""
+def _show(console: Console, made: AblationFigures, folder: Path) -> None:
+    """Say what came out."""
     from camel.cli.panel import say
-    from camel.evaluation.comparison import page, plot, summary
-    from camel.reports.plots import png, svg
+    from camel.evaluation.comparison import summary
+    from camel.library.ablation import PAGE
 
-    if made.removals and made.whole:
-        drawn = plot(made)
-        (folder / "ablation.svg").write_text(svg(drawn), "utf-8")
-        (folder / "ablation.png").write_bytes(png(drawn))
-    (folder / "ablation.json").write_bytes(made.to_json())
-    (folder / PAGE).write_text(page(made), "utf-8")
     lines = summary(made) or ["no difference is sure after correction for the number of comparisons"]
     say(console, f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
     for line in lines:

@@ -48,7 +48,7 @@ def agents(
             metavar="N", help="Tokens that all of them may use together, until it is started again."
         ),
     ] = 1_000_000,
-    budget_money: Annotated[
+    budget_usd: Annotated[
         float | None, typer.Option(metavar="DOLLARS", help="Money that they may use together.")
     ] = None,
     keep_all: Annotated[
@@ -83,7 +83,7 @@ def agents(
         max_tokens=max_tokens or usual.max_tokens or 1024,
     )
     limits = RoomLimits(at_once=at_once, messages=max_messages)
-    budget = Budget(money=budget_money, tokens=budget_tokens)
+    budget = Budget(usd=budget_usd, tokens=budget_tokens)
     with ExitStack() as stack:
         chat = (
             stack.enter_context(local_model(guided=guide(guided or "llama.cpp"), say=typer.echo))

@@ -1,27 +1,16 @@
-"""What commands that make something of a run, or ask a model about it, check and open first."""
+"""What commands that ask a model open first."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable
 
-from rich.console import Console
-
-from camel.cli.panel import say
+from camel.cli.command import How
 from camel.core.errors import InputError
 from camel.core.model import Model
-from camel.generation.status import read_status
-from camel.models.connect import connect
 from camel.models.local import LocalServer, local_model
+from camel.models.spec import ModelSpec, find_spec
 from camel.record.release import RESTRICTED
-
-
-def check_finished(run: str, what: str) -> None:
-    """Refuse a run that is not complete: which conversations it has must not change below what is made from it."""
-    now = read_status(run)
-    if now.state != "complete":
-        how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
-        raise InputError(f"{run} is not complete, and only a complete run is {what}; finish it first{how}")
 
 
 def acknowledged(labels: Iterable[str] | None) -> tuple[str, ...]:
@@ -34,13 +23,13 @@ def acknowledged(labels: Iterable[str] | None) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def chosen_model(
-    console: Console, name: str, base_url: str, local: bool, concurrency: int
-) -> Generator[Model]:
+    how: How, name: str, base_url: str, local: bool, concurrency: int
+) -> Generator[Model | ModelSpec]:
     """The model that is asked, by the options that say so: it is served here while the block runs if `local`."""
     if not local:
-        yield connect(name, base_url=base_url)
+        yield find_spec(name, base_url=base_url)
         return
     server = LocalServer(parallel=concurrency)
     # The grammar is that of instructions, which neither translations nor verdicts nor programs are.
-    with local_model(server, guided=None, say=lambda text: say(console, text)) as model:
+    with local_model(server, guided=None, say=how.say) as model:
         yield model

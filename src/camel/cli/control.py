@@ -36,11 +36,10 @@ def _wish(run: str, what: Wish, said: str, done: str) -> None:
     """Leave the word; `said` tells of a run that is worked on here, `done` what whoever works on it elsewhere will do."""
     from camel.core.errors import InputError
     from camel.engine.control import EVERY_REMOTE
-    from camel.generation.status import read_status
+    from camel.jobs.status import job_folder, read_status
     from camel.runs.control import CONTROL, wish
-    from camel.runs.run import open_folder
 
-    folder = open_folder(run)
+    folder = job_folder(run)
     now = read_status(run)
     here = now.state == "working"
     if folder.on_disk and not here and what == "stop":

@@ -13,6 +13,7 @@ NEEDED = ("local", "explore")
 
 
 def demo(
+    context: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="[FOLDER]", help="Where its scenario, configuration and run go.")
     ] = Path("camel-demo"),
@@ -21,16 +22,20 @@ def demo(
     explore: Annotated[bool, typer.Option(help="Open the explorer on the run when it is there.")] = True,
 ) -> None:
     """Let the tiny model on this machine hold three short conversations (a minute or two), then explore them in the browser."""
+    from camel.cli.command import How
     from camel.cli.explore import explore as open_explorer
-    from camel.cli.generate import generate
+    from camel.cli.generate import start
     from camel.generation.config import read_config
     from camel.generation.init import write_demo
 
     _check_extras()
     config = write_demo(folder)
-    run = read_config(config).where
+    settings = read_config(config).adjusted(local=True)
+    run = settings.where
     typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
-    generate(config)
+    how = How(context=context)
+    options = how.options(settings.run.concurrency, resume=f"camel generate {config}")
+    start(how, settings, True, options)
     typer.echo(
         "A tiny model: held to the format, what it says is mostly nonsense. camel init sets up a capable one."
     )

@@ -110,7 +110,7 @@ def _target(
     if settings:
         section = settings.model
         try:
-            key = settings.api_key()
+            key = section.api_key()
         except InputError as error:
             mend = (
                 f"export {section.key_variable}=…, or let model.key_variable name the variable that holds it"
@@ -124,7 +124,7 @@ def _target(
             key,
             context or section.context_tokens,
             section.guided,
-            settings.price(),
+            settings.model.cost(),
         )
     if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
         mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"

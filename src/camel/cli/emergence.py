@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import FiguresAsJson, MaxCalls, MaxMoney, MaxTokens
+from camel.cli.command import ASKING, How, long_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.cli.spending import Purse
+    from camel.jobs.launch import Launch
     from camel.training.emergence.results import Figures
     from camel.training.emergence.study import Emergence
 
@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
     app.command()(emergence)
 
 
+@long_command(ASKING)
 def emergence(
+    how: How,
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG.toml", help="The chain of models, the domains and the judges.")
     ],
@@ -48,67 +50,44 @@ def emergence(
             metavar="N", help="Also HumanEval(+) of each model, N samples of each problem.", min=0, max=10_000
         ),
     ] = None,
-    concurrency: Annotated[
-        int, typer.Option(metavar="N", help="Calls in flight at an endpoint.", min=1)
-    ] = 16,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_money: MaxMoney = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take; ask nobody, train nothing.")
     ] = False,
-    as_json: FiguresAsJson = False,
 ) -> None:
-    """Train a model on growing data and judge each step (the paper's Table 2). The same command goes on after a stop."""
-    from rich.console import Console
-
-    from camel.cli.panel import say
-    from camel.cli.progress import leave
-    from camel.cli.spending import Purse
-    from camel.core.model import Model
-    from camel.engine.halt import Halt
-    from camel.jobs.budget import Budget, MeteredModel
-    from camel.models.catalogue import ModelPrice
+    """Train a model on growing data and judge each step (the paper's Table 2). The same command continues after a stop."""
+    from camel.cli.command import announce_needs
     from camel.training.emergence.config import read_config
-    from camel.training.emergence.report import write_report
-    from camel.training.emergence.results import figures
-    from camel.training.emergence.study import Emergence
+    from camel.training.emergence.report import EmergenceJob
 
-    # Progress must not get into the figures.
-    console, halt = Console(highlight=False, stderr=as_json), Halt()
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
-    settings = read_config(config, **given)
-    purse = Purse(Budget(money=max_money, tokens=max_tokens, calls=max_calls), halt)
-
-    def metered(name: str, model: Model, price: ModelPrice | None) -> Model:
-        return MeteredModel(model, purse.share(name, price))
-
-    study = Emergence(
+    settings, in_flight = read_config(config, **given), how.concurrency or 16
+    job = EmergenceJob(
         settings,
         base_url=base_url,
-        metered=metered,
-        say=lambda line: say(console, line),
-        halt=halt,
-        concurrency=concurrency,
+        say=how.say,
+        concurrency=in_flight,
     )
-    purse.earlier(study.spent())
-    _announce(console, study, purse)
+
+    def announce(launch: Launch | None) -> Iterator[str]:
+        if not how.as_json:
+            _announce(how.console, job)
+            announce_needs(how.console, job.estimate(), job.price)
+        return iter(())
+
     if dry_run:
+        announce(None)
         return
-    if not asyncio.run(_work(console, study, purse)):
-        leave(console, halt.reason)
-    made, pairs, verdicts = figures(study)
-    write_report(study, made, pairs, verdicts)
-    if as_json:
-        typer.echo(made.to_json().decode())
-    else:
-        _show(console, made, study.out)
+    how.run(
+        job,
+        how.options(in_flight),
+        announce=announce,
+        show=lambda made: _show(how.console, made, job.out),
+    )
 
 
-def _announce(console: Console, study: Emergence, purse: Purse) -> None:
-    """Say what is asked of whom, what is trained, and what it will cost."""
+def _announce(console: Console, study: Emergence) -> None:
+    """Say what is asked of whom, and what is trained."""
     from camel.cli.panel import counted, say
-    from camel.cli.spending import announce_needs
     from camel.training.stored_rows import Rows
 
     config = study.config
@@ -121,18 +100,6 @@ def _announce(console: Console, study: Emergence, purse: Purse) -> None:
         say(console, f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
     if config.humaneval:
         say(console, f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model")
-    announce_needs(console, study.estimate(), purse)
-
-
-async def _work(console: Console, study: Emergence, purse: Purse) -> bool:
-    from camel.cli.panel import duration
-    from camel.cli.progress import worked
-
-    def line(seconds: float) -> str:
-        return " · ".join([study.line(), *purse.parts, f"{duration(seconds)} gone"])
-
-    note = "stopping: what is in flight ends first; again to leave at once"
-    return await worked(console, study.halt, note, line, study.run())
 
 
 def _show(console: Console, made: Figures, folder: Path) -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from camel.cli.options import FiguresAsJson, MaxCalls, MaxMoney, MaxTokens
+from camel.cli.command import SPREAD, How, long_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.cli.spending import Purse
     from camel.core.model import Model
-    from camel.evaluation.agents import Contest, Group, NamedModel
+    from camel.evaluation.agents import AgentsEvaluation
+    from camel.evaluation.contest import Group
     from camel.evaluation.results import Evaluation
+    from camel.evaluation.windows import AskedModel
+    from camel.jobs.launch import Launch
+    from camel.models.spec import ModelSpec
     from camel.runs.reader import RunReader
-
-KEPT = "kept"
-"""The folder, in that of an evaluation, of every answer that was paid for."""
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +29,9 @@ def register(app: typer.Typer) -> None:
     app.command()(agents)
 
 
+@long_command(SPREAD)
 def agents(
+    how: How,
     runs: Annotated[
         list[str],
         typer.Argument(metavar="RUN…", help="Runs' folders, or s3://bucket/prefix; a row of the table each."),
@@ -93,35 +94,16 @@ def agents(
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where it is written; RUN/evaluation unless given.")
     ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(metavar="N", help="Calls in flight: 16, with --local 2.", min=1)
-    ] = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_money: MaxMoney = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it will take, and ask nobody.")
     ] = False,
-    as_json: FiguresAsJson = False,
 ) -> None:
-    """Compare agents with single-shot answers (the paper's Table 1). The same command goes on after a stop."""
-    from rich.console import Console
-
+    """Compare agents with single-shot answers (the paper's Table 1). The same command continues after a stop."""
     from camel.cli.asking import acknowledged
-    from camel.cli.panel import say
-    from camel.cli.progress import leave
-    from camel.cli.spending import Purse
-    from camel.cli.stopping import FAILED_ITEMS, failed_lines
-    from camel.engine.halt import Halt
-    from camel.evaluation.agents import JUDGE_PROMPT, AgentsConfig, Contest
-    from camel.evaluation.report import write_report
-    from camel.evaluation.results import evaluate as evaluated
-    from camel.evaluation.vote_results import with_votes
-    from camel.jobs.budget import Budget
-    from camel.storage import inside
+    from camel.evaluation.agents import AgentsEvaluation
+    from camel.evaluation.contest import JUDGE_PROMPT, AgentsConfig
 
-    # Progress must not get into the figures.
-    console, halt = Console(highlight=False, stderr=as_json), Halt()
+    console = how.console
     config = AgentsConfig(
         tasks=sample,
         seed=seed,
@@ -131,38 +113,30 @@ def agents(
         **(_brief() if local else {}),
     )
     groups, folder = _groups(runs, against or []), out or _beside(runs[0])
-    in_flight = concurrency or (2 if local else 16)
-    purse = Purse(Budget(money=max_money, tokens=max_tokens, calls=max_calls), halt)
-    asked = _OpenModels(judge or [], summariser, model or _base_model(groups, local), against or [])
-    with _models(console, asked, base_url, local, guided, in_flight, purse) as models:
-        contest = Contest(
-            inside.path(folder, KEPT),
-            groups,
+    in_flight = how.concurrency or (2 if local else 16)
+    asked = _Names(judge or [], summariser, model or _base_model(groups, local), against or [])
+    with _models(console, asked, base_url, local, guided, in_flight) as models:
+        job = AgentsEvaluation(
+            str(folder),
+            tuple(groups),
             config,
-            summariser=models.summariser,
-            writers=models.writers,
-            judges=models.judges,
-            halt=halt,
-            rejected=purse.rejected,
+            models.models,
+            models.summariser,
+            models.writers,
+            tuple(models.judges),
         )
-        purse.earlier(contest.spent())
-        _announce(console, contest, purse)
+
+        def announce(launch: Launch | None) -> Iterator[str]:
+            if not how.as_json:
+                _announce(console, job)
+            return iter(())
+
         if dry_run:
+            announce(None)
             return
-        complete = asyncio.run(_work(console, contest, models.open, purse, in_flight))
-    if not complete:
-        leave(console, halt.reason)
-    made, pairs, verdicts = evaluated(contest)
-    made = with_votes(made, folder)
-    write_report(contest, made, pairs, verdicts, folder)
-    if as_json:
-        typer.echo(made.to_json().decode())
-    else:
-        _show(console, made, folder)
-    if failed := contest.failed():
-        for line in failed_lines(failed):
-            say(console, line)
-        raise typer.Exit(FAILED_ITEMS)
+        how.run(
+            job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder)
+        )
 
 
 def _brief() -> dict[str, Any]:
@@ -181,19 +155,12 @@ def _brief() -> dict[str, Any]:
 
 def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     """A row for each run, with those of `against` that are runs of the same scenario."""
-    from camel.cli.asking import check_finished
     from camel.core.errors import InputError
-    from camel.evaluation.agents import AGENTS, SINGLE_SHOT, Group
+    from camel.evaluation.contest import AGENTS, SINGLE_SHOT, Group
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
 
-    def opened(name: str) -> RunReader:
-        run = RunReader(name)
-        if "imported" not in run.settings.config:  # those are as they are
-            check_finished(name, "evaluated")
-        return run
-
-    records = [opened(run) for run in runs]
+    records = [RunReader(run) for run in runs]
     for one in records:
         if not len(one):
             raise InputError(
@@ -207,7 +174,7 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
             raise InputError(
                 f"--against takes {SINGLE_SHOT}, {SINGLE_SHOT}=MODEL or a run's folder, not {name!r}"
             )
-        other = opened(name)
+        other = RunReader(name)
         others[_name(other)] = other
     if AGENTS in others:
         raise InputError(f"a run called {AGENTS} cannot compete: rename its folder")
@@ -215,7 +182,14 @@ def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     groups = [
         Group(
             scenario if scenarios.count(scenario) == 1 else _name(one),
-            {AGENTS: one, **{name: other for name, other in others.items() if _scenario(other) == scenario}},
+            {
+                AGENTS: one.folder.address,
+                **{
+                    name: other.folder.address
+                    for name, other in others.items()
+                    if _scenario(other) == scenario
+                },
+            },
             scenario,
         )
         for one, scenario in zip(records, scenarios, strict=True)
@@ -236,9 +210,11 @@ def _scenario(run: RunReader) -> str:
 
 def _base_model(groups: Sequence[Group], local: bool) -> str:
     """The model that all runs were made with."""
-    from camel.evaluation.agents import AGENTS
+    from camel.evaluation.contest import AGENTS
+    from camel.runs.run import open_folder
 
-    names = {str(group.runs[AGENTS].settings.config.get("model.name", "")) for group in groups}
+    runs = [open_folder(group.runs[AGENTS]) for group in groups]
+    names = {str(run.settings().config.get("model.name", "")) for run in runs}
     return names.pop() if len(names) == 1 and not local else ""
 
 
@@ -254,7 +230,7 @@ def _beside(run: str) -> Path:
 # ---------------------------------------------------------------- who is asked
 
 
-class _OpenModels(NamedTuple):
+class _Names(NamedTuple):
     judges: Sequence[str]
     summariser: str
     base: str
@@ -262,80 +238,71 @@ class _OpenModels(NamedTuple):
 
 
 class _Models(NamedTuple):
-    summariser: NamedModel
-    writers: dict[str, NamedModel]
-    judges: list[NamedModel]
-    open: list[Model]
+    models: dict[str, Model | ModelSpec]
+    summariser: AskedModel
+    writers: dict[str, AskedModel]
+    judges: list[AskedModel]
 
 
 @contextlib.contextmanager
 def _models(
-    console: Console,
-    asked: _OpenModels,
-    base_url: str,
-    local: bool,
-    guided: str,
-    concurrency: int,
-    purse: Purse,
+    console: Console, asked: _Names, base_url: str, local: bool, guided: str, concurrency: int
 ) -> Generator[_Models]:
-    """All models that are asked, each once however many parts it has, and metered."""
+    """All models that are asked, each once however many parts it has."""
     from camel.cli.panel import say
     from camel.cli.showing import guide
     from camel.core.errors import InputError
-    from camel.evaluation.agents import SINGLE_SHOT, NamedModel
-    from camel.jobs.budget import MeteredModel
-    from camel.models.catalogue import find
-    from camel.models.connect import connect, label, named_at
+    from camel.evaluation.contest import SINGLE_SHOT
+    from camel.evaluation.windows import AskedModel
+    from camel.models.connect import label, named_at
     from camel.models.local import LocalServer, local_model
+    from camel.models.spec import find_spec
 
     single = [name for name in asked.against if name.partition("=")[0] == SINGLE_SHOT]
     if not asked.against:
         single = [SINGLE_SHOT]
     if len(set(single)) != len(single):
         raise InputError("--against names a system twice")
-    made: dict[str, NamedModel] = {}
-    opened: list[Model] = []
-
-    def named(chat: Model, name: str) -> NamedModel:
-        opened.append(chat)
-        return NamedModel(name, MeteredModel(chat, purse.share(name, find(chat.name))))
-
+    made: dict[str, AskedModel] = {}
+    models: dict[str, Model | ModelSpec] = {}
     with contextlib.ExitStack() as stack:
         if local:
             if asked.judges or asked.summariser or any("=" in name for name in single):
                 raise InputError("with --local the tiny model does everything: leave out the names of models")
             server = LocalServer(parallel=concurrency)
             chat = stack.enter_context(local_model(server, say=lambda line: say(console, line)))
-            one = named(chat, chat.name)
-            yield _Models(one, dict.fromkeys(single, one), [one], opened)
+            one = AskedModel(chat.name, "", chat.context_tokens)
+            yield _Models({"": chat}, one, dict.fromkeys(single, one), [one])
             return
         if not asked.judges:
             raise InputError("name who judges, a strong model, with --judge; or use --local")
 
-        def model(spec: str) -> NamedModel:
+        def model(spec: str) -> AskedModel:
             if spec not in made:
                 name, url = named_at(spec)
-                made[spec] = named(
-                    connect(name, base_url=url or base_url, guided=guide(guided)), label(name, url)
-                )
+                found = find_spec(name, base_url=url or base_url, guided=guide(guided))
+                made[spec] = AskedModel(label(name, url), spec, found.window)
+                models[spec] = found
             return made[spec]
 
         if SINGLE_SHOT in single and not asked.base:
             raise InputError("the runs do not tell one base model: name that of single-shot with --model")
         writers = {label(*named_at(name)): model(name.partition("=")[2] or asked.base) for name in single}
         judges = [model(spec) for spec in dict.fromkeys(asked.judges)]
-        yield _Models(model(asked.summariser) if asked.summariser else judges[0], writers, judges, opened)
+        yield _Models(models, model(asked.summariser) if asked.summariser else judges[0], writers, judges)
 
 
-# ---------------------------------------------------------------- doing it, and showing it
+# ---------------------------------------------------------------- showing it
 
 
-def _announce(console: Console, contest: Contest, purse: Purse) -> None:
+def _announce(console: Console, job: AgentsEvaluation) -> None:
     """Say what is compared, and what it will cost."""
+    from camel.cli.command import announce_needs
     from camel.cli.panel import counted, say
-    from camel.cli.spending import announce_needs
     from camel.evaluation.report import STEPS
+    from camel.jobs.state import price_of
 
+    contest = job.contest
     for group in contest.groups:
         sample = contest.samples[group.name]
         left = f"; {sample.excluded:,} labelled ones are left out (--acknowledge)" if sample.excluded else ""
@@ -344,27 +311,10 @@ def _announce(console: Console, contest: Contest, purse: Purse) -> None:
             f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{left}",
         )
         say(console, f"  {' / '.join(contest.systems(group.name))}")
-    announce_needs(console, [(STEPS[need.kind], need) for need in contest.estimate()], purse)
-
-
-async def _work(
-    console: Console, contest: Contest, opened: Sequence[Model], purse: Purse, concurrency: int
-) -> bool:
-    from camel.cli.panel import duration
-    from camel.cli.progress import CALLS_END, worked
-
-    words = {"summary": "summaries", "answer": "answers", "verdict": "verdicts", "repeat": "repeats"}
-
-    def line(seconds: float) -> str:
-        parts = [
-            f"{words[kind]} {done:,} of {contest.total(kind):,}"
-            for kind, done in contest.finished.items()
-            if contest.total(kind)
-        ]
-        return " · ".join([*parts, *purse.parts, f"{duration(seconds)} gone"])
-
-    work = contest.run(concurrency=concurrency)
-    return await worked(console, contest.halt, CALLS_END, line, work, *opened)
+    asked = [job.summariser, *job.writers.values(), *job.judges]
+    seats = {one.name: job.models[one.seat] for one in asked}
+    steps = [(STEPS[need.kind], need) for need in contest.estimate()]
+    announce_needs(console, steps, lambda name: price_of(seats[name]))
 
 
 def _show(console: Console, made: Evaluation, folder: Path) -> None:

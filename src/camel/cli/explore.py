@@ -33,7 +33,7 @@ def explore(
         from camel.explorer.serving import can_open, serve
     except ImportError as error:
         raise MissingExtra(f"The explorer ({error.name})", "explore") from None
-    from camel.generation.status import find_runs
+    from camel.jobs.status import find_runs
 
     found = [one for run in runs for one in (find_runs(run) or [run])]
 

@@ -75,6 +75,7 @@ def export(
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
     from camel.record.release import Release
+    from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
@@ -140,6 +141,7 @@ def _site(
     from camel.cli.panel import counted
     from camel.core.errors import InputError, MissingExtra
     from camel.record.release import RESTRICTED, Release
+    from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
@@ -242,8 +244,8 @@ def _labels_of(scenario: str) -> tuple[str, ...]:
 
 def _planned(folder: RunFolder, stage: str) -> int:
     """How many records a stage is to have, a translation as many as its run; 0 where that is not known."""
-    from camel.generation.campaign import ANSWERS, CONVERSATIONS
-    from camel.generation.status import planned_shards
+    from camel.generation.config import ANSWERS, CONVERSATIONS
+    from camel.jobs.status import planned_shards
 
     plans = planned_shards(folder)
     plan = plans.get(stage if stage == ANSWERS else CONVERSATIONS)
@@ -262,7 +264,7 @@ def _say_unfinished(run: str, there: int, planned: int) -> None:
 def _last_stage(folder: RunFolder) -> str:
     """The stage that holds transcripts."""
     from camel.core.errors import InputError
-    from camel.generation.campaign import ANSWERS, CONVERSATIONS
+    from camel.generation.config import ANSWERS, CONVERSATIONS
 
     folder.settings()
     for stage in (CONVERSATIONS, ANSWERS):
@@ -286,18 +288,3 @@ def _translated(folder: RunFolder, language: str) -> str:
             f"{folder.address} has nothing in {language!r}: make it with camel translate {folder.address} --to {language}"
         )
     return stage
-
-
-def canary_of(folder: RunFolder) -> str:
-    """The GUID of the scenario that the run was made from."""
-    from camel.core.errors import CamelError, InputError
-    from camel.scenarios import load
-
-    name = str(folder.settings().config.get("scenario", ""))
-    try:
-        canary = load(name).canary
-    except CamelError as error:
-        raise InputError(f"the canary cannot be read from the scenario {name!r}: {error}") from None
-    if not canary:
-        raise InputError(f"the scenario {name!r} declares no canary, which such a release must carry")
-    return canary

@@ -75,16 +75,21 @@ def index(
 
 def _look(console: Console, run: RunReader) -> Looking:
     """Look through the run; what was looked through before is not looked through again."""
-    import asyncio
     import os
 
-    from camel.cli.progress import leave
-    from camel.cli.study import KEPT, beside, look
-    from camel.evaluation.findings import Looker
+    from camel.cli.panel import choose_view, stopped
+    from camel.cli.study import beside
+    from camel.evaluation.findings import Findings, Looker
+    from camel.evaluation.study_job import KEPT
     from camel.index.marks import Looking
+    from camel.jobs.launch import JobOptions, Launch
     from camel.storage import inside
 
-    looker = Looker(run, inside.path(beside(run), KEPT), processes=os.cpu_count() or 1)
-    if not asyncio.run(look(console, looker)):
-        leave(console, looker.halt.reason)
+    kept = inside.path(beside(run.folder), KEPT)
+    job = Findings(str(kept), run.folder.address, processes=os.cpu_count() or 1)
+    outcome = Launch(job, JobOptions(), choose_view(console, False)).run()
+    if not outcome.complete:
+        typer.echo(f"{stopped(outcome.reason)}; the same command continues", err=True)
+        raise typer.Exit(outcome.exit_status)
+    looker = Looker(run, kept)
     return Looking(looker.name, looker.found)

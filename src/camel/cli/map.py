@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.command import COMPUTING, How, long_command
 from camel.cli.options import Force, RunPlace
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.maps.embedding import Embedding
     from camel.maps.table import MapHeader
 
 
+@long_command(COMPUTING)
 def map_(
+    how: How,
     run: RunPlace,
     model: Annotated[
         str,
@@ -48,63 +49,31 @@ def map_(
         typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
     ] = None,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
-    """Embed a run's texts, lay them out and group them, for the explorer's map. The same command goes on after a stop."""
-    from rich.console import Console
-
-    from camel.cli.panel import say
-    from camel.cli.progress import leave
-    from camel.core.errors import InputError, MissingExtra
-    from camel.engine.halt import Halt
+    """Embed a run's texts, lay them out and group them, for the explorer's map. The same command continues after a stop."""
+    from camel.core.errors import MissingExtra
 
     try:
         from camel.maps.embedders import SentenceModel
-        from camel.maps.embedding import Embedding
-        from camel.maps.make import make_map
+        from camel.maps.mapping import MapJob
     except ImportError as error:
         raise MissingExtra(f"A map ({error.name})", "map") from None
     from camel.maps.texts import checked
-    from camel.runs.reader import RunReader
 
     kind = checked(of)
     if export or out:
         _export(run, kind, export, out, acknowledge or [], force)
         return
-    console, halt = Console(highlight=False, stderr=as_json), Halt()
-    records = RunReader(run)
-    if not len(records):
-        raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
-    embedding = Embedding(records, SentenceModel(model), of=kind, halt=halt)
-    if not asyncio.run(_embed(console, embedding)):
-        leave(console, halt.reason)
-    with console.status("") as place:
-        made = make_map(
-            embedding,
-            seed=seed,
-            groups=groups,
-            threshold=threshold,
-            note=lambda what: place.update(f"{what} {kind}"),
-        )
-    if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(made.header).decode())
-        return
-    _show(console, made.header)
-    say(console, f"table   {made.path}")
-    say(console, f"look    camel explore {shlex.quote(run)}, then Map")
-
-
-async def _embed(console: Console, embedding: Embedding) -> bool:
-    from camel.cli.panel import duration
-    from camel.cli.progress import worked
-
-    def line(seconds: float) -> str:
-        return f"embedded {embedding.of} of {embedding.done:,} of {embedding.total:,} conversations · {duration(seconds)} gone"
-
-    note = "stopping: the batch under way ends first"
-    return await worked(console, embedding.halt, note, line, embedding.embed())
+    job = MapJob(run, SentenceModel(model), kind, seed=seed, groups=groups, threshold=threshold)
+    how.run(
+        job,
+        how.options(),
+        show=lambda made: _show(how.console, made.header),
+        done=lambda made: (
+            f"table   {made.path}",
+            f"look    camel explore {shlex.quote(run)}, then Map",
+        ),
+    )
 
 
 def _show(console: Console, header: MapHeader) -> None:
@@ -130,12 +99,12 @@ def _show(console: Console, header: MapHeader) -> None:
 
 def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[str], force: bool) -> None:
     from camel.cli.asking import acknowledged
-    from camel.cli.export import canary_of
     from camel.cli.panel import counted
     from camel.core.errors import InputError
     from camel.maps.export import FORMATS, export_map
     from camel.maps.table import path_of
     from camel.record.release import Release
+    from camel.runs.canary import canary_of
     from camel.runs.run import open_folder
 
     if not format or out is None:

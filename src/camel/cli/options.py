@@ -77,11 +77,7 @@ OpenBrowser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace what was written there before.")]
-MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")]
-MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")]
-MaxMoney = Annotated[float | None, typer.Option(metavar="DOLLARS", help="What it may cost.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-FiguresAsJson = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")]
 
 
 def typed(command: typer.Context) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -20,41 +20,12 @@ from rich.table import Table
 from rich.text import Text
 
 from camel.cli.screen import visible
-from camel.generation.status import Snapshot, StageState, progress_of
+from camel.jobs.progress import Snapshot, StageState, View, progress_of
 from camel.models.replica import ReplicaState
 
 BAR, WIDTH = 28, 96
 REPLICAS = 8
 """Lines of the panel that endpoints may take."""
-
-
-class View(Protocol):
-    """Shows a run while it goes on."""
-
-    every: float
-    """Seconds between two snapshots."""
-
-    def __enter__(self) -> View:
-        """Begin to show."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the screen in order."""
-        ...
-
-    def show(self, now: Snapshot) -> None:
-        """Show the run as it is now."""
-        ...
-
-    def event(self, entry: dict[str, Any]) -> None:
-        """Show something that happened, as the log has it."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Say something."""
-        ...
 
 
 class _Quiet:
@@ -218,7 +189,7 @@ def uncommitted(now: Snapshot, stage: StageState) -> str:
 def current(now: Snapshot) -> StageState | None:
     """The first stage that is not complete; when all are, the last, of which the figures beside it are."""
     open_stages = [stage for stage in now.stages if stage.committed < stage.planned]
-    own = [stage for stage in now.stages if not stage.is_translation] or now.stages
+    own = [stage for stage in now.stages if not stage.extra] or now.stages
     return open_stages[0] if open_stages else (own[-1] if own else None)
 
 
@@ -330,7 +301,7 @@ def _stages(now: Snapshot, width: int) -> Table:
             f"{stage.open:,} in work" if stage.open else "",
             uncommitted(now, stage),
             f"{stage.failed:,} failed" if stage.failed else "",
-            f"{short(stage.tokens)} tokens" if stage.is_translation and stage.tokens else "",
+            f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
         ]
         grid.add_row(
             name,

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from camel.generation.config import Figure, GenerateConfig
     from camel.generation.fork import Forked
-    from camel.generation.plan import CallRate, Need, Plan
+    from camel.generation.guesses import Need
+    from camel.generation.plan import Plan
+    from camel.generation.rate import CallRate
 
 MONTH = 30 * 24.0
 
@@ -105,7 +107,6 @@ def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
 def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
     """A line for each limit of the budget that will, or may, be reached before the run is complete."""
     from camel.generation.plan import limits
-    from camel.jobs.budget import NEEDS_PRICE
 
     lines: list[str] = []
     for one in limits(plan, config.budget, hours):
@@ -120,21 +121,23 @@ def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
             )
         elif one.enough == "perhaps":
             lines.append(f"{limit} may not suffice: {likely} are likely, and up to {high} possible")
-    if config.budget.money is not None and plan.price is None:
-        lines.append(f"{NEEDS_PRICE}; camel generate will not start")
+    if config.budget.usd is not None and plan.price is None:
+        lines.append(
+            "budget.usd needs the model's price: give model.price, or limit tokens; camel generate will not start"
+        )
     return lines
 
 
 def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
     """How fast the run will be: as somebody says, else as it or the one it is forked from was, else as assumed."""
     from camel.generation.config import Figure
-    from camel.generation.plan import CallRate, assumed_rate, is_alike
-    from camel.generation.status import measured_rate
+    from camel.generation.plan import is_alike
+    from camel.generation.rate import CallRate, assumed_rate, measured_rate
     from camel.runs.run import open_folder
 
     if given is not None:
         return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
-    folder = config.open_folder()
+    folder = open_folder(config.where)
     source = source or (folder.settings().forked_from if folder.exists else "")
     for place in (folder, *([open_folder(source)] if source else ())):
         if is_alike(place, config) and (rate := measured_rate(place)):
@@ -152,11 +155,12 @@ def _show(
     source: str = "",
 ) -> None:
     """Print a plan; with a `source`, that of the fork of it."""
-    from camel.generation.campaign import changes
     from camel.generation.fork import committed_by_fork, look
+    from camel.generation.opening import changes
     from camel.generation.plan import committed_in, limits, make_plan
+    from camel.runs.run import open_folder
 
-    folder = config.open_folder()
+    folder = open_folder(config.where)
     forked = look(config, source) if source else None
     known = committed_by_fork(config, source, forked) if forked else committed_in(folder, config)
     changed = changes(folder, config, config.loaded_scenario()) if folder.exists else []
@@ -323,7 +327,7 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
 def _amount(name: str, value: float) -> str:
     from camel.cli.panel import duration, money, short
 
-    if name == "money":
+    if name == "usd":
         return money(value)
     return duration(3600 * value) if name == "hours" else f"{short(value)} {name}"
 
@@ -331,8 +335,9 @@ def _amount(name: str, value: float) -> str:
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
     """Say what the figures rest on."""
     from camel.cli.panel import say
-    from camel.generation.campaign import CONVERSATIONS
-    from camel.generation.plan import FURTHER_CALLS, in_words, messages_assumed
+    from camel.generation.config import CONVERSATIONS
+    from camel.generation.guesses import FURTHER_CALLS, messages_assumed
+    from camel.generation.plan import in_words
 
     measured = [stage for stage in made.stages if stage.measured]
     if measured:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli.command import COMPUTING, How, long_command
 from camel.cli.options import Force, leave_to, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.engine.halt import Halt
     from camel.training.recipe import Recipe
-    from camel.training.rows import RowBuilder, RowsReport
+    from camel.training.rows import RowsReport
 
-BESIDE = ("--force", "--json")
+BESIDE = ("--force", "--json", "--budget-hours")
 """Options that hold beside a file too."""
 
 
+@long_command(COMPUTING)
 def rows(
-    command: typer.Context,
+    how: How,
     given: Annotated[
         list[str], typer.Argument(metavar="RUN… | RECIPE.toml", help="Runs, or a file that says all of this.")
     ],
@@ -59,27 +59,21 @@ def rows(
         ),
     ] = None,
     force: Force = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Make rows for training: shaped, filtered, without duplicates. The same command goes on where it stopped.
+    """Make rows for training: shaped, filtered, without duplicates. The same command continues where it stopped.
 
     `camel export RUN messages` writes every conversation as it was said instead, whole and with its prompts, for other people's
     programs. `camel train` reads what this command makes.
     """
     import msgspec
-    from rich.console import Console
 
-    from camel.cli.panel import say
-    from camel.cli.stopping import INTERRUPTED
     from camel.core.errors import InputError
-    from camel.engine.halt import Halt
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
-    from camel.training.rows import RowBuilder
+    from camel.training.rows_job import RowsJob
     from camel.training.shaping import Shape
 
-    console, halt = Console(highlight=False, stderr=as_json), Halt()
     if len(given) == 1 and given[0].endswith(".toml"):
-        leave_to(given[0], [option for option in typed(command) if option not in BESIDE])
+        leave_to(given[0], [option for option in typed(how.context) if option not in BESIDE])
         recipe = read_recipe(Path(given[0]))
     else:
         try:
@@ -102,33 +96,8 @@ def rows(
             tuple(stop or ()), tuple(without or ()), language, near=near, questions=tuple(questions or ())
         )
         recipe = Recipe(tuple(map(Source, given)), out, shape, filters)
-    builder = RowBuilder(recipe, halt=halt, replace=force)
-    if not asyncio.run(_built(console, builder, halt)):
-        say(console, "stopped by you; the same command goes on")
-        raise typer.Exit(INTERRUPTED)
-    report = builder.report()
-    if as_json:
-        typer.echo(msgspec.json.encode(report).decode())
-    else:
-        _show(console, recipe, report)
-
-
-async def _built(console: Console, builder: RowBuilder, halt: Halt) -> bool:
-    from camel.cli.panel import duration
-    from camel.cli.progress import worked
-
-    done, of = 0, 1
-
-    def noticed(files: int, all_files: int) -> None:
-        nonlocal done, of
-        done, of = files, all_files
-
-    def line(seconds: float) -> str:
-        return f"{done:,} of {of:,} files made · {duration(seconds)} gone"
-
-    return await worked(
-        console, halt, "stopping: files being written end first", line, builder.build(noticed)
-    )
+    job = RowsJob(recipe, replace=force)
+    how.run(job, how.options(), show=lambda report: _show(how.console, recipe, report))
 
 
 def _show(console: Console, recipe: Recipe, report: RowsReport) -> None:

@@ -22,7 +22,7 @@ def status(
     from rich.console import Console
 
     from camel.cli.panel import duration, line, panel, say, short, stopped, uncommitted
-    from camel.generation.status import read_status
+    from camel.jobs.status import read_status
     from camel.runs.run import JOURNALS
 
     now = read_status(run)
@@ -44,7 +44,7 @@ def status(
                 f"{stage.committed:,} of {stage.planned:,} committed",
                 uncommitted(now, stage),
                 f"{stage.failed:,} failed" if stage.failed else "",
-                f"{short(stage.tokens)} tokens" if stage.is_translation and stage.tokens else "",
+                f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
             ]
             say(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
         say(console, line(now))
@@ -82,7 +82,7 @@ def runs(
 
     from camel.cli.panel import current, spent, table
     from camel.core.errors import InputError
-    from camel.generation.status import find_runs, read_status
+    from camel.jobs.status import find_runs, read_status
     from camel.storage.store import is_remote
 
     if not is_remote(folder) and not Path(folder).is_dir():

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import FiguresAsJson, RunPlace
+from camel.cli.command import SPREAD, How, long_command
+from camel.cli.options import RunPlace
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.core.model import Model
-    from camel.engine.halt import Halt
-    from camel.evaluation.findings import Looker
-    from camel.evaluation.study import Gatherer, Study
-    from camel.jobs.budget import Budget
-    from camel.record.release import Release
-    from camel.runs.reader import RunReader
-
-PAGE = "study.html"
-KEPT = "kept"
-"""The folder, in that of a study, of what is kept from one to the next."""
+    from camel.evaluation.study import Study
+    from camel.jobs.launch import Launch
+    from camel.runs.run import RunFolder
 
 
+@long_command(SPREAD)
 def study(
+    how: How,
     run: RunPlace,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where it is written; RUN/study unless given.")
@@ -47,12 +43,6 @@ def study(
     local: Annotated[
         bool, typer.Option("--local", help="Judge with the tiny real model on this machine; no key.")
     ] = False,
-    max_calls: Annotated[
-        int | None, typer.Option(metavar="N", help="Calls that the judging may take.")
-    ] = None,
-    max_money: Annotated[
-        float | None, typer.Option(metavar="DOLLARS", help="What the judging may cost.")
-    ] = None,
     processes: Annotated[
         int | None,
         typer.Option(metavar="N", help="Processes that look; one for each core unless given.", min=1),
@@ -61,178 +51,57 @@ def study(
         list[str] | None,
         typer.Option(metavar="LABEL", help="Study conversations with this label too: misalignment."),
     ] = None,
-    as_json: FiguresAsJson = False,
 ) -> None:
-    """Find behaviours in a run and measure them. What was looked through once is kept; the same command goes on."""
-    from msgspec.structs import replace
-    from rich.console import Console
-
-    from camel.cli.asking import acknowledged, check_finished, chosen_model
-    from camel.cli.export import canary_of
-    from camel.cli.progress import leave
+    """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
+    from camel.cli.asking import acknowledged, chosen_model
+    from camel.cli.command import expect
     from camel.core.errors import InputError
-    from camel.engine.halt import Halt
-    from camel.jobs.budget import Budget
-    from camel.record.release import Release
-    from camel.runs.reader import RunReader
-    from camel.storage import inside
+    from camel.evaluation.study_job import StudyJob
+    from camel.evaluation.windows import AskedModel
+    from camel.jobs.state import name_of, price_of
+    from camel.models.spec import ModelSpec
+    from camel.runs.run import open_folder
 
-    # Progress must not get into the figures.
-    console, halt = Console(highlight=False, stderr=as_json), Halt()
-    if not judge and (local or max_calls or max_money):
-        raise InputError("a model is asked only with --judge: add it, or leave out --local and the limits")
-    records = RunReader(run)
-    if not len(records):
-        raise InputError(f"{run} has no finished conversations yet: camel status {run} says how far it is")
-    known = bool(acknowledged(acknowledge))
-    release = Release(known, canary_of(records.folder) if known else "")
-    labels = _labels(records, release)
-    folder = out or beside(records)
-    kept = inside.path(folder, KEPT)
-    made = asyncio.run(_looked(console, records, kept, halt, processes or os.cpu_count() or 1))
-    if made is not None and judge:
-        check_finished(run, "judged")
-        budget = Budget(money=max_money, calls=max_calls)
-        in_flight = 2 if local else 16
-        with chosen_model(console, model, base_url, local, in_flight) as chat:
-            judging = _Judging(records, kept, made, chat, sample, budget, halt)
-            made = asyncio.run(judging.judged(console, in_flight))
-    if made is None:
-        leave(console, halt.reason)
-    made = made._replace(study=replace(made.study, labels=labels, canary=release.canary if labels else ""))
-    write(made.study, folder)
-    if as_json:
-        typer.echo(made.study.to_json().decode())
-    else:
-        _show(console, made.study, folder)
-
-
-def _labels(run: RunReader, release: Release) -> list[str]:
-    """The restricted labels in a run; raises unless they are acknowledged, before anything is read, shown or sent."""
-    from camel.record.arrow import read_shard
-    from camel.record.release import check_labels
-
-    found: set[str] = set()
-    with run.folder.opened(part.file for part in run.parts) as files:
-        for file in files:
-            table = read_shard(file, ["id", "labels"])
-            for id, labels in zip(table["id"].to_pylist(), table["labels"].to_pylist(), strict=True):
-                found |= check_labels(id, labels or (), release)
-    return sorted(found)
-
-
-class _Made(NamedTuple):
-    study: Study
-    gathered: Gatherer
-
-
-async def _looked(console: Console, run: RunReader, kept: Path, halt: Halt, processes: int) -> _Made | None:
-    """Look through the run and gather what was seen; None when something stopped it."""
-    from camel.evaluation.findings import Looker
-    from camel.evaluation.study import study_of
-
-    looker = Looker(run, kept, processes=processes, halt=halt)
-    if not await look(console, looker):
-        return None
-    settings = run.settings
-    scenario = Path(str(settings.config.get("scenario", ""))).name
-    return _Made(
-        *study_of(
-            looker.tables(), run=run.folder.address, scenario=scenario, fingerprint=settings.fingerprint
-        )
-    )
-
-
-async def look(console: Console, looker: Looker) -> bool:
-    """Look through a run, and show how far that is; False when something stopped it."""
-    from camel.cli.panel import duration
-    from camel.cli.progress import worked
-
-    def line(seconds: float) -> str:
-        return f"looked through {looker.done:,} of {looker.total:,} conversations · {duration(seconds)} gone"
-
-    note = "stopping: shards being looked through end first"
-    return await worked(console, looker.halt, note, line, looker.look())
-
-
-class _Judging:
-    """A judge being asked, within a budget."""
-
-    def __init__(
-        self,
-        run: RunReader,
-        kept: Path,
-        made: _Made,
-        chat: Model,
-        sample: int,
-        budget: Budget,
-        halt: Halt,
-    ) -> None:
-        from camel.cli.spending import metered
-        from camel.evaluation.deserved import Judging
-        from camel.jobs.budget import MeteredModel
-
-        self._made, self._chat = made, chat
-        self._meter = metered(budget, chat.name, halt)
-        self._judging = Judging(
+    if not judge and (local or how.budget.counts):
+        raise InputError("a model is asked only with --judge: add it, or leave out --local and the budget")
+    in_flight = how.concurrency or (2 if local else 16)
+    folder = out or beside(open_folder(run))
+    with ExitStack() as stack:
+        chat = stack.enter_context(chosen_model(how, model, base_url, local, in_flight)) if judge else None
+        window = None if chat is None else chat.window if isinstance(chat, ModelSpec) else chat.context_tokens
+        job = StudyJob(
+            str(folder),
             run,
-            kept,
-            made.gathered.done[:sample],
-            MeteredModel(chat, self._meter),
-            name=chat.name,
-            halt=halt,
+            processes=processes or (1 if how.address else os.cpu_count() or 1),
+            judge=None if chat is None else AskedModel(name_of(chat), "", window),
+            sample=sample,
+            acknowledge=acknowledged(acknowledge),
+            models={} if chat is None else {"": chat},
         )
-        self._meter.before = self._judging.spent()
 
-    async def judged(self, console: Console, concurrency: int) -> _Made | None:
-        """Say what it will cost, ask, and add what the verdicts come to; None when something stopped it."""
-        from msgspec.structs import replace
+        def announce(launch: Launch) -> Iterator[str]:
+            if chat is not None and (judging := job.judging_known()) and (left := judging.left()):
+                yield expect("judge", name_of(chat), judging.estimate(left), price_of(chat))
 
-        from camel.cli.panel import money, say
-        from camel.cli.progress import CALLS_END, worked
-        from camel.cli.spending import expect
-
-        judging, meter = self._judging, self._meter
-        if not judging.sample:
-            say(console, "no conversation ended as done: there is nothing to judge")
-            return self._made
-        if left := judging.left():
-            expect(console, "judge", self._chat.name, judging.estimate(left), meter.price)
-
-        def line(seconds: float) -> str:
-            cost = f" · {money(meter.money)}" if meter.money else ""
-            return f"judged {judging.finished:,} of {len(judging.sample):,} conversations · {meter.usage.calls:,} calls{cost}"
-
-        work = judging.judge(concurrency=concurrency)
-        if not await worked(console, judging.halt, CALLS_END, line, work, self._chat):
-            return None
-        deserved = judging.result(self._made.gathered.ended_done, meter.money)
-        return self._made._replace(study=replace(self._made.study, deserved=deserved))
+        how.run(
+            job,
+            how.options(in_flight),
+            announce=announce,
+            show=lambda made: _show(how.console, made, folder),
+        )
 
 
-def beside(run: RunReader) -> Path:
+def beside(run: RunFolder) -> Path:
     """The folder of a study: in that of its run, where that is on a disk."""
-    if run.folder.on_disk:
-        return run.folder.path("study")
-    return Path("studies") / run.folder.address.rstrip("/").rpartition("/")[2]
-
-
-def write(made: Study, folder: Path) -> None:
-    """Write the figures, the plots and the page."""
-    from camel.evaluation.study_page import page
-    from camel.evaluation.study_plots import plots
-    from camel.reports.plots import svg, write_plots
-    from camel.storage import inside
-
-    pictures = [(plot, svg(plot)) for plot in plots(made)]
-    write_plots(folder, pictures)
-    inside.write(folder, "study.json", made.to_json())
-    inside.write(folder, PAGE, page(made, pictures))
+    if run.on_disk:
+        return run.path("study")
+    return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:
     from camel.cli.panel import counted, say, table
     from camel.evaluation.study import SEEN, UNSEEN, shown
+    from camel.evaluation.study_page import PAGE
     from camel.reports.html import interval, percent
 
     rows: list[tuple[str, ...]] = []

@@ -77,7 +77,7 @@ def train(
     """Fine-tune a model on rows that `camel rows` made, or on preferences. The same command goes on where it stopped."""
     from rich.console import Console
 
-    from camel.cli.stopping import INTERRUPTED
+    from camel.jobs.signals import INTERRUPTED
     from camel.training.config import made_config, read_config
 
     console = Console(highlight=False)

@@ -27,7 +27,7 @@ def verify(
     from rich.console import Console
 
     from camel.cli.screen import visible
-    from camel.generation.status import planned_shards
+    from camel.jobs.status import planned_shards
     from camel.runs.run import open_folder
     from camel.runs.verify import verify as look
 

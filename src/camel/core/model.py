@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 import msgspec
 
@@ -92,6 +92,14 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return self.choices[0].content
 
 
+class Price(Protocol):
+    """What a model costs."""
+
+    def cost(self, usage: Usage) -> float:
+        """Dollars for that much."""
+        ...
+
+
 class Model(ABC):
     """Anything that answers a request: a hosted model, a scripted one, a person. Fails with a `ModelError` and nothing else.
 
@@ -104,6 +112,8 @@ class Model(ABC):
     """Its window, where it is known."""
     base_url: str = ""
     """Where it is reached, for traces."""
+    price: Price | None = None
+    """What it costs, where that is known and not by its name."""
     stand_in: Model | None = None
     """Who is asked instead where somebody looks ahead; a person is not asked what they might say."""
 
@@ -119,6 +129,9 @@ class Model(ABC):
 
     def release(self, session: str) -> None:  # noqa: B027 - most models keep nothing
         """Hear that a conversation has ended, so that what was kept for it can go."""
+
+    async def rest(self) -> None:  # noqa: B027 - most models have nothing to put away
+        """Hear that it is not asked for a while: what it holds, such as a server of its own, may go until it is."""
 
     async def aclose(self) -> None:  # noqa: B027 - most models have nothing open
         """Close what it has open; it opens again when it is next used."""
@@ -137,10 +150,15 @@ class WrappedModel(Model):
         self.inner = inner
         self.name, self.base_url = inner.name, inner.base_url
         self.context_tokens, self.stand_in = inner.context_tokens, inner.stand_in
+        self.price = inner.price
 
     def release(self, session: str) -> None:
         """Tell the model within."""
         self.inner.release(session)
+
+    async def rest(self) -> None:
+        """Tell the model within."""
+        await self.inner.rest()
 
     async def aclose(self) -> None:
         """Close the model within."""

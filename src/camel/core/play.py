@@ -9,16 +9,50 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from camel.core.conversation import Conversation
 from camel.core.message import Message
 from camel.core.model import Model
-from camel.core.stops import Stop, StopReason
+from camel.core.stops import Stop, StopReason, StopRule
 from camel.core.transcript import Transcript
 
 T = TypeVar("T")
+
+
+class Declaration(ABC):
+    """A conversation as it is declared. It can be used again and again; `<placeholders>` in it are filled from rows of values."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is about, in a few words."""
+
+    @property
+    @abstractmethod
+    def placeholders(self) -> frozenset[str]:
+        """The names of its placeholders, in small letters."""
+
+    @abstractmethod
+    def fill(self, row: Mapping[str, Any]) -> Declaration:
+        """The same with its placeholders filled; names of the row that it does not have are ignored."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Stands for all that decides what is said, besides the model and the rows."""
+
+    @abstractmethod
+    def with_rules(self, rules: Sequence[StopRule]) -> Declaration:
+        """The same with these rules instead of its own; the limits of messages and tokens always remain."""
+
+    @abstractmethod
+    def own_model(self) -> Model:
+        """The model that it names, or the one that the environment names."""
+
+    @abstractmethod
+    def play(self, model: Model, *, id: str = "", seed: int | None = None) -> Play:
+        """One conversation, ready to begin."""
 
 
 class Play(ABC):
@@ -56,7 +90,7 @@ class Play(ABC):
 
     def run(self) -> Transcript:
         """Talk to the end from code that is not async; also works inside a notebook."""
-        return _run(self._finish_and_close())
+        return run_now(self._finish_and_close())
 
     async def _finish_and_close(self) -> Transcript:
         try:
@@ -67,7 +101,8 @@ class Play(ABC):
                 await model.aclose()
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def run_now(work: Coroutine[Any, Any, T], interrupted: Callable[[], None] | None = None) -> T:
+    """Run a coroutine to its end, also inside a notebook. There, the first Ctrl-C calls `interrupted` and waits on, if given."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -90,8 +125,14 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     thread = threading.Thread(target=target, name="camel-run")
     thread.start()
     try:
-        thread.join()
-    except BaseException:  # Ctrl-C: without this the thread would go on talking, and paying
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            if interrupted is None:
+                raise
+            interrupted()
+            thread.join()
+    except BaseException:  # Ctrl-C: without this the thread would continue to talk, and to pay
         for loop, task in begun:
             if task is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)

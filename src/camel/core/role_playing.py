@@ -7,8 +7,8 @@ hands two agents to the conversation loop.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -17,11 +17,12 @@ from camel.core.checks import shown
 from camel.core.conversation import Agent, Conversation, Critic
 from camel.core.critic import BestOf
 from camel.core.errors import InputError, ModelError, NoRoom
+from camel.core.identity import identity_of
 from camel.core.inception import Inception, fill
 from camel.core.judge import ModelJudge
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
-from camel.core.play import Play
+from camel.core.play import Declaration, Play
 from camel.core.stops import MAX_MESSAGES, NextCall, Stop, StopRule, TokenLimit, checked_rules, paper_rules
 from camel.core.task import (
     MAX_ROLE_CHARS,
@@ -38,10 +39,13 @@ ASSISTANT, USER = "assistant", "user"
 AGENT_SAMPLING = Sampling(temperature=0.2)
 """The original's default for both agents."""
 
+_TEXTS = ("task", "assistant", "user")
+"""What may have placeholders."""
+
 T = TypeVar("T")
 
 
-class RolePlaying(Play):
+class RolePlaying(Play, Declaration):
     """Two agents, an assistant and a user, working on a task.
 
     Iterate to follow the conversation message by message, or call `run()` for the finished transcript:
@@ -49,7 +53,8 @@ class RolePlaying(Play):
         async for message in RolePlaying("…", assistant="Python Programmer", user="Stock Trader", model="gpt-4.1-mini"):
             print(message.role, message.content)
 
-    `model` is a name or an object; left out, it is the one that the environment names. `max_messages=10` is a limit of ten
+    It is a declaration: every `run()` is a conversation of its own, and `camel.generate` fills `<placeholders>` in the task and
+    the roles from rows of values. `model` is a name or an object; left out, it is the one that the environment names. `max_messages=10` is a limit of ten
     messages, `rules` replace the paper's rules beside it. A `critic` chooses what the assistant says, a `user_critic` what
     the user says; `critic=3` lets the model choose the best of three proposals. `specify=False` takes the task as it is.
     """
@@ -75,17 +80,32 @@ class RolePlaying(Play):
         watch: Watch | None = None,
         id: str = "",
     ) -> None:
+        self._given: dict[str, Any] = {
+            "task": task,
+            "assistant": assistant,
+            "user": user,
+            "model": model,
+            "user_model": user_model,
+            "temperature": temperature,
+            "max_messages": max_messages,
+            "specify": specify,
+            "sampling": sampling,
+            "user_sampling": user_sampling,
+            "specifier": specifier,
+            "rules": rules,
+            "critic": critic,
+            "user_critic": user_critic,
+            "inception": inception,
+            "watch": watch,
+        }
         self._roles = {
             "ASSISTANT_ROLE": checked_text("the assistant's role", assistant, MAX_ROLE_CHARS),
             "USER_ROLE": checked_text("the user's role", user, MAX_ROLE_CHARS),
         }
         self._task = Task(checked_text("the task", task, MAX_TASK_CHARS))
-        speaks = checked_model("" if model is None else model)
-        self._models = {ASSISTANT: speaks, USER: speaks if user_model is None else checked_model(user_model)}
         if temperature is not None:
             sampling = replace(sampling, temperature=temperature)
         self._sampling = {ASSISTANT: sampling, USER: sampling if user_sampling is None else user_sampling}
-        self._critics = {ASSISTANT: self._critic(ASSISTANT, critic), USER: self._critic(USER, user_critic)}
         self._specifier = _checked("specifier", specifier, TaskSpecifier) if specify else None
         limit = MAX_MESSAGES if max_messages is None else max_messages
         self._rules = paper_rules(max_messages=limit) if rules is None else checked_rules(rules, max_messages)
@@ -95,8 +115,25 @@ class RolePlaying(Play):
             raise InputError(f"watch must be a function, not {shown(watch)}")
         self._conversation: Conversation | None = None
         self.transcript = Transcript(_checked("id", id, str) or uuid.uuid4().hex, self._task)
-        self._drafted = self._agents(self._task.original)
+        self._drafted: list[Agent] = []
         """The agents as they are if the task stays as given."""
+        self._models: dict[str, Model] = {}
+        self._critics: dict[str, Critic | None] = {}
+        if model is not None:  # else it is asked for when somebody is to speak
+            self._seat()
+
+    def _seat(self) -> None:
+        """Have models at the table, and see that the prompts fit them."""
+        if self._drafted:
+            return
+        model, user_model = self._given["model"], self._given["user_model"]
+        speaks = checked_model("" if model is None else model)
+        self._models = {ASSISTANT: speaks, USER: speaks if user_model is None else checked_model(user_model)}
+        self._critics = {
+            ASSISTANT: self._critic(ASSISTANT, self._given["critic"]),
+            USER: self._critic(USER, self._given["user_critic"]),
+        }
+        self._drafted = self._agents(self._task.original)
         self._check_room()
 
     def _critic(self, seat: str, critic: Critic | int | None) -> Critic | None:
@@ -105,9 +142,66 @@ class RolePlaying(Play):
             return critic
         return BestOf(judge=ModelJudge(self._models[seat]), proposals=critic)
 
+    # --- as a declaration --------------------------------------------------------------------------------------------
+
+    def again(self, **changes: Any) -> RolePlaying:
+        """The same declaration, with changes, for another conversation."""
+        return RolePlaying(**{**self._given, **changes})
+
+    def run(self) -> Transcript:
+        """Talk to the end from code that is not async; also works inside a notebook. Each call is a conversation of its own."""
+        return self.again().run() if self.transcript.stop and self.transcript.messages else super().run()
+
+    @property
+    def title(self) -> str:
+        """The roles."""
+        return f"{self._given['assistant']} and {self._given['user']}"
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """Those of the task and the roles."""
+        return prompts.placeholders(*(self._given[name] for name in _TEXTS))
+
+    def fill(self, row: Mapping[str, Any]) -> RolePlaying:
+        """The same with its placeholders filled."""
+        values = {str(name): str(value) for name, value in row.items()}
+        return self.again(**{name: fill(self._given[name], values) for name in _TEXTS})
+
+    def identity(self) -> dict[str, Any]:
+        """Stands for all that decides what is said, besides the models and the rows."""
+        left_out = ("model", "watch")
+        return {
+            "kind": "role playing",
+            **{name: identity_of(value) for name, value in self._given.items() if name not in left_out},
+        }
+
+    def with_rules(self, rules: Sequence[StopRule]) -> RolePlaying:
+        """The same with these rules; the limits of messages and tokens always remain."""
+        return self.again(rules=rules)
+
+    def own_model(self) -> Model:
+        """The model that it names, or the one that the environment names."""
+        return checked_model("" if self._given["model"] is None else self._given["model"])
+
+    def play(self, model: Model, *, id: str = "", seed: int | None = None) -> RolePlaying:
+        """One conversation, ready to begin."""
+        changes: dict[str, Any] = {"model": model}
+        if seed is not None:
+            changes["sampling"] = replace(self._given["sampling"], seed=seed)
+            if self._given["user_sampling"] is not None:
+                changes["user_sampling"] = replace(self._given["user_sampling"], seed=seed)
+            if self._specifier is not None:
+                changes["specifier"] = replace(
+                    self._specifier, sampling=replace(self._specifier.sampling, seed=seed)
+                )
+        return self.again(**changes, id=id)
+
+    # --- as a conversation -------------------------------------------------------------------------------------------
+
     async def prepare(self) -> Conversation:
         """Specify the task if that has not been done yet, and return the conversation, ready to begin."""
         if self._conversation is None:
+            self._seat()
             if self._specifier and self.transcript.stop is None:
                 await self._specify(self._specifier)
             task = self.transcript.task
@@ -131,6 +225,7 @@ class RolePlaying(Play):
 
     def asked(self) -> list[Model | None]:
         """Both agents' models, and the specifier's."""
+        self._seat()
         return [*self._models.values(), self._specifier and self._specifier.model]
 
     def _agents(self, task: str) -> list[Agent]:

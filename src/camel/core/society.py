@@ -21,12 +21,13 @@ from camel.core.errors import InputError, ModelError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.graphs import Everyone, Graph
 from camel.core.heard import by_name
-from camel.core.inception import fill
+from camel.core.identity import identity_of
+from camel.core.inception import fill, placeholders
 from camel.core.member import Member, Names
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
-from camel.core.play import Play
+from camel.core.play import Declaration, Play
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.core.stops import (
     MAX_MESSAGES,
@@ -66,15 +67,25 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """Left out: as the rounds say, or 40."""
 
 
-class Society(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True
-):
-    """Who talks, how, and until when."""
+class _Tasked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What comes first in a society, and without a name."""
 
-    members: tuple[Member, ...] = ()
-    title: str = ""
     task: str = ""
     """What they are to do, unless another task is given when it is played."""
+
+
+class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
+    """Who talks, how, and until when: `Society("Plan the festival", members=["Ada", "Bob"], model="gpt-4.1-mini").run()`.
+
+    It is a declaration: every `run()` is a conversation of its own, and `camel.generate` fills `<placeholders>` in the task and
+    the members' roles and briefs from rows of values.
+    """
+
+    members: tuple[Member, ...] = ()
+    """A name alone is a member, too."""
+    title: str = ""
+    model: Any = None
+    """Who speaks for all of them, by name or as an object; left out, the one that the environment names."""
     prompt: str = ""
     """The members' system prompt: `<NAME>`, `<ROLE>`, `<SELF>` (both), `<BRIEF>`, `<MEMBERS>`, `<PROCEDURE>` and `<TASK>`
     are filled in. Left out, one that comes with CAMEL. What all members share stands first: an endpoint reads it once."""
@@ -91,6 +102,11 @@ class Society(
 
     def __post_init__(self) -> None:
         members: Any = self.members
+        if isinstance(members, tuple | list):
+            members = tuple(
+                Member(one) if isinstance(one, str) else one for one in cast("list[Any]", members)
+            )
+            msgspec.structs.force_setattr(self, "members", members)
         if not isinstance(members, tuple | list) or not all(
             isinstance(member, Member) for member in cast("list[Any]", members)
         ):
@@ -141,6 +157,35 @@ class Society(
             rules.append(MaxRounds(stop.max_rounds, self.turns.round(len(names))))
         rules.append(MessageLoop(pleasantries=max(4, 2 * len(names)), pleasant_chars=SHORT_THANKS))
         return (*rules, MaxMessages(self.limit), TokenLimit())
+
+    def run(self) -> Transcript:
+        """Play it to its end, from code that is not async; also works inside a notebook."""
+        return self.play(self.own_model()).run()
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """Those of the task and the members' roles and briefs."""
+        return placeholders(self.task, *(text for one in self.members for text in (one.role, one.brief)))
+
+    def fill(self, row: Mapping[str, Any]) -> Society:
+        """The same with its placeholders filled."""
+        values = {str(name): str(value) for name, value in row.items()}
+        members = tuple(
+            replace(one, role=fill(one.role, values), brief=fill(one.brief, values)) for one in self.members
+        )
+        return replace(self, task=fill(self.task, values), members=members)
+
+    def identity(self) -> dict[str, Any]:
+        """Stands for all that decides what is said, besides the model and the rows."""
+        return {"kind": "society", **identity_of(replace(self, model=None))}
+
+    def with_rules(self, rules: Sequence[StopRule]) -> Society:
+        """Refused: a society says itself when it ends."""
+        raise InputError("a society declares when it ends: stop=Ending(…) instead of rules")
+
+    def own_model(self) -> Model:
+        """The model that it names, or the one that the environment names."""
+        return checked_model("" if self.model is None else self.model)
 
     def play(
         self,
@@ -377,3 +422,6 @@ def _listed(members: Sequence[Member], count: int) -> str:
     lines = [f"- {_introduced(member)}" for member in members[:_NAMED]]
     more = [f"- and {count - len(lines)} others"] if count > len(lines) else []
     return "\n".join([*lines, *more])
+
+
+Declaration.register(Society)

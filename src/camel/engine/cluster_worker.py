@@ -17,6 +17,7 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.engine.halt import LEASE_LOST, Halted, clock
 from camel.engine.site import WAIT, Beat, Desk, DeskGone, Orders, Site
+from camel.engine.stage import ShardTable, Workload
 from camel.engine.worker import Window, run_worker
 
 BEAT_EVERY = 1.0
@@ -44,7 +45,7 @@ class ClusterWorker:
         self._name, self._site, self._desk = name, site, desk
         self._halt = site.halt
         self._window = Window(0)
-        self._turn, self._stage = -1, ""
+        self._turn, self._table = -1, ShardTable(())
         self._committed: list[int] = []
         self._left: list[int] = []
         self._ended = True
@@ -81,20 +82,21 @@ class ClusterWorker:
     async def _work(self) -> None:
         with contextlib.suppress(Halted, DeskGone):
             while (turn := await self._ask(lambda: self._desk.turn(self._name))) is not None:
-                if turn.number == self._turn or not turn.stage:
+                if turn.number == self._turn or not turn.step:
                     if self._halt.reason in _OWN:
                         return
                     await self._pause()
                     continue
-                self._turn, self._stage, self._ended = turn.number, turn.stage, False
-                stage, failed = self._site.stage(turn.stage, turn.attempt), None
+                failed = None
+                self._turn, self._ended = turn.number, False
+                # On a thread: what the step is made from may have to be read, and the lease must be kept meanwhile.
+                found = await asyncio.to_thread(self._site.workloads, turn.step, turn.attempt)
+                self._table = ShardTable(found)
                 try:
                     await run_worker(
-                        stage,
                         self._site.folder,
                         self._lease,
                         concurrency=self._window,
-                        fingerprint=turn.fingerprint,
                         halt=self._halt,
                         committed=self._note_committed,
                         left=self._note_left,
@@ -106,13 +108,13 @@ class ClusterWorker:
                 if failed is not None:
                     raise failed
 
-    async def _lease(self) -> int | None:
+    async def _lease(self) -> tuple[Workload, int] | None:
         with contextlib.suppress(Halted, DeskGone):
             self._leases += 1
             while True:
                 shard = await self._ask(lambda: self._desk.lease(self._name, self._turn, self._leases))
                 if shard != WAIT:
-                    return shard
+                    return None if shard is None else self._table[shard]
                 await self._pause()
         return None
 
@@ -133,13 +135,13 @@ class ClusterWorker:
     async def _pause(self) -> None:
         await asyncio.sleep(max(PAUSE, _about(self._apart)))
 
-    def _note_committed(self, shard: int) -> None:
-        self._committed.append(shard)
-        self._site.committed(self._stage, shard)
+    def _note_committed(self, stage: Workload, shard: int) -> None:
+        self._committed.append(self._table.number(stage.name, shard))
+        self._site.committed(stage.name, shard)
         self._news.set()
 
-    def _note_left(self, shard: int) -> None:
-        self._left.append(shard)
+    def _note_left(self, stage: Workload, shard: int) -> None:
+        self._left.append(self._table.number(stage.name, shard))
         self._news.set()
 
     async def _tell(self) -> None:

@@ -1,6 +1,6 @@
-"""Following the control file of a run while a stage is worked on.
+"""Following the control files of a job while it is worked on.
 
-The one decision to know: only the driver looks at it. Workers elsewhere hear of a pause with the answer to their next
+The one decision to know: only the driver looks at them. Workers elsewhere hear of a pause with the answer to their next
 heartbeat, so that a file in an object store is asked for by one process, and rarely.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from camel.core.errors import CamelError
 from camel.engine.halt import Halt
@@ -21,10 +21,14 @@ STOPPED = "stopped by camel stop or the explorer"
 
 
 @contextlib.asynccontextmanager
-async def controlled(folder: RunFolder, halt: Halt) -> AsyncGenerator[None]:
-    """Pause, go on and stop as the run's control file says, for as long as this lasts."""
-    await _look(folder, halt)
-    following = asyncio.ensure_future(_follow(folder, halt))
+async def controlled(
+    folders: Sequence[RunFolder], halt: Halt, limit: Callable[[], str] = str
+) -> AsyncGenerator[None]:
+    """Pause, continue and stop as the control files in `folders` say, while this lasts. The list may change meanwhile: a job
+    within another has a folder of its own. `limit` gives a further reason to stop, or nothing.
+    """
+    await look(folders, halt)
+    following = asyncio.ensure_future(_follow(folders, halt, limit))
     try:
         yield
     finally:
@@ -33,18 +37,21 @@ async def controlled(folder: RunFolder, halt: Halt) -> AsyncGenerator[None]:
             await following
 
 
-async def _follow(folder: RunFolder, halt: Halt) -> None:
+async def _follow(folders: Sequence[RunFolder], halt: Halt, limit: Callable[[], str]) -> None:
     while not halt.reason:
-        await asyncio.sleep(EVERY if folder.on_disk else EVERY_REMOTE)
-        await _look(folder, halt)
+        await asyncio.sleep(EVERY if all(one.on_disk for one in folders) else EVERY_REMOTE)
+        await look(folders, halt)
+        if reason := limit():
+            halt.set(reason)
 
 
-async def _look(folder: RunFolder, halt: Halt) -> None:
-    with contextlib.suppress(
-        CamelError
-    ):  # a store that fails now is asked again; what must not fail says so itself
-        wished = await asyncio.to_thread(read_wish, folder)
-        halt.paused = wished == "pause"
-        if wished == "stop":
-            halt.set(STOPPED)
-            await asyncio.to_thread(wish, folder, "go")  # it was for us, and not for whoever comes next
+async def look(folders: Sequence[RunFolder], halt: Halt) -> None:
+    """Do what the control files say now."""
+    # A store that fails now is asked again; what must not fail says so itself.
+    with contextlib.suppress(CamelError):
+        wished = {one: await asyncio.to_thread(read_wish, one) for one in list(folders)}
+        halt.paused = "pause" in wished.values()
+        for folder, what in wished.items():
+            if what == "stop":
+                halt.set(STOPPED)
+                await asyncio.to_thread(wish, folder, "go")  # it was for us, and not for the next start

@@ -7,14 +7,23 @@ has been dead for as long as a lease, no worker of its is at work, whoever could
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 import msgspec
 
 from camel.engine.halt import clock
 from camel.engine.leases import Leases
-from camel.engine.site import WAIT, Beat, Divide, Orders, Turn, WorkerReport, equal_share
+from camel.engine.site import (
+    WAIT,
+    Beat,
+    Divide,
+    Orders,
+    Turn,
+    WorkerReport,
+    WorkerShare,
+    no_limits,
+    summed,
+)
 
 SHARE_EVERY = 0.5
 """Seconds between two divisions of what may be used."""
@@ -30,15 +39,13 @@ class Totals(msgspec.Struct, frozen=True):
     """Whether the turn is over, and nobody has anything in flight in it."""
     committed: tuple[int, ...]
     """Shards that were finished in this turn, those that were told of before left out."""
-    counters: dict[str, float]
-    gauges: dict[str, float]
+    report: WorkerReport
+    """Of all workers."""
     live: tuple[str, ...]
     shards: dict[str, float]
     halt: str = ""
     silent: dict[str, list[int]] = {}
     """Workers that were out of time since the last look, with the shards that they held."""
-    words: str = ""
-    """What the endpoint said to one of them when it failed."""
 
 
 class Coordinator:
@@ -49,7 +56,7 @@ class Coordinator:
         concurrency: int,
         *,
         ttl: float = 10.0,
-        share: Divide = equal_share,
+        share: Divide = no_limits,
         now: Callable[[], float] = clock,
     ) -> None:
         self._concurrency, self._share, self._now, self._ttl = concurrency, share, now, ttl
@@ -71,13 +78,13 @@ class Coordinator:
         self._reports: dict[str, WorkerReport] = {}
         self._windows: dict[str, int] = {}
         """What each worker has of the window, or has in flight where that is more."""
-        self._shares: dict[str, dict[str, float]] = {}
+        self._shares: dict[str, WorkerShare] = {}
         self._shared = -SHARE_EVERY
 
     # --- for the driver ----------------------------------------------------------------------------------------------
 
     def begin(self, turn: Turn, shards: int, done: Iterable[int]) -> None:
-        """Start a pass over a stage."""
+        """Start a pass over a step, with the numbers of the shards that are done."""
         self._turn, self._leases = turn, self._leases.begin(shards, done)
         self._at_work.clear()
         self._committed.clear()
@@ -112,13 +119,7 @@ class Coordinator:
         self._driver, self._expected = self._now(), max(1, expected)
         self._expire()
         leases = self._leases
-        counters: Counter[str] = Counter()
-        gauges: Counter[str] = Counter()
         live = leases.live
-        for report in self._reports.values():
-            counters.update(report.counters)
-        for worker in live:
-            gauges.update(self._reports.get(worker, WorkerReport()).gauges)
         done, held = leases.done, leases.held
         silent, self._silent = self._silent, {}
         over = not self._at_work and (leases.over or bool(self._halt))
@@ -126,13 +127,11 @@ class Coordinator:
             turn=self._turn.number,
             over=over,
             committed=tuple(self._committed[seen:]),
-            counters=dict(counters),
-            gauges=dict(gauges),
+            report=summed(self._reports, live),
             live=tuple(live),
             shards={"done": done, "held": held, "waiting": leases.shards - done - held},
             halt=self._halt,
             silent=silent,
-            words=next((report.words for report in self._reports.values() if report.words), ""),
         )
 
     # --- for the workers ---------------------------------------------------------------------------------------------
@@ -197,14 +196,14 @@ class Coordinator:
         self._windows[worker] = max(window, inside)
         return window
 
-    def _share_of(self, worker: str, now: float) -> dict[str, float]:
+    def _share_of(self, worker: str, now: float) -> WorkerShare:
         if now - self._shared >= SHARE_EVERY or worker not in self._shares:
             shares, halt = self._share(self._reports, self._leases.live)
-            self._shares = {name: dict(share) for name, share in shares.items()}
+            self._shares = dict(shares)
             self._shared = now
             if halt:
                 self.halt(halt)
-        return self._shares.get(worker, {})
+        return self._shares.get(worker, WorkerShare())
 
     def _expire(self) -> None:
         for worker, shards in self._leases.expired(self._now()).items():

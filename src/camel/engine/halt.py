@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 
@@ -49,6 +50,11 @@ class Halt:
     def set(self, reason: str) -> None:
         """Stop, for the first reason given."""
         self._reason = self.reason or reason
+
+    async def unpaused(self) -> None:
+        """Return when no pause is on, or the run is to stop."""
+        while self.paused and not self.reason:  # noqa: ASYNC110 - whoever ends a pause may be on another machine
+            await asyncio.sleep(PAUSED)
 
     def lease(self, until: float) -> None:
         """Go on at most until then, by `clock`; cannot bring back a lease that has run out."""

@@ -1,20 +1,23 @@
-"""A stage: a count, a function from an item's index to its record, and how a shard of records is written.
+"""A workload: a count, a function from an item's index to its record, and how a shard of records is written.
 
-Every bulk job is one. A shard is a range of indices, so items are never listed: a stage of 300 million costs no more
-to describe than one of ten.
+A job's stage becomes one (`camel.jobs`). A shard is a range of indices, so items are never listed: 300 million cost no more
+to describe than ten.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from camel.runs.run import RunFolder
 from camel.storage.files import sync_folder
 
 
@@ -70,33 +73,61 @@ def write_lines(path: Path, records: Sequence[Any]) -> Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """One bulk job."""
+class Workload:
+    """Items to work on, in shards."""
 
     name: str
+    """Of the stage."""
     count: int
     work: Callable[[int, Steps], Awaitable[Any]]
-    """From an item's index to its record. A failure that concerns the item alone is a record too; what is raised
-    stops the run."""
+    """From an item's index to its record. A failure of the item alone is a record too; what is raised stops the run."""
     write: Callable[[Path, Sequence[Any]], Written]
     """Writes the records of a shard, in the order of their indices, durably. Called on a thread."""
+    fingerprint: str = ""
+    """Of what decides the records; kept with each shard."""
     suffix: str = ".parquet"
     shard_size: int = 1024
-    again: Mapping[int, Sequence[int]] | None = None
-    """Of a retry: by shard, the items that are done again. `write` keeps the others."""
-
-    @property
-    def shards(self) -> int:
-        """How many shards there are to be committed."""
-        return len(self.numbers)
+    items: Mapping[int, Sequence[int]] | None = None
+    """By shard, the items that are worked on; None: all of them."""
 
     @property
     def numbers(self) -> Sequence[int]:
         """The shards to be committed, in order."""
-        return range(-(-self.count // self.shard_size)) if self.again is None else sorted(self.again)
+        return range(-(-self.count // self.shard_size)) if self.items is None else sorted(self.items)
 
     def indices(self, shard: int) -> Sequence[int]:
         """The items of a shard that are worked on."""
-        if self.again is not None:
-            return self.again[shard]
+        if self.items is not None:
+            return self.items[shard]
         return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))
+
+
+class ShardTable:
+    """The shards of several workloads under one number each, so that they can be leased together."""
+
+    def __init__(self, workloads: Sequence[Workload]) -> None:
+        self.workloads = list(workloads)
+        self._numbers = [one.numbers for one in workloads]
+        self._starts = [0, *accumulate(map(len, self._numbers))]
+        self._places = {one.name: place for place, one in enumerate(self.workloads)}
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __getitem__(self, number: int) -> tuple[Workload, int]:
+        """The workload and the shard of a number."""
+        place = bisect_right(self._starts, number) - 1
+        return self.workloads[place], self._numbers[place][number - self._starts[place]]
+
+    def number(self, name: str, shard: int) -> int:
+        """The number of a shard."""
+        place = self._places[name]
+        return self._starts[place] + bisect_left(self._numbers[place], shard)
+
+    def done(self, folder: RunFolder) -> list[int]:
+        """The numbers of the shards that are committed, in order."""
+        found: list[int] = []
+        for one in self.workloads:
+            committed = folder.committed(one.name)
+            found += (self.number(one.name, shard) for shard in one.numbers if shard in committed)
+        return found

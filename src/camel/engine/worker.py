@@ -17,15 +17,17 @@ from typing import Any
 
 from camel.core.errors import CamelError
 from camel.engine.collector import seldom_collected
-from camel.engine.halt import PAUSED, Halt, Halted, Unfinished
-from camel.engine.stage import JournaledStep, Stage, read_step, write_step
+from camel.engine.halt import Halt, Halted, Unfinished
+from camel.engine.stage import JournaledStep, Workload, read_step, write_step
 from camel.runs.again import named
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.storage.journal import JournalBroken
 
-Lease = Callable[[], Awaitable[int | None]]
+Lease = Callable[[], Awaitable[tuple[Workload, int] | None]]
 """Gives the next shard to work on, or None when there is none."""
+Notice = Callable[[Workload, int], None]
+"""Is told of a shard."""
 
 
 class ReplayMismatch(CamelError):
@@ -81,7 +83,7 @@ _COMMITS = ThreadPoolExecutor(4, "camel-commit")
 class _Shard:
     """A shard in work: its journal, what earlier attempts left, and the records so far."""
 
-    def __init__(self, stage: Stage, number: int, folder: RunFolder, halt: Halt) -> None:
+    def __init__(self, stage: Workload, number: int, folder: RunFolder, halt: Halt) -> None:
         self.stage, self.number, self.folder, self.halt = stage, number, folder, halt
         self.attempt = new_attempt()
         self.kept: dict[tuple[int, int], list[JournaledStep]] = {}
@@ -121,11 +123,11 @@ class _Shard:
     def complete(self) -> bool:
         return len(self.records) == len(self.stage.indices(self.number))
 
-    async def commit(self, fingerprint: str) -> None:
+    async def commit(self) -> None:
         """Write the records, then the marker; only then are the journals dropped."""
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(_COMMITS, self._commit, fingerprint)
+            await loop.run_in_executor(_COMMITS, self._commit)
         except OSError as error:
             raise CommitFailed(
                 f"shard {self.number} of stage {self.stage.name} cannot be written: {error}"
@@ -133,7 +135,7 @@ class _Shard:
         await self.journal.close()
         await loop.run_in_executor(_COMMITS, self.folder.drop_journals, self.stage.name, self.number)
 
-    def _commit(self, fingerprint: str) -> None:
+    def _commit(self) -> None:
         records = [self.records[index] for index in sorted(self.records)]
         name = named(self.stage.name)
         path = self.folder.data_path(name.stage, self.number, self.attempt, self.stage.suffix)
@@ -149,7 +151,7 @@ class _Shard:
             file,
             written.rows,
             written.sha256,
-            fingerprint,
+            self.stage.fingerprint,
             written.totals,
             size,
             name.retry,
@@ -187,8 +189,7 @@ class _Steps:
                 "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
             )
         halt = self._shard.halt
-        while halt.paused and not halt.reason:  # noqa: ASYNC110 - whoever ends a pause may be on another machine
-            await asyncio.sleep(PAUSED)
+        await halt.unpaused()
         if halt.reason:
             raise Halted(halt.reason)
         result = await make()
@@ -197,15 +198,13 @@ class _Steps:
 
 
 async def run_worker(
-    stage: Stage,
     folder: RunFolder,
     lease: Lease,
     *,
     concurrency: int | Window,
-    fingerprint: str,
     halt: Halt,
-    committed: Callable[[int], None] = lambda shard: None,
-    left: Callable[[int], None] = lambda shard: None,
+    committed: Notice = lambda stage, shard: None,
+    left: Notice = lambda stage, shard: None,
 ) -> None:
     """Work on leased shards until there are no more or the run is halted.
 
@@ -224,7 +223,7 @@ async def run_worker(
     async def item(shard: _Shard, index: int) -> None:
         try:
             with contextlib.suppress(Unfinished):
-                shard.records[index] = await stage.work(index, _Steps(shard, index))
+                shard.records[index] = await shard.stage.work(index, _Steps(shard, index))
             shard.left -= 1
             if not shard.left:
                 await end(shard)
@@ -236,22 +235,24 @@ async def run_worker(
 
     async def end(shard: _Shard) -> None:
         if shard.complete:
-            await shard.commit(fingerprint)
-            committed(shard.number)
+            await shard.commit()
+            committed(shard.stage, shard.number)
         else:
-            left(shard.number)
+            left(shard.stage, shard.number)
         await shard.journal.close()
         opened.remove(shard)
 
     async def begin(group: asyncio.TaskGroup) -> None:
-        while not halt.reason and (number := await lease()) is not None:
+        while not halt.reason and (leased := await lease()) is not None:
+            stage, number = leased
             shard = await asyncio.to_thread(_Shard, stage, number, folder, halt)
             if shard.committed:
-                committed(number)
+                committed(stage, number)
                 continue
             opened.append(shard)
             for index in stage.indices(number):
                 await window.acquire()
+                await halt.unpaused()
                 if halt.reason:
                     window.release()
                     break

@@ -15,22 +15,20 @@ from pathlib import Path
 
 import msgspec
 
-from camel.core.errors import ModelError, ServerFailed
+from camel.core.errors import CamelError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
 from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage
-from camel.core.model import Model, Request
+from camel.core.model import Request
 from camel.core.transcript import Transcript
-from camel.engine.halt import Halt
-from camel.engine.journaled import journaled
-from camel.engine.stage import Stage, Steps, write_lines
-from camel.engine.supervisor import run_stage
-from camel.evaluation.agents import quoted_talk, shortened
+from camel.engine.stage import write_lines
 from camel.evaluation.study import Candidate, Deserved, JudgedExample
-from camel.jobs.failures import failure_of
-from camel.models.recorded import RecordedModel
+from camel.evaluation.windows import AskedModel, quoted_talk, shortened
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
 from camel.reports.intervals import wilson
+from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
@@ -38,7 +36,6 @@ STAGE = "deserved-"
 """Begins the name of a stage; a hash of what is asked, of whom and about what ends it."""
 SAMPLE = 100
 ASKS = 3
-PASSES = 3
 PER_SHARD = 10
 SAMPLING = Sampling(temperature=0.0, max_tokens=120)
 AGAIN = "Please begin with one word, yes or no."
@@ -59,6 +56,8 @@ class DeservedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """None: it did not decide."""
     reason: str
     usage: Usage
+    failed: str = ""
+    """Why the judge could not be asked."""
 
 
 class Judging:
@@ -69,22 +68,18 @@ class Judging:
         run: RunReader,
         kept: Path,
         sample: Sequence[Candidate],
-        model: Model,
+        judge: AskedModel,
         *,
-        name: str,
-        halt: Halt | None = None,
         sampling: Sampling = SAMPLING,
     ) -> None:
-        self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
+        self.run, self.folder, self._judge, self._sampling = run, RunFolder(kept), judge, sampling
         # In the order in which they lie, so that a shard is read once.
         self.sample = sorted(sample, key=lambda one: (one.shard, one.row))
-        self.finished = 0
-        self._model, self._sampling, self._judge = model, sampling, name
         self.prompt = (Path(__file__).parent / "deserved.txt").read_text("utf-8").strip()
         asked = [
             self.prompt,
             AGAIN,
-            name,
+            judge.name,
             msgspec.to_builtins(sampling),
             [one.id for one in self.sample],
             run.settings.fingerprint,
@@ -104,15 +99,8 @@ class Judging:
 
     def left(self) -> int:
         """Conversations that have not been judged yet."""
-        stage = self.stage()
-        done = self.folder.committed(self.name)
-        return len(self.sample) - sum(len(stage.indices(shard)) for shard in done)
-
-    def spent(self) -> Usage:
-        """What earlier starts have used, by the verdicts and by the journals of shards that are still open."""
-        used = sum((one.usage for one in self.verdicts()), Usage())
-        still_open = set(range(self.stage().shards)) - self.folder.committed(self.name)
-        return sum(journaled(self.folder, self.name, still_open), used)
+        done = self.folder.markers(self.name, self.folder.committed(self.name))
+        return len(self.sample) - sum(marker.rows for marker in done)
 
     def stage(self) -> Stage:
         """The stage that asks."""
@@ -121,36 +109,25 @@ class Judging:
             count=len(self.sample),
             work=self._work,
             write=write_lines,
+            failed=self._failed,
+            failure=_why_failed,
+            id=lambda index: self.sample[index].id,
+            read=self._verdicts_in,
+            fingerprint=self.fingerprint,
+            seat=self._judge.seat,
             suffix=".jsonl",
             shard_size=PER_SHARD,
-        )
-
-    async def judge(self, *, concurrency: int = 16) -> bool:
-        """Ask, or go on asking; False when something stopped it."""
-        self.folder.root.mkdir(parents=True, exist_ok=True)
-        with self.folder.locked():
-            for _ in range(PASSES):
-                self.finished = len(self.sample) - self.left()
-                complete = await run_stage(
-                    self.stage(),
-                    self.folder,
-                    concurrency=concurrency,
-                    fingerprint=self.fingerprint,
-                    halt=self.halt,
-                )
-                if complete or self.halt.reason:
-                    return complete
-        raise ServerFailed(
-            "the judge could not be asked about some conversations: run the same command again"
         )
 
     def verdicts(self) -> list[DeservedVerdict]:
         """What was said, as far as it is there."""
         said: list[DeservedVerdict] = []
-        for shard in sorted(self.folder.committed(self.name)):
-            lines = self.folder.read(self.folder.marker(self.name, shard).file).splitlines()
-            said += [msgspec.json.decode(line, type=DeservedVerdict) for line in lines]
+        for marker in self.folder.markers(self.name, sorted(self.folder.committed(self.name))):
+            said += self._verdicts_in(marker)
         return said
+
+    def _verdicts_in(self, marker: Marker) -> list[DeservedVerdict]:
+        return msgspec.json.Decoder(DeservedVerdict).decode_lines(self.folder.read(marker.file))
 
     def result(self, ended_done: int, money: float | None = None) -> Deserved:
         """What the verdicts come to."""
@@ -170,7 +147,7 @@ class Judging:
             len(said),
             len(said) - len(decided),
             ended_done,
-            self._judge,
+            self._judge.name,
             usage,
             money,
             [JudgedExample(one.id, one.task, one.deserved, one.reason) for one in examples],
@@ -184,34 +161,41 @@ class Judging:
         return self._shard(self._places[one.shard])[one.row]
 
     def _asked(self, transcript: Transcript) -> str:
-        task, window = transcript.task.text[:MOST_TASK], self._model.context_tokens
+        task, window = transcript.task.text[:MOST_TASK], self._judge.window
         most = MOST_CHARS
-        if isinstance(window, int):
+        if window is not None:
             # Three bytes a token, for all that may be said; the question itself takes less than 300.
             answers = ASKS * ((self._sampling.max_tokens or 100) + 30)
             most = min(most, max(300, 3 * (window - 300 - answers) - len(task)))
         said = shortened(quoted_talk(transcript), most, "> ")
         return fill(self.prompt, {"TASK": quoted(task), "CONVERSATION": said})
 
-    async def _work(self, index: int, steps: Steps) -> DeservedVerdict:
-        transcript = self._transcript(index)
-        model = RecordedModel(self._model, steps.once)
+    async def _work(self, item: Item) -> DeservedVerdict:
+        transcript, model = self._transcript(item.index), item.model(self._judge.seat)
         history = History()
         history.add("user", self._asked(transcript))
-        usage, deserved, answer = Usage(), None, ""
-        try:
-            for _ in range(ASKS):
-                reply = await model.reply(Request(history, self._sampling, f"{transcript.id}-judge", "judge"))
-                usage, answer = usage + reply.usage, reply.content.strip()
-                deserved = verdict_in(answer)
-                if deserved is not None:
-                    break
-                history.add("assistant", answer)
-                history.add("user", AGAIN)
-        except ModelError as error:
-            answer = f"the judge could not be asked: {failure_of(error, self.halt)}"
-        self.finished += 1
-        return DeservedVerdict(transcript.id, transcript.task.text[:1_000], deserved, answer[:1_000], usage)
+        deserved, answer = None, ""
+        for _ in range(ASKS):
+            reply = await model.reply(Request(history, self._sampling, f"{item.id}-judge", "judge"))
+            answer = reply.content.strip()
+            deserved = verdict_in(answer)
+            if deserved is not None:
+                break
+            history.add("assistant", answer)
+            history.add("user", AGAIN)
+        return self._verdict(item, deserved, answer)
+
+    def _failed(self, item: Item, error: CamelError) -> DeservedVerdict:
+        why = f"{type(error).__name__}: {error}"[:500]
+        return self._verdict(item, None, f"the judge could not be asked: {why}", why)
+
+    def _verdict(self, item: Item, deserved: bool | None, answer: str, failed: str = "") -> DeservedVerdict:
+        task = self._transcript(item.index).task.text
+        return DeservedVerdict(item.id, task[:1_000], deserved, answer[:1_000], item.usage, failed)
+
+
+def _why_failed(record: DeservedVerdict) -> str:
+    return record.failed
 
 
 def verdict_in(answer: str) -> bool | None:

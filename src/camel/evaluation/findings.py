@@ -13,9 +13,10 @@ import asyncio
 import hashlib
 import multiprocessing
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +24,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.core.errors import CamelError, InputError
+from camel.core.model import Model
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, Finding
 from camel.detectors.marks import STAGE, Mark, find_in, looked_by, mark_of, versions
-from camel.engine.halt import Halt
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.worker import run_worker
+from camel.engine.stage import Written
+from camel.jobs.item import Item
+from camel.jobs.job import Job, Stage, Step
+from camel.models.spec import ModelSpec
 from camel.record.arrow import read_shard
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import naming_source, source_of, still_true
@@ -85,42 +88,20 @@ class Looked(NamedTuple):
 class Looker:
     """Looks through a run, and keeps what it sees in the folder `kept`."""
 
-    def __init__(self, run: RunReader, kept: Path, *, processes: int = 1, halt: Halt | None = None) -> None:
-        self.run, self.folder, self.halt = run, RunFolder(kept), halt or Halt()
+    def __init__(self, run: RunReader, kept: Path, *, processes: int = 1) -> None:
+        self.run, self.folder = run, RunFolder(kept)
         self.versions = versions()
         self.name = looked_by()
-        self.done = self.total = 0
-        """Conversations that have been looked through, and that there are."""
         self._processes = processes
         self._markers = {marker.shard: marker for marker in run.markers}
         self._older: dict[str, list[str]] = {}
 
-    async def look(self) -> bool:
-        """Look through what has not been looked through yet; False when something stopped it."""
-        self.folder.root.mkdir(parents=True, exist_ok=True)
-        with self.folder.locked():
-            self.folder.begun(self.name, {"detectors": self.versions})
-            self._older = self._before()
-            self.folder.sweep(self.name)
-            there = still_true(self.folder, self.name, self.run)
-            self.total = len(self.run)
-            self.done = sum(self._markers[shard].rows for shard in there & self._markers.keys())
-            pending = iter(sorted(self._markers.keys() - there))
-
-            async def lease() -> int | None:
-                return next(pending, None)
-
-            with self._pool(self.total - self.done) as pool:
-                await run_worker(
-                    self._stage(pool),
-                    self.folder,
-                    lease,
-                    concurrency=self._processes + 1,
-                    fingerprint=self.run.settings.fingerprint,
-                    halt=self.halt,
-                    committed=self._note,
-                )
-        return self._markers.keys() <= self.folder.committed(self.name)
+    def stages(self) -> Iterator[Stage]:
+        """The stage that looks, with the processes that do it."""
+        self._older = self._before()
+        left = self._markers.keys() - still_true(self.folder, self.name, self.run)
+        with self._pool(sum(self._markers[shard].rows for shard in left)) as pool:
+            yield self._stage(pool)
 
     def tables(self) -> Iterator[Looked]:
         """What was seen, shard after shard."""
@@ -164,9 +145,6 @@ class Looker:
                 "the same command looks again"
             ) from None
 
-    def _note(self, shard: int) -> None:
-        self.done += self._markers[shard].rows
-
     def _pool(self, conversations: int) -> Executor:
         if self._processes < 2 or conversations <= FEW:
             return ThreadPoolExecutor(1, "camel-look")
@@ -174,7 +152,8 @@ class Looker:
         return ProcessPoolExecutor(self._processes, multiprocessing.get_context("spawn"), _deaf)
 
     def _stage(self, pool: Executor) -> Stage:
-        async def work(shard: int, steps: Steps) -> Any:
+        async def work(item: Item) -> Any:
+            shard = item.index
             older = [(str(path), names) for path, names in self._taken_over(shard)]
             sha256 = self._markers[shard].sha256
             job = (self.run.folder.address, self.run.stage, len(self._markers), shard, sha256, older)
@@ -194,7 +173,15 @@ class Looker:
             return Written(written.rows, written.sha256, {})
 
         return Stage(
-            name=self.name, count=max(self._markers, default=-1) + 1, work=work, write=write, shard_size=1
+            name=self.name,
+            count=max(self._markers, default=-1) + 1,
+            work=work,
+            write=write,
+            identity={"detectors": self.versions},
+            fingerprint=self.run.settings.fingerprint,
+            shard_size=1,
+            items={shard: [shard] for shard in self._markers},
+            concurrency=self._processes + 1,
         )
 
     def _before(self) -> dict[str, list[str]]:
@@ -202,7 +189,7 @@ class Looker:
         same: dict[str, list[str]] = {}
         for stage in self.folder.stages():
             if stage.startswith(STAGE) and stage != self.name:
-                versions: dict[str, int] = self.folder.begun(stage, {}).get("detectors", {})
+                versions: dict[str, int] = self.folder.begun_with(stage).get("detectors", {})
                 same[stage] = [
                     name for name, version in versions.items() if self.versions.get(name) == version
                 ]
@@ -222,6 +209,22 @@ class Looker:
                 if source == self._markers[shard].sha256:
                     wanted -= set(use)
                     yield path, use
+
+
+@dataclass(frozen=True)
+class Findings(Job):
+    """A run being looked through."""
+
+    name = "study"
+    place: str
+    """The folder in which what is seen is kept."""
+    run: str
+    processes: int = 1
+    models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec], init=False)
+
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """One stage, whose items are the shards of the run."""
+        yield from Looker(RunReader(self.run), run.root, processes=self.processes).stages()
 
 
 def _deaf() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from camel.core.message import Usage
-from camel.evaluation.agents import AGENTS, Contest, Kind
 from camel.evaluation.agreement import Kappa
+from camel.evaluation.contest import AGENTS, Contest, Kind
 from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
 from camel.evaluation.standing import Interval, Position, WinShares

@@ -15,7 +15,8 @@ import msgspec
 from camel._version import __version__
 from camel.core.errors import InputError
 from camel.core.message import Usage
-from camel.evaluation.agents import (
+from camel.evaluation.agreement import Kappa, cohen, fleiss
+from camel.evaluation.contest import (
     AGENTS,
     KINDS,
     AgentsConfig,
@@ -25,7 +26,6 @@ from camel.evaluation.agents import (
     Kind,
     Solution,
 )
-from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.ratings import Match, Rating, bradley_terry
 from camel.evaluation.standing import (
@@ -360,13 +360,13 @@ def _drawn(contest: Contest) -> list[Drawing]:
             sample.specified,
         )
         for group in contest.groups
-        for run in [next(iter(group.runs.values()), None)]
+        for run in [next(iter(contest.runs[group.name].values()), None)]
         for sample in [contest.samples[group.name]]
     ]
 
 
 def _systems(contest: Contest) -> list[System]:
-    runs = {(group.name, system): run for group in contest.groups for system, run in group.runs.items()}
+    runs = {(group, system): run for group, its in contest.runs.items() for system, run in its.items()}
     made: list[System] = []
     for job, solutions in contest.solutions():
         (system,) = job.systems

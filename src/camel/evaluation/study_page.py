@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from camel.evaluation.study import SEEN, UNSEEN, Behaviour, Deserved, Example, Study, shown
+from camel.evaluation.study_plots import plots
 from camel.record.release import WARNING
 from camel.reports.html import document, figure, interval, percent, short, text, tiles
-from camel.reports.plots import Plot
+from camel.reports.plots import Plot, svg, write_plots
+from camel.storage import inside
 
 _SHOWN_ROLES = 8
 _LEAST_ROLE = 5
 """Conversations of a role from which its share is worth showing."""
+
+
+PAGE = "study.html"
+
+
+def write_study(study: Study, folder: Path) -> None:
+    """Write the figures, the plots and the page."""
+    pictures = [(plot, svg(plot)) for plot in plots(study)]
+    write_plots(folder, pictures)
+    inside.write(folder, "study.json", study.to_json())
+    inside.write(folder, PAGE, page(study, pictures))
 
 
 def page(study: Study, pictures: Sequence[tuple[Plot, str]]) -> str:

@@ -30,9 +30,9 @@ from camel.core.task import SPECIFIER, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.engine.halt import Halt
 from camel.explorer.reading import Bubble, bubbles, hues_of
-from camel.generation.campaign import STOPPED, totals_of
 from camel.index.build import UNFINISHED, write_indexed
-from camel.jobs.budget import Budget, Meter, MeteredModel
+from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
+from camel.jobs.ledger import STOPPED, totals_of
 from camel.models.catalogue import cost, find
 from camel.models.person import Answer, Person
 from camel.runs.markers import Marker, new_attempt
@@ -293,7 +293,7 @@ class Table:
 class _Paying(WrappedModel):
     """A model whose calls count even where they are cut off: whoever stops a reply has had it written, and it is billed."""
 
-    def __init__(self, model: Model, meter: Meter) -> None:
+    def __init__(self, model: Model, meter: ModelMeter) -> None:
         super().__init__(MeteredModel(model, meter))
         self._meter = meter
 
@@ -325,12 +325,12 @@ class Agents:
         self.name = name or model.name
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
         price = find(self.name)
-        if budget.money is not None and price is None:
+        if budget.usd is not None and price is None:
             raise InputError(
                 f"the price of {self.name} is not known: limit tokens (--budget-tokens) and not money"
             )
-        self.meter = Meter(budget, price, Halt())
-        self._chat, self._model = model, _Paying(model, self.meter)
+        self.meter = Meter(budget, Halt())
+        self._chat, self._model = model, _Paying(model, self.meter.model(self.name, price))
         self.folder = prepared(out)
         self._tables: OrderedDict[str, Table] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
@@ -372,7 +372,7 @@ class Agents:
                 f"{self.limits.at_once} conversations go on, and there is no room for more: stop one, or come back soon"
             )
         # One that was halted because an endpoint failed may try again; the budget has just been looked at.
-        self.meter.halt = Halt()
+        self.meter.restart(Halt())
         table = Table(
             secrets.token_urlsafe(12), owner, _checked(wanted, self.limits), self.limits, self.render
         )

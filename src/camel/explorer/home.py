@@ -13,8 +13,9 @@ from urllib.parse import quote
 
 from camel.core.errors import CamelError
 from camel.explorer.views import PageState, counted, money, short
-from camel.generation.status import Snapshot, read_status
 from camel.index.facets import elements
+from camel.jobs.progress import Snapshot
+from camel.jobs.status import read_status
 from camel.maps.table import maps_of
 from camel.query.catalogue import Catalogue
 from camel.query.sources import CatalogueRun

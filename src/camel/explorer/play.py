@@ -77,8 +77,8 @@ class PlayPages:
             f"{agents.going_on} of {agents.limits.at_once} tables taken",
         ]
         budget = agents.meter.budget
-        if budget.money is not None:
-            limits.append(f"{money(agents.meter.money)} of {money(budget.money)} used")
+        if budget.usd is not None:
+            limits.append(f"{money(agents.meter.money)} of {money(budget.usd)} used")
         if budget.tokens is not None:
             limits.append(f"{short(agents.meter.usage.total)} of {short(budget.tokens)} tokens used")
         return self._page(

@@ -28,9 +28,11 @@ from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.home import labels_in
 from camel.explorer.reading import hue_of
 from camel.explorer.views import money, short
-from camel.generation.campaign import CONVERSATIONS, LISTS_PER_SHARD, usage_of
-from camel.generation.status import Snapshot, read_status
+from camel.generation.config import CONVERSATIONS, LISTS_PER_SHARD
 from camel.generation.translate import STAGE as TRANSLATED
+from camel.jobs.ledger import usage_of
+from camel.jobs.progress import Snapshot
+from camel.jobs.status import read_status
 from camel.query.sources import CatalogueRun
 from camel.record.release import RESTRICTED
 from camel.runs.again import named

@@ -8,25 +8,15 @@ lists, the others copy them, and under a seed each item's calls have the same on
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from camel.core.errors import InputError
-from camel.core.message import Usage
-from camel.core.model import Model
-from camel.engine.halt import Halt
-from camel.generation.campaign import Campaign, Outcome, open_run
-from camel.generation.config import GenerateConfig
-from camel.generation.fork import take_over
-from camel.generation.plan import Plan, Range, make_plan
-from camel.jobs.budget import Budget
 from camel.scenarios import RolePlay, Scenario
-from camel.scenarios.reading import FILE, folder_of
+from camel.scenarios.reading import FILE
+from camel.storage.files import replacing
 
 WHOLE = "whole"
 """The variant with nothing taken out."""
@@ -121,97 +111,27 @@ def smaller(scenario: Scenario, conversations: int) -> dict[str, int]:
     return counts
 
 
-class Ablation:
-    """Runs of a scenario's variants below one folder."""
-
-    def __init__(
-        self,
-        config: GenerateConfig,
-        out: Path,
-        *,
-        names: Sequence[str] = (),
-        conversations: int = CONVERSATIONS,
-        halt: Halt | None = None,
-    ) -> None:
-        self.out, self.halt = out, halt or Halt()
-        scenario = config.loaded_scenario()
-        # Sizes that somebody chose are kept; the paper's 25,000 of each variant are hardly meant.
-        counts = config.counts or smaller(scenario, conversations)
-        self.config = replace(config, counts=counts, seed=SEED if config.seed is None else config.seed)
-        self._source = folder_of(config.scenario)
-        self.scenario = scenario.resized(counts)
-        self.variants = chosen(variants(scenario), names)
-        self.campaign: Campaign | None = None
-        """What is being worked on."""
-        self.done = 0
-        """Variants that are complete."""
-
-    def run_of(self, variant: Variant) -> Path:
-        """The folder of a variant's run."""
-        return self.out / variant.name / "run"
-
-    def config_of(self, variant: Variant) -> GenerateConfig:
-        """The configuration of a variant, whose scenario's folder is written if need be."""
-        folder = self.out / variant.name / "scenario" / self.scenario.name
-        _write_scenario(self._source, folder, self.scenario, variant)
-        return replace(self.config, scenario=str(folder), out=str(self.run_of(variant)))
-
-    def plan(self) -> Plan:
-        """What all variants take together: the lists once, the conversations of each."""
-        one = make_plan(self.config)
-        *lists, talk = one.stages
-        times = len(self.variants)
-        need = Range(*(case.times(times) for case in talk.need))
-        whole = replace(talk, items=talk.items * times, shards=talk.shards * times, need=need)
-        return replace(one, stages=(*lists, whole))
-
-    async def run(self, model: Model) -> Outcome:
-        """Generate what is not there yet, one variant after the other; the budget is for all together."""
-        used, self.done = Usage(), 0
-        for variant in self.variants:
-            config = replace(self.config_of(variant), budget=_rest(self.config, used))
-            if variant.name != WHOLE:
-                self._copy_lists(config)
-            self.campaign = Campaign(config, model, halt=self.halt)
-            outcome = await self.campaign.run()
-            if not outcome.complete:
-                return outcome
-            used += self.campaign.meter.before + self.campaign.meter.usage
-            self.done += 1
-        return Outcome(True, "")
-
-    def _copy_lists(self, config: GenerateConfig) -> None:
-        whole = self.run_of(self.variants[0])
-        folder = open_run(config, config.loaded_scenario(), forked_from=str(whole))
-        take_over(whole, folder, [level.name for level in self.scenario.asked])
-
-
-def _rest(config: GenerateConfig, used: Usage) -> Budget:
-    """What is left of a budget; a trace where nothing is, so that the run stops at once and says why."""
-    budget, price = config.budget, config.price()
-    spent = 0.0 if price is None else price.cost(used)
-    return replace(
-        budget,
-        money=budget.money and max(1e-9, budget.money - spent),
-        tokens=budget.tokens and max(1, budget.tokens - used.total),
-        calls=budget.calls and max(1, budget.calls - used.calls),
-    )
-
-
-def _write_scenario(source: Path, folder: Path, scenario: Scenario, variant: Variant) -> None:
-    """Copy a scenario's folder, with a sentence less in one of its prompts."""
+def write_variant(source: Path, folder: Path, scenario: Scenario, variant: Variant) -> None:
+    """Copy a scenario's folder, with a sentence less in one of its prompts; what is the same already stays as it is."""
     assert isinstance(scenario.end, RolePlay)
     folder.mkdir(parents=True, exist_ok=True)
     declaration = (source / FILE).read_text("utf-8-sig")
     for path in source.iterdir():
         if path.is_file() and path.name != FILE:
-            shutil.copyfile(path, folder / path.name)
+            _put(folder / path.name, path.read_bytes())
     if variant.prompt:
         text: str = getattr(scenario.end.inception, variant.prompt)
         start, end = sentences(text)[int(variant.name.rpartition("-")[2]) - 1]
         declaration, name = _naming(declaration, f"{variant.prompt}_prompt", f"{variant.prompt}-ablated.txt")
-        (folder / name).write_text(without(text, start, end) + "\n", "utf-8")
-    (folder / FILE).write_text(declaration, "utf-8")
+        _put(folder / name, f"{without(text, start, end)}\n".encode())
+    _put(folder / FILE, declaration.encode())
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file where it is not the same already: others may be reading it."""
+    if not path.is_file() or path.read_bytes() != data:
+        with replacing(path) as file:
+            file.write(data)
 
 
 def _naming(declaration: str, key: str, file: str) -> tuple[str, str]:

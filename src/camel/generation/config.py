@@ -6,9 +6,7 @@ under the same; where the calls are sent, how many at once and how much may be s
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -18,17 +16,11 @@ from msgspec.structs import replace
 from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import Sampling
-from camel.core.model import Model
 from camel.core.toml import read_table
 from camel.jobs.budget import Budget
-from camel.models.catalogue import ModelPrice, find
-from camel.models.chat import ChatModel
-from camel.models.connect import plugged_model
-from camel.models.governor import Rates
-from camel.models.guided import Guide
 from camel.models.local import ALIAS, LOCAL_SAMPLING
-from camel.models.replica import PoolSettings
-from camel.runs.run import RunFolder, open_folder
+from camel.models.spec import ModelSpec
+from camel.runs.run import open_folder
 from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
@@ -37,40 +29,9 @@ LOCAL_CONCURRENCY = 2
 """Conversations at once with the tiny model: more would only wait for each other."""
 LOCAL = "local"
 """The name of a model that means the tiny one on this machine, as --local does."""
-START = 32
-"""Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
-
-
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
-
-
-class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which model speaks."""
-
-    name: str
-    base_url: str | tuple[str, ...] = ""
-    """Where it is reached, one place or several; left out: OPENAI_BASE_URL. Not part of the fingerprint."""
-    key_variable: str = ""
-    """The environment variable that holds the key; left out: OPENAI_API_KEY. The key itself stands in no file."""
-    open_per_replica: int | None = None
-    """Conversations open on one replica at a time; left out, it is learnt from the cached tokens in replies."""
-    rpm: float | None = None
-    """Requests per minute to one endpoint."""
-    tpm: float | None = None
-    """Tokens per minute."""
-    session_field: str = ""
-    """Field of the body that tells a gateway which calls belong together, e.g. `prompt_cache_key`."""
-    guided: Guide | None = None
-    context_tokens: int | None = None
-    price: ModelPrice | None = None
-    """Dollars per million tokens, where the catalogue does not know the model."""
-
-    def __post_init__(self) -> None:
-        if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
-            # Without what stands there: it may be the key itself.
-            raise InputError(
-                "model.key_variable is the name of an environment variable, such as OPENAI_API_KEY; a key goes into no file"
-            )
+CONVERSATIONS, ANSWERS = "conversations", "answers"
+"""The stage whose records are the run's."""
+LISTS_PER_SHARD = 256
 
 
 class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,10 +39,6 @@ class RunSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
     concurrency: int = 64
     """Conversations in flight."""
-    deadline: float = 600.0
-    """Seconds for one call, its retries included."""
-    attempt_timeout: float | None = None
-    """Seconds for one try of it; half the deadline if not given, so that a call that hangs is tried once more."""
     outage_patience: float = 30.0
     """Minutes for which the run waits for an endpoint that answers nobody; then it stops."""
     cut_replies: Literal["fail", "keep"] = "fail"
@@ -133,11 +90,11 @@ class Assumptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
 
 class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything a generation is made from."""
+    """Everything a generation is made from: plain data."""
 
     scenario: str
     """A shipped scenario's name, or the path of a folder."""
-    model: ModelSection
+    model: ModelSpec
     out: str = ""
     """The run's folder; left out: `runs/<scenario>`."""
     counts: dict[str, int] = {}
@@ -165,15 +122,6 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """Where the run lives: a folder, or an address such as `s3://bucket/prefix`."""
         return self.out or f"runs/{Path(self.scenario).name}"
 
-    @property
-    def folder(self) -> Path:
-        """Where a run on a disk lives."""
-        return Path(self.where)
-
-    def open_folder(self) -> RunFolder:
-        """The run there, or its place."""
-        return open_folder(self.where)
-
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""
         scenario = load(self.scenario).resized(self.counts)
@@ -187,54 +135,25 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """Whether the tiny model on this machine is meant."""
         return self.model.name == LOCAL and not self.model.base_url
 
-    def api_key(self) -> str | None:
-        """The key, from the variable that the configuration names; None where it names none."""
-        variable = self.model.key_variable
-        if not variable:
-            return None
-        if not os.environ.get(variable, "").strip():
-            raise InputError(f"no API key: export {variable}=… first; model.key_variable names it")
-        return os.environ[variable]
-
-    def price(self) -> ModelPrice | None:
-        """What the model costs, where that is known."""
-        return self.model.price or find(self.model.name)
-
-    def pool(self) -> PoolSettings:
-        """How calls are spread over the model's replicas."""
-        most = self.run.concurrency
-        rates = Rates(ceiling=most, start=min(most, START), rpm=self.model.rpm, tpm=self.model.tpm)
-        return PoolSettings(rates=rates, open_per_replica=self.model.open_per_replica)
-
-    def open_model(self) -> Model:
-        """The model behind its endpoints, as the run uses it."""
-        section = self.model
-        if not section.base_url and (plugged := plugged_model(section.name, section.context_tokens)):
-            return plugged
-        return ChatModel(
-            section.name,
-            base_url=section.base_url or None,
-            api_key=self.api_key(),
-            context_tokens=section.context_tokens,
-            guided=section.guided,
-            deadline=self.run.deadline,
-            attempt_timeout=self.run.attempt_timeout or self.run.deadline / 2,
-            pool=self.pool(),
-            session_field=section.session_field,
-        )
-
     def adjusted(
-        self, *, local: bool = False, concurrency: int | None = None, out: str = ""
+        self,
+        *,
+        local: bool = False,
+        concurrency: int | None = None,
+        out: str = "",
+        budget: Mapping[str, float | None] | None = None,
     ) -> GenerateConfig:
         """The configuration with what a command line says; `local` is the tiny model on this machine."""
         config = self
+        if given := {name: value for name, value in (budget or {}).items() if value is not None}:
+            config = replace(config, budget=replace(config.budget, **given))
         if local:
             sampling = config.sampling or LOCAL_SAMPLING
             if sampling.max_tokens is None:
                 sampling = replace(sampling, max_tokens=LOCAL_SAMPLING.max_tokens)
             config = replace(
                 config,
-                model=ModelSection(ALIAS, guided="llama.cpp"),
+                model=ModelSpec(ALIAS, guided="llama.cpp"),
                 sampling=sampling,
                 run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
                 # Not into the folder of the model that the configuration names.
@@ -270,9 +189,9 @@ def shard_size_for(count: int) -> int:
     return min(512, max(1, count // 20))
 
 
-def fingerprint(decisive: dict[str, Any]) -> str:
-    """A short hash of what decides the data."""
-    return hashlib.sha256(msgspec.json.encode(decisive, order="sorted")).hexdigest()[:16]
+def last_stage(scenario: Scenario) -> str:
+    """The stage whose records are the run's."""
+    return CONVERSATIONS if scenario.talks else ANSWERS
 
 
 def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
@@ -309,7 +228,7 @@ def check_place(path: Path, config: GenerateConfig) -> None:
 
 def _check_names(path: Path, table: dict[str, Any]) -> None:
     sections: dict[str, Any] = {
-        "model": ModelSection,
+        "model": ModelSpec,
         "run": RunSection,
         "budget": Budget,
         "plan": Assumptions,

@@ -14,8 +14,8 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.engine.stage import write_whole
-from camel.generation.campaign import open_run
 from camel.generation.config import GenerateConfig
+from camel.generation.opening import open_run
 from camel.generation.plan import Committed, Need, committed_in, sample_of
 from camel.runs.markers import new_attempt
 from camel.runs.run import RunFolder, open_folder
@@ -43,7 +43,7 @@ def fork_run(config: GenerateConfig, source: str | Path) -> Forked:
 
 def look(config: GenerateConfig, source: str | Path) -> Forked:
     """What a fork would keep, or has kept; makes nothing."""
-    old, new, scenario = open_folder(source), config.open_folder(), config.loaded_scenario()
+    old, new, scenario = open_folder(source), open_folder(config.where), config.loaded_scenario()
     settings = old.settings()
     if new.exists:
         if new.settings().forked_from != str(source):
@@ -62,7 +62,7 @@ def committed_by_fork(
     config: GenerateConfig, source: str | Path, forked: Forked
 ) -> dict[str, list[Committed]]:
     """What a fork has committed, for its plan; before it is made, what it will have."""
-    new, old = config.open_folder(), open_folder(source)
+    new, old = open_folder(config.where), open_folder(source)
     if new.exists:
         return committed_in(new, config)
     found = sample_of(old, config)

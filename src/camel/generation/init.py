@@ -17,11 +17,12 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.generation.config import LOCAL, GenerateConfig, ModelSection
+from camel.generation.config import LOCAL, GenerateConfig
 from camel.generation.plan import make_plan
 from camel.models.catalogue import find
 from camel.models.discovery import find_replicas
 from camel.models.endpoint import checked_name
+from camel.models.spec import ModelSpec
 from camel.scenarios import RolePlay, Scenario, Translate, load
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -160,8 +161,8 @@ def _affordable(answers: Answers, full: Mapping[str, int]) -> int:
     return low
 
 
-def _section(answers: Answers) -> ModelSection:
-    return ModelSection(answers.model, answers.base_url, key_variable=answers.key_variable)
+def _section(answers: Answers) -> ModelSpec:
+    return ModelSpec(answers.model, answers.base_url, key_variable=answers.key_variable)
 
 
 def _text(
@@ -201,7 +202,7 @@ def _text(
         ]
     money = answers.money
     lines += ["", "[budget]" if money else "# [budget]"]
-    budget = f"money = {money:g}" if money else "# money = 5"
+    budget = f"usd = {money:g}" if money else "# usd = 5"
     lines.append(_line(budget, "US dollars; reaching it stops new calls and leaves a run that resumes"))
     return "\n".join(lines) + "\n"
 

@@ -17,59 +17,31 @@ import msgspec
 
 from camel.core.errors import CamelError
 from camel.core.message import Usage
-from camel.core.society import Society
-from camel.generation.campaign import ANSWERS, CONVERSATIONS, LISTS_PER_SHARD, MONEY, changes, usage_of
-from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess, shard_size_for
+from camel.generation.config import (
+    ANSWERS,
+    LISTS_PER_SHARD,
+    Figure,
+    GenerateConfig,
+    Guess,
+    last_stage,
+    shard_size_for,
+)
+from camel.generation.guesses import Guesses, Need
+from camel.generation.opening import changes
 from camel.jobs.budget import Budget
+from camel.jobs.ledger import MONEY, usage_of
 from camel.models.catalogue import ModelPrice
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
-from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
-from camel.scenarios.critics import CriticSettings
 
 WORKER = 256
 """Conversations that one worker process keeps open."""
-TOKENS_PER_WORD = 1.4
-VERDICT_TOKENS = 60
-"""Of a critic's answer."""
-TOKENS_PER_MESSAGE = 4
-"""What a chat template puts around a message."""
-FURTHER_CALLS = Figure(0.0, 0.1, 2.0)
-"""For a list, beyond the fewest that could do: repeats and bad lines are made up for, which is seldom needed."""
-STORED = Figure(0.15, 0.4, 0.5)
-"""Bytes on disk for each byte of text, in Parquet with zstd: less where a model repeats itself."""
 ONE_SHARD = 0.25
 """How far off a single shard's average is taken to be, and at least that of a run with other settings."""
-ONE_START = 0.25
-"""How far off the rate of one start is taken to be: endpoints have good and bad days."""
 SAMPLE = 2_000
 """Markers that are read for an estimate: a run of any size can be planned, or started, after a few seconds."""
 AT_LEAST = 0.01
 """No average is trusted further than this."""
-
-
-class Need(NamedTuple):
-    """What one item takes, or many."""
-
-    calls: float = 0.0
-    prompt: float = 0.0
-    completion: float = 0.0
-    cached: float = 0.0
-    """Part of `prompt`."""
-    bytes: float = 0.0
-    """On disk, once committed."""
-
-    def times(self, factor: float) -> Need:
-        """So many of it."""
-        return Need(*(value * factor for value in self))
-
-    def plus(self, other: Need) -> Need:
-        """Both together."""
-        return Need(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-    def usage(self) -> Usage:
-        """As tokens."""
-        return Usage(round(self.prompt), round(self.completion), round(self.cached), round(self.calls))
 
 
 class Range(NamedTuple):
@@ -172,28 +144,6 @@ class Plan(msgspec.Struct, frozen=True):
         return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
 
 
-class CallRate(NamedTuple):
-    """How fast calls are answered, and how that is known."""
-
-    calls_per_second: Figure
-    source: Literal["given", "measured", "assumed"]
-    words: str
-
-    def hours(self, need: Range) -> Figure:
-        """How long the calls take: few at the highest rate, and many at the lowest."""
-        slow, likely, fast = self.calls_per_second
-        cases = zip(need, (fast, likely, slow), strict=True)
-        return Figure(*(max(0.0, case.calls) / rate / 3600 for case, rate in cases))
-
-
-def assumed_rate(config: GenerateConfig) -> CallRate:
-    """What the assumptions say of a run that has not shown how fast it is."""
-    # A conversation has one call in flight at a time.
-    seconds, most = config.plan.seconds_per_call, min(config.run.concurrency, config.loaded_scenario().count)
-    rates = Figure(*(most / _case(seconds, case) for case in (2, 1, 0)))
-    return CallRate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s a call, assumed")
-
-
 class Limit(NamedTuple):
     """One limit of a budget beside what is expected."""
 
@@ -213,7 +163,7 @@ def limits(plan: Plan, budget: Budget, hours: Figure) -> list[Limit]:
     """The limits of a budget; `hours` is what the next start would take."""
     need = plan.need
     expected = {
-        "money": plan.money,
+        "usd": plan.money,
         "tokens": Figure(*(case.prompt + case.completion for case in need)),
         "calls": Figure(*(case.calls for case in need)),
         "hours": hours,
@@ -230,17 +180,6 @@ def in_words(value: Guess) -> str:
     if not isinstance(value, Figure) or min(value) == max(value):
         return f"{value.likely if isinstance(value, Figure) else value:g}"
     return f"{value.likely:g} ({min(value):g}–{max(value):g})"
-
-
-def messages_assumed(scenario: Scenario, assumed: Assumptions) -> Figure:
-    """How many messages a conversation is taken to have: never more than the scenario lets it."""
-    end = scenario.end
-    if isinstance(end, Meeting):
-        # As long as its limit where nothing else ends it.
-        ends_early = bool(end.society.stop.done or end.society.stop.vote)
-        return Figure(*(end.society.limit * part for part in ((0.3, 0.7, 1.0) if ends_early else (1, 1, 1))))
-    most = end.max_messages if isinstance(end, RolePlay) else 1
-    return Figure(*(min(_case(assumed.messages, case), most) for case in range(3)))
 
 
 def workers(calls_per_second: float, seconds_per_call: float) -> int:
@@ -261,7 +200,7 @@ def make_plan(
     actual = config.loaded_scenario()
     scenario = actual.resized(counts or {})
     committed = committed or {}
-    guess = _Guesses(scenario, config.plan, config.critic_of(scenario))
+    guess = Guesses(scenario, config.plan, config.critic_of(scenario))
     stages: list[StagePlan] = []
     for level in scenario.asked:
         same = level.count == actual.level(level.name).count
@@ -271,14 +210,14 @@ def make_plan(
         stages.append(
             _stage(level.name, lists, LISTS_PER_SHARD, guess.of_list(level), shards if same else (), kept)
         )
-    talk = scenario.talks
-    name = CONVERSATIONS if talk else ANSWERS
-    each = guess.of_conversation if talk else guess.of_answer
+    name = last_stage(scenario)
+    each = guess.of_answer if name == ANSWERS else guess.of_conversation
     kept = scenario.count == actual.count
     size = config.shard_size or shard_size_for(scenario.count)
     stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
     own = (committed.get(stage.name, ()) for stage in stages if stage.done)
-    return Plan(scenario.name, scenario.shape, tuple(stages), config.price(), _dearer(own, config.price()))
+    price = config.model.cost()
+    return Plan(scenario.name, scenario.shape, tuple(stages), price, _dearer(own, price))
 
 
 def _dearer(stages: Iterable[Sequence[Committed]], price: ModelPrice | None) -> float:
@@ -407,109 +346,6 @@ def _uncertainty(shards: Sequence[Committed], left: float) -> float:
     return min(0.9, max(AT_LEAST, 2 * error))
 
 
-class _Guesses:
-    """One item of each kind from assumptions, in three cases: low, likely, high."""
-
-    def __init__(
-        self, scenario: Scenario, assumed: Assumptions, critic: CriticSettings | None = None
-    ) -> None:
-        self._scenario, self._assumed, self._critic = scenario, assumed, critic
-        rendered = [len(part.text) / assumed.characters_per_token for part in sample(scenario)]
-        asked = len(scenario.asked)
-        self._list_prompts = dict(zip((level.name for level in scenario.asked), rendered, strict=False))
-        self._end_prompts = rendered[asked:]
-
-    def of_list(self, level: Level) -> Callable[[int], Need]:
-        """One list of a level; what is on it already is named in each further call."""
-
-        def need(case: int) -> Need:
-            item = _case(self._assumed.item_tokens, case)
-            full, rest = divmod(level.count, level.ask)
-            least = full + (rest > 0)
-            extra = FURTHER_CALLS[case]
-            named = level.ask * least * (least - 1) / 2 + extra * level.count
-            prompt = (least + extra) * (self._list_prompts[level.name] + TOKENS_PER_MESSAGE) + named * item
-            completion = level.count * item * (1 + extra / 4)
-            return Need(least + extra, prompt, completion, 0, level.count * item * 4)
-
-        return need
-
-    def of_conversation(self, case: int) -> Need:
-        """One role play: each call sends all that was said before it."""
-        end, assumed = self._scenario.end, self._assumed
-        if isinstance(end, Meeting):
-            return self._of_meeting(end.society, case)
-        assert isinstance(end, RolePlay)
-        messages = messages_assumed(self._scenario, assumed)[case]
-        message = _case(assumed.message_tokens, case)
-        word_limit = end.word_limit * TOKENS_PER_WORD
-        prompts = list(self._end_prompts)
-        specified = (prompts.pop(0) if end.specify else 0.0), (word_limit if end.specify else 0.0)
-        assistant, user, opening = prompts[:3]
-        system = (assistant + user + opening) / 2 + specified[1] + 2 * TOKENS_PER_MESSAGE
-        # A limit close by leaves the number of messages little room to vary.
-        spread = assumed.spread * min(1.0, (end.max_messages - messages) / messages)
-        before = messages * (messages * (1 + spread**2) - 1) / 2
-        talk = messages * system + before * (message + TOKENS_PER_MESSAGE)
-        completion = messages * message + specified[1]
-        calls, stored = messages, completion
-        if self._critic:
-            # Each call for a criticised message sends what was said before it: the speaker's, or the critic's, which
-            # has the proposals as well. A call for proposals brings several, a judgement a few words for each.
-            share = len(self._critic.seats) / 2 * messages
-            extra = share * (self._critic.calls_per_message()[case] - 1)
-            proposed = self._critic.proposals * message
-            talk += extra * (talk / messages + proposed / 2)
-            completion += share * (proposed - message) + extra * (proposed + VERDICT_TOKENS) / 2
-            calls, stored = messages + extra, completion
-        return Need(
-            calls + bool(end.specify),
-            talk + specified[0],
-            completion,
-            talk * min(1.0, _case(assumed.cached, case)),
-            (stored + 2 * system) * assumed.characters_per_token * STORED[case],
-        )
-
-    def _of_meeting(self, society: Society, case: int) -> Need:
-        """One society: as long as its limit where nothing else ends it; each call sends what its speaker heard and said."""
-        assumed, prompts = self._assumed, list(self._end_prompts)
-        messages = messages_assumed(self._scenario, assumed)[case]
-        message = _case(assumed.message_tokens, case)
-        first = [prompts.pop(0) for step in (society.planner, society.roles) if step]
-        asked = sum(first) + TOKENS_PER_MESSAGE * len(first)
-        listed = sum(
-            count * _case(assumed.item_tokens, case)
-            for count in (society.planner and society.planner.steps, society.roles and society.roles.count)
-            if count
-        )
-        members = len(society.members) + (society.roles.count if society.roles else 0)
-        system = (sum(prompts) / len(prompts) if prompts else 200.0) + listed + 2 * TOKENS_PER_MESSAGE
-        edges = sum(map(len, society.hears.listeners(society.names).values()))
-        fixed = len(society.names) or 1
-        share = (edges / fixed + 1) / fixed  # of what is said, how much a member hears or says
-        talk = messages * system + messages * (messages - 1) / 2 * share * (message + TOKENS_PER_MESSAGE)
-        completion = messages * message + listed
-        return Need(
-            messages + len(first),
-            talk + asked,
-            completion,
-            talk * min(1.0, _case(assumed.cached, case)),
-            (completion + members * system) * assumed.characters_per_token * STORED[case],
-        )
-
-    def of_answer(self, case: int) -> Need:
-        """One question and its answer."""
-        end, assumed = self._scenario.end, self._assumed
-        assert isinstance(end, Question)
-        prompt = self._end_prompts[0] + TOKENS_PER_MESSAGE + _case(assumed.item_tokens, case) * 2
-        answer = _case(assumed.answer_tokens, case)
-        return Need(1, prompt, answer, 0, (prompt + answer) * assumed.characters_per_token * STORED[case])
-
-
-def _case(guess: Guess, case: int) -> float:
-    return guess[case] if isinstance(guess, Figure) else guess
-
-
 def _figures(need: Range) -> dict[str, Any]:
     return {
         name: Figure(*(getattr(case, name) for case in need))._asdict()
@@ -521,3 +357,20 @@ def _stage_dict(stage: StagePlan) -> dict[str, Any]:
     named = ("name", "items", "shards", "shard_size", "measured", "elsewhere", "done")
     known = {name: getattr(stage, name) for name in named}
     return known | _figures(stage.need)
+
+
+class PlanEstimator:
+    """Estimates a run by what it has committed, as it proceeds. Items that are not committed tell nothing, for those that end
+    first are short."""
+
+    def __init__(self, folder: RunFolder, config: GenerateConfig) -> None:
+        self._folder, self._config = folder, config
+        self._shards = committed_in(folder, config)
+
+    def add(self, marker: Marker) -> None:
+        """Take note of a finished shard."""
+        self._shards.setdefault(marker.stage, []).append(read_committed(self._folder, marker))
+
+    def expected(self) -> Usage:
+        """What all starts together will have used."""
+        return make_plan(self._config, committed=self._shards).need.likely.usage()

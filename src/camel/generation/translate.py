@@ -4,7 +4,7 @@ The markers of the grammar stay as they are, so that a translated conversation s
 empty, cut off or not in the language is asked for again, each time in other words, a bounded number of times.
 
 The one decision to know: a language is done by one model with one prompt. What it was begun with is kept with the run,
-and going on with anything else is refused.
+and continuing with anything else is refused.
 """
 
 from __future__ import annotations
@@ -12,33 +12,34 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from camel.core.checks import shown
-from camel.core.errors import InputError, ModelError, ServerFailed
+from camel.core.errors import CamelError, InputError
 from camel.core.history import History, estimate_tokens
 from camel.core.message import Message, Sampling, Usage
 from camel.core.model import Model, Request
 from camel.core.stops import Stop
 from camel.core.transcript import Transcript
-from camel.engine.halt import Halt
-from camel.engine.journaled import journaled
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
-from camel.generation.campaign import Counted, Tally, failures_in, totals_of
-from camel.generation.config import fingerprint, shard_size_for
-from camel.jobs.budget import Budget, Meter, MeteredModel
-from camel.jobs.failures import failure_of
-from camel.models.catalogue import find
-from camel.models.recorded import RecordedModel
-from camel.record.arrow import write_shard
+from camel.engine.stage import Written
+from camel.generation.config import shard_size_for
+from camel.generation.generate import why_failed
+from camel.jobs.item import Item
+from camel.jobs.job import Job, Stage, Step
+from camel.jobs.ledger import usage_of
+from camel.jobs.state import name_of
+from camel.jobs.status import check_finished
+from camel.models.spec import ModelSpec
+from camel.record.arrow import stream_shard, write_shard
+from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
 from camel.scenarios import Translate, load
+from camel.storage.store import is_remote
 
 STAGE = "translated-"
 """Begins the name of a stage; the language's code ends it."""
@@ -87,106 +88,134 @@ def _letters(text: str, translate: Translate) -> list[str]:
     return [c for c in text if c.isalpha()]
 
 
-class Translation:
-    """A run being put into another language; its stage belongs to the same run's folder."""
+@dataclass(frozen=True)
+class Translation(Job):
+    """A run being put into other languages; its stages belong to the same run's folder."""
 
-    def __init__(
-        self,
-        run: RunReader,
-        language: str,
-        model: Model,
-        *,
-        sampling: Sampling = SAMPLING,
-        halt: Halt | None = None,
-        meter: Meter | None = None,
-        accept_model: bool = False,
-    ) -> None:
-        """`accept_model` continues with another model than the one it was begun with. `meter` has the budget, and the halt that it sets; several languages may share one."""
-        scenario = load("translation")
-        assert isinstance(scenario.end, Translate)
-        if language not in scenario.end.languages:
-            known = ", ".join(scenario.end.languages)
-            raise InputError(f"no language {language!r}: known are {known}")
-        self.run, self.language, self.translate = run, language, scenario.end
-        self.name = f"{STAGE}{language}"
-        self.meter = meter or Meter(Budget(), find(model.name), halt or Halt())
-        self.halt = self.meter.halt
-        self.last_pass = False
-        """Whether a failure becomes the conversation's record, as no other try follows."""
-        self.tally, self._counted = Tally(len(run)), Counted()
-        self._model, self._sampling = MeteredModel(model, self.meter), sampling
-        settings = self._begun(model.name or type(model).__name__, accept_model)
-        self._shard_size = int(settings["shard_size"])
-        self.fingerprint = fingerprint(settings)
-        self._starts = [0]
-        for marker in run.markers:
-            self._starts.append(self._starts[-1] + marker.rows)
-        self._shard = lru_cache(maxsize=2)(self._read)
+    name = "translate"
+    log = "translate.jsonl"
+    run: str
+    """The run's folder or address."""
+    languages: tuple[str, ...]
+    """Codes of languages, such as `ar`."""
+    model: Model | ModelSpec
+    sampling: Sampling = SAMPLING
+    place: str = field(init=False)
+    models: Mapping[str, Model | ModelSpec] = field(init=False)
 
-    def _begun(self, model: str, accept_model: bool) -> dict[str, Any]:
-        """What the translation was begun with, if it may go on with what it has now."""
-        done = self.run.folder.committed(self.name)
-        prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
-        wanted: dict[str, Any] = {
-            "model": model,
-            "prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16],
-            "sampling": msgspec.to_builtins(self._sampling),
-            "conversations": len(self.run),
-            "of": self.run.settings.fingerprint,
-            # Before this was kept, all had shards of 512.
-            "shard_size": 512 if done else shard_size_for(len(self.run)),
-        }
-        with self.run.folder.locked():
-            begun = self.run.folder.begun(self.name, wanted)
-            changed = f"{self.name}.model"
-            if accept_model and self.run.folder.accepted().get(changed, begun.get("model")) != model:
-                self.run.folder.accept({changed: model})
-            model_now = self.run.folder.accepted().get(changed, begun.get("model"))
-        now = {**begun, "model": model_now}
-        differs = [name for name in wanted if name != "shard_size" and now.get(name) != wanted[name]]
-        if differs:
-            details = ", ".join(
-                f"{name} was {shown(now.get(name))} and is {shown(wanted[name])}" for name in differs
-            )
-            hint = (
-                f": continue with --model {model_now}, or say --accept-change model.name"
-                if differs == ["model"]
-                else ""
-            )
-            raise InputError(f"the stage {self.name} was begun with something else ({details}){hint}")
-        return begun
+    def __post_init__(self) -> None:
+        known = translation().languages
+        if wrong := [one for one in self.languages if one not in known]:
+            raise InputError(f"no language {wrong[0]!r}: known are {', '.join(known)}")
+        object.__setattr__(self, "place", self.run)
+        object.__setattr__(self, "models", {"": self.model})
 
-    @property
-    def damaged(self) -> int:
-        """Conversations with a message that no try could mend; it is kept, and they are labelled."""
-        folder = self.run.folder
-        markers = (folder.marker(self.name, shard) for shard in folder.committed(self.name))
-        return sum(int(marker.totals.get("damaged", 0)) for marker in markers)
+    def open(self, accept: Collection[str] = ()) -> RunFolder:
+        """The run's folder, if the run is complete: what it holds must not change below its translation."""
+        if unknown := sorted(set(accept) - {"model.name"}):
+            raise InputError(f"--accept-change takes model.name, not {unknown[0]!r}")
+        check_finished(self.run, "translated")
+        return RunReader(self.run).folder
 
-    def spent(self) -> Usage:
-        """What earlier starts have used, by the markers and by the journals of shards that are still open."""
-        return sum(
-            journaled(self.run.folder, self.name, self.run.folder.journaled(self.name)), self._kept().usage
-        )
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """One stage for each language."""
+        yield from self.outline(run)
 
-    def dearer(self) -> float:
-        """Dollars that earlier starts have paid beyond what the same would cost today."""
-        return self._kept().dearer
+    def outline(self, run: RunFolder) -> Sequence[Stage]:
+        """All of them."""
+        originals = Originals(RunReader(self.run))
+        return [
+            Translator(originals, language, self.sampling).stage(name_of(self.model))
+            for language in dict.fromkeys(self.languages)
+        ]
 
-    def _kept(self) -> Counted:
-        """What the markers say; each is read once."""
-        folder = self.run.folder
-        for marker in folder.markers(self.name, sorted(folder.committed(self.name) - self._counted.shards)):
-            self._counted.add(marker, self.meter.price)
-        return self._counted
+    def result(self, run: RunFolder) -> dict[str, int]:
+        """By language, the conversations with a message that could not be translated soundly; they are labelled."""
+        return {language: damaged_in(run, language) for language in dict.fromkeys(self.languages)}
+
+    def absolute(self) -> Translation:
+        """The same, with an absolute path of the run."""
+        return self if is_remote(self.run) else replace(self, run=str(Path(self.run).absolute()))
 
     def estimate(self) -> Usage:
         """What is left will take about this: as what is done did, else each message once, as long as the original."""
-        self.recount()
-        done, left = self.tally.committed, self.tally.planned - self.tally.committed
-        used = self._kept().usage
+        originals, need = Originals(RunReader(self.run)), Usage()
+        for language in dict.fromkeys(self.languages):
+            need += Translator(originals, language, self.sampling).estimate()
+        return need
+
+    @property
+    def title(self) -> str:
+        """The run, and the languages."""
+        return f"{Path(self.run).name} in {', '.join(self.languages)}"
+
+
+def translation() -> Translate:
+    """The prompt, the languages and what is kept as it is."""
+    end = load("translation").end
+    assert isinstance(end, Translate)
+    return end
+
+
+class Originals:
+    """The conversations of a run by their number; a few shards are kept in memory."""
+
+    def __init__(self, run: RunReader) -> None:
+        self.run = run
+        self._starts = [0]
+        for marker in run.markers:
+            self._starts.append(self._starts[-1] + marker.rows)
+        self._shard = lru_cache(maxsize=2)(run.shard)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+    def __getitem__(self, index: int) -> Transcript:
+        shard = bisect_right(self._starts, index) - 1
+        return self._shard(shard)[index - self._starts[shard]]
+
+
+class Translator:
+    """Puts the conversations of a run into one language."""
+
+    def __init__(self, originals: Originals, language: str, sampling: Sampling) -> None:
+        self._originals, self.language, self._sampling = originals, language, sampling
+        self.translate, self.stage_name = translation(), f"{STAGE}{language}"
+        self._folder = originals.run.folder
+
+    def stage(self, model: str) -> Stage:
+        """The stage that does it."""
+        originals = self._originals
+        prompt = [self.translate.prompt, *self.translate.keep, AGAIN]
+        return Stage(
+            name=self.stage_name,
+            count=len(originals),
+            work=self._work,
+            write=_write,
+            failed=self._failed,
+            failure=why_failed,
+            counts=_damage_of,
+            id=lambda index: originals[index].id,
+            read=self._read,
+            identity={
+                "model": model,
+                "prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16],
+                "sampling": msgspec.to_builtins(self._sampling),
+                "conversations": len(originals),
+                "of": originals.run.settings.fingerprint,
+            },
+            shard_size=shard_size_for(len(originals)),
+        )
+
+    def estimate(self) -> Usage:
+        """What is left will take about this."""
+        done, used = 0, Usage()
+        for marker in self._folder.markers(self.stage_name, sorted(self._folder.committed(self.stage_name))):
+            done += marker.rows
+            used += usage_of(marker.totals)
+        left = len(self._originals) - done
         if not done:
-            some = [self._original(index) for index in range(0, left, max(1, left // SAMPLED))]
+            some = [self._originals[index] for index in range(0, left, max(1, left // SAMPLED))]
             done = len(some)
             for message in (message for record in some for message in record.messages):
                 if _letters(message.content, self.translate):
@@ -201,57 +230,25 @@ class Translation:
             round(used.prompt * share), round(used.completion * share), calls=round(used.calls * share)
         )
 
-    def stage(self) -> Stage:
-        """The stage that does it."""
-        return Stage(
-            name=self.name,
-            count=len(self.run),
-            work=self._tallied,
-            write=self._write,
-            shard_size=self._shard_size,
-        )
-
-    def recount(self) -> None:
-        """Count what is committed, by the markers."""
-        stage = self.stage()
-        done = sum(len(stage.indices(shard)) for shard in self.run.folder.committed(self.name))
-        self.tally = Tally(stage.count, done, done)
-
-    async def _tallied(self, index: int, steps: Steps) -> Transcript:
-        self.tally.open += 1
-        try:
-            record = await self._work(index, steps)
-        finally:
-            self.tally.open -= 1
-        self.tally.finished += 1
-        return record
-
-    def _read(self, shard: int) -> list[Transcript]:
-        return self.run.shard(shard)
-
-    def _original(self, index: int) -> Transcript:
-        shard = bisect_right(self._starts, index) - 1
-        return self._shard(shard)[index - self._starts[shard]]
-
-    async def _work(self, index: int, steps: Steps) -> Transcript:
-        original = self._original(index)
-        model = RecordedModel(self._model, steps.once)
-        translated = msgspec.structs.replace(
+    async def _work(self, item: Item) -> Transcript:
+        original = self._originals[item.index]
+        translated = item.draft = msgspec.structs.replace(
             original, messages=[], inputs={**original.inputs, "language": self.language}
         )
         if original.failed:
             return translated  # it is in no export
-        sound = True
-        try:
-            for message in original.messages:
-                said, fine = await self._message(model, original.id, message)
-                translated.messages.append(said)
-                sound = sound and fine
-        except ModelError as error:
-            failure_of(error, self.halt, last=self.last_pass)
-            translated.stop = Stop.failed(error, TRANSLATOR)
+        model, sound = item.model(), True
+        for message in original.messages:
+            said, fine = await self._message(model, original.id, message)
+            translated.messages.append(said)
+            sound = sound and fine
         if not sound:
             translated.labels = [*original.labels, DAMAGED]
+        return translated
+
+    def _failed(self, item: Item, error: CamelError) -> Transcript:
+        translated: Transcript = item.draft
+        translated.stop = Stop.failed(error, TRANSLATOR)
         return translated
 
     async def _message(self, model: Model, identity: str, message: Message) -> tuple[Message, bool]:
@@ -285,35 +282,22 @@ class Translation:
         )
         return said, not wrong
 
-    def _write(self, path: Path, records: Sequence[Any]) -> Written:
-        shard = write_shard(path, records)
-        usage = sum((message.usage for record in records for message in record.messages), Usage())
-        damaged = sum(DAMAGED in record.labels for record in records)
-        failed = sum(record.failed for record in records)
-        totals = {"damaged": float(damaged), "failed": float(failed), **failures_in(records)}
-        return Written(shard.rows, shard.sha256, {**totals_of(usage, self.meter.price), **totals})
+    def _read(self, marker: Marker) -> list[Transcript]:
+        with self._folder.opened([marker.file]) as files:
+            return list(stream_shard(next(files)))
 
 
-async def translate(translation: Translation, *, concurrency: int = 64) -> bool:
-    """Do a translation, or go on with it; what is committed is not done again. True when all of it is there."""
-    folder = translation.run.folder
-    with folder.locked():
-        for attempt in range(TRIES):
-            translation.last_pass = attempt == TRIES - 1
-            translation.recount()
-            if translation.tally.committed < translation.tally.planned:
-                folder.hold_journals(translation.name)
-            complete = await run_stage(
-                translation.stage(),
-                folder,
-                concurrency=concurrency,
-                fingerprint=translation.fingerprint,
-                halt=translation.halt,
-            )
-            if not complete and (reason := translation.meter.failures.all_rejected()):
-                translation.halt.set(reason)
-            if complete or translation.halt.reason:
-                return complete
-    raise ServerFailed(
-        f"some conversations could not be put into {translation.language}: run the same command again"
-    )
+def _damage_of(record: Transcript) -> Iterable[str]:
+    return ("damaged",) if DAMAGED in record.labels else ()
+
+
+def _write(path: Path, records: Sequence[Transcript]) -> Written:
+    shard = write_shard(path, records)
+    return Written(shard.rows, shard.sha256, {})
+
+
+def damaged_in(folder: RunFolder, language: str) -> int:
+    """Conversations with a message that could not be translated soundly in any try; it is kept, and they are labelled."""
+    stage = f"{STAGE}{language}"
+    markers = folder.markers(stage, sorted(folder.committed(stage)))
+    return sum(int(marker.totals.get("damaged", 0)) for marker in markers)

@@ -1,33 +1,30 @@
-"""Budgets: what a job has used, and when to stop paying."""
+"""Budgets: what a job has used of its models, and when to stop paying."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from camel.core.errors import InputError, ModelError, RateLimited
 from camel.core.message import Usage
-from camel.core.model import Model, Reply, Request, WrappedModel
+from camel.core.model import Model, Price, Reply, Request, WrappedModel
 from camel.engine.halt import Halt, Halted
-from camel.jobs.failures import Failures
-from camel.models.catalogue import ModelPrice
+from camel.engine.notices import Tell, unheard
+from camel.engine.site import Grant, ModelReport, WorkerReport
+from camel.jobs.failures import PATIENCE, Failures
 
-UNTOLD = 20
+UNCOUNTED = 20
 """Replies without a count of tokens, and none with one, after which a budget that needs it is given up."""
 
 
-NEEDS_PRICE = "budget.money needs the model's price: give it as model.price, or limit tokens"
-
-
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the whole run may use; reaching a limit stops new calls and leaves a run that can be resumed."""
+    """What a whole job may use; reaching a limit stops new calls and leaves a run that can be resumed."""
 
-    money: float | None = None
+    usd: float | None = None
     """US dollars."""
     tokens: int | None = None
     calls: int | None = None
@@ -40,49 +37,128 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             if value is not None and (isinstance(value, bool) or not value > 0):
                 raise InputError(f"budget.{name} must be above zero, not {value!r}")
 
-
-class Grant(NamedTuple):
-    """As much of a shared budget as one process may have used in all, since its start."""
-
-    calls: float = math.inf
-    tokens: float = math.inf
-    money: float = math.inf
+    @property
+    def counts(self) -> bool:
+        """Whether it limits what calls use, and not only the time."""
+        return (self.usd, self.tokens, self.calls) != (None, None, None)
 
 
-class Meter:
-    """Counts what is used and halts the run at a limit."""
+class ModelMeter:
+    """What a job has had of one model since this start."""
 
-    def __init__(
-        self, budget: Budget, price: ModelPrice | None, halt: Halt, failures: Failures | None = None
-    ) -> None:
-        if budget.money is not None and price is None:
-            raise InputError(NEEDS_PRICE)
-        self.budget, self.price, self.halt = budget, price, halt
-        self.failures = failures or Failures(halt)
-        self._limited = budget != Budget()
-        self._counts_tokens = budget.money is not None or budget.tokens is not None
-        self.before = Usage()
-        """Used by earlier starts of the run."""
-        self.dearer = 0.0
-        """Dollars that earlier starts have paid beyond what it would be at today's price."""
+    def __init__(self, meter: Meter, name: str, price: Price | None, failures: Failures) -> None:
+        self.meter, self.name, self.price, self.failures = meter, name, price, failures
         self.usage = Usage()
-        """Used since this start."""
-        self.started = time.monotonic()
-        self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.rate_limited = 0
         """Attempts that were answered 429, of calls that were served in the end and of those given up."""
         self.retries = 0
         """Attempts beyond the first, of whatever calls."""
+
+    def cost(self, usage: Usage) -> float:
+        """Dollars that a usage costs; 0 where the price is not known."""
+        return 0.0 if self.price is None else self.price.cost(usage)
+
+    def end(self, reply: Reply | None, error: ModelError | None) -> None:
+        """Note how a call ended."""
+        self.meter.in_flight -= 1
+        if reply is not None:
+            self.usage += reply.usage
+            self.retries += reply.attempts - 1
+            self.rate_limited += reply.limited
+        if error is not None:
+            self.errors[type(error).__name__] += 1
+            self.retries += error.attempts - 1
+            self.rate_limited += max(error.limited, isinstance(error, RateLimited))
+
+    def report(self) -> ModelReport:
+        """The same, as a worker of a cluster tells it."""
+        failures = self.failures
+        return ModelReport(
+            self.usage,
+            self.cost(self.usage),
+            dict(self.errors),
+            self.retries,
+            self.rate_limited,
+            failures.served,
+            failures.rejected,
+            failures.answered,
+            failures.down(),
+            failures.words,
+        )
+
+    def take(self, told: ModelReport) -> None:
+        """Take over what the workers of a cluster tell."""
+        self.usage, self.errors = told.usage, Counter(told.errors)
+        self.retries, self.rate_limited = told.retries, told.rate_limited
+        self.failures.served, self.failures.rejected = told.served, told.rejected
+        self.failures.words = told.words
+
+
+class Meter:
+    """Counts what a job uses of all its models and halts it at a limit."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        halt: Halt,
+        *,
+        patience: float = PATIENCE,
+        shared: bool = False,
+        tell: Tell = unheard,
+    ) -> None:
+        """`shared` is a worker of a cluster, where others decide whether the run stops."""
+        self.budget, self.halt = budget, halt
+        self._patience, self._shared, self._tell = patience, shared, tell
+        self._limited = budget != Budget()
+        self._counts_tokens = budget.usd is not None or budget.tokens is not None
+        self.models: dict[str, ModelMeter] = {}
+        self.before = Usage()
+        """Used by earlier starts."""
+        self.paid_before = 0.0
+        """Dollars, at the prices of their days."""
+        self.started = time.monotonic()
+        self.in_flight = 0
         self.grant: Grant | None = None
         """What this process may use of a budget that it shares; None: it shares none."""
         self.starved = 0
         """Calls that wait for a larger grant."""
 
+    def model(self, name: str, price: Price | None) -> ModelMeter:
+        """The meter of one model; the same for the same name."""
+        if name not in self.models:
+            if self.budget.usd is not None and price is None:
+                raise InputError(
+                    f"the price of {name} is not known, and a budget in dollars needs it: give model.price, or limit calls "
+                    "or tokens"
+                )
+            failures = Failures(self.halt, patience=self._patience, shared=self._shared, tell=self._tell)
+            self.models[name] = ModelMeter(self, name, price, failures)
+        return self.models[name]
+
+    @property
+    def usage(self) -> Usage:
+        """Used since this start."""
+        return sum((one.usage for one in self.models.values()), Usage())
+
+    @property
+    def errors(self) -> Counter[str]:
+        """Failed calls since this start, by class."""
+        return sum((one.errors for one in self.models.values()), Counter[str]())
+
     @property
     def money(self) -> float | None:
-        """Dollars used by the whole run; None where the price is not known."""
-        return None if self.price is None else self.price.cost(self.before + self.usage) + self.dearer
+        """Dollars used by all starts; None where a price is not known."""
+        if not self.models or any(one.price is None for one in self.models.values()):
+            return None
+        return self.paid_before + sum(one.cost(one.usage) for one in self.models.values())
+
+    def worth(self, expected: Usage) -> float | None:
+        """Dollars of a usage that all starts together may come to, for one model; what was paid before stays as it was."""
+        prices = [one.price for one in self.models.values()]
+        if len(prices) != 1 or prices[0] is None:
+            return None
+        return prices[0].cost(expected) - prices[0].cost(self.before) + self.paid_before
 
     def over_budget(self) -> str:
         """Which limit has been reached, in words; empty while there is room."""
@@ -90,32 +166,36 @@ class Meter:
             return ""
         counted, budget, money = self.before + self.usage, self.budget, self.money
         total = counted.filled()
-        if money and counted.total:
-            money *= total.total / counted.total
-        if budget.money is not None and money is not None and money >= budget.money:
-            return f"the budget of ${budget.money:,.2f} is used up"
-        if self._counts_tokens and total.unknown >= UNTOLD:
+        if budget.usd is not None and money is not None and estimate_cost(counted, money) >= budget.usd:
+            return used_up("usd", budget.usd)
+        if self._counts_tokens and total.unknown >= UNCOUNTED:
             return (
-                "the endpoint does not say how many tokens its replies took, so that no budget of tokens or money can be "
-                "kept: limit the calls instead ([budget] calls, or --max-calls)"
+                "the endpoint does not say how many tokens its replies took, so that no budget of tokens or dollars can be "
+                "kept: limit the calls instead ([budget] calls, or --budget-calls)"
             )
         if budget.tokens is not None and total.total >= budget.tokens:
-            return f"the budget of {budget.tokens:,} tokens is used up"
+            return used_up("tokens", budget.tokens)
         if budget.calls is not None and total.calls + self.in_flight >= budget.calls:
-            return f"the budget of {budget.calls:,} calls is used up"
-        if budget.hours is not None and time.monotonic() - self.started >= budget.hours * 3600:
-            return f"the budget of {budget.hours:g} hours is used up"
+            return used_up("calls", budget.calls)
+        return self.out_of_time()
+
+    def out_of_time(self) -> str:
+        """Whether the hours are over, in words."""
+        hours = self.budget.hours
+        if hours is not None and time.monotonic() - self.started >= hours * 3600:
+            return used_up("hours", hours)
         return ""
 
     def within_grant(self) -> bool:
         """Whether there is room for a call in what this process was granted."""
-        if self.grant is None:
+        grant = self.grant
+        if grant is None:
             return True
-        usage, grant = self.usage.filled(), self.grant
-        money = 0.0 if self.price is None else self.price.cost(usage)
-        return (
-            usage.calls + self.in_flight < grant.calls and usage.total < grant.tokens and money < grant.money
-        )
+        counted = self.usage
+        usage = counted.filled()
+        # By the same figures as in the report of this process: else it may wait for what the coordinator thinks it has.
+        money = estimate_cost(counted, sum(one.cost(one.usage) for one in self.models.values()))
+        return usage.calls + self.in_flight < grant.calls and usage.total < grant.tokens and money < grant.usd
 
     async def wait_for_grant(self) -> None:
         """Return when a call is within what was granted, or the run is halted."""
@@ -127,6 +207,12 @@ class Meter:
         finally:
             self.starved -= 1
 
+    def restart(self, halt: Halt) -> None:
+        """Obey another halt from now on: what stopped calls before is over."""
+        self.halt = halt
+        for one in self.models.values():
+            one.failures.halt = halt
+
     def begin(self) -> None:
         """Ask to make a call; raises `Halted` when there is no room for it."""
         if reason := self.halt.reason or self.over_budget():
@@ -134,29 +220,29 @@ class Meter:
             raise Halted(self.halt.reason)
         self.in_flight += 1
 
-    def end(self, reply: Reply | None, error: ModelError | None) -> None:
-        """Note how a call ended."""
-        self.in_flight -= 1
-        if reply is not None:
-            self.usage += reply.usage
-            self.retries += reply.attempts - 1
-            self.rate_limited += reply.limited
-        if error is not None:
-            self.errors[type(error).__name__] += 1
-            self.retries += error.attempts - 1
-            self.rate_limited += max(error.limited, isinstance(error, RateLimited))
+    def rejected(self) -> str:
+        """Why nothing can be had of one of the models; empty where each was served, or has not been asked."""
+        reasons = (one.failures.all_rejected() for one in self.models.values())
+        return next(filter(None, reasons), "")
+
+    def take(self, report: WorkerReport) -> None:
+        """Take over what the workers of a cluster tell."""
+        self.in_flight = report.in_flight
+        for name, told in report.models.items():
+            if name in self.models:
+                self.models[name].take(told)
 
 
 class MeteredModel(WrappedModel):
     """A model whose calls are counted and stopped at a budget."""
 
-    def __init__(self, model: Model, meter: Meter) -> None:
+    def __init__(self, model: Model, meter: ModelMeter) -> None:
         super().__init__(model)
-        self._meter = meter
+        self._model_meter, self._meter, self._failures = meter, meter.meter, meter.failures
 
     async def reply(self, request: Request) -> Reply:
         """Make the call if there is room for it, as often as the failure policy says."""
-        return await self._meter.failures.handled(self._send, request)
+        return await self._failures.handled(self._send, request)
 
     async def _send(self, request: Request) -> Reply:
         if not self._meter.within_grant():
@@ -170,4 +256,21 @@ class MeteredModel(WrappedModel):
             error = failed
             raise
         finally:
-            self._meter.end(reply, error)
+            self._model_meter.end(reply, error)
+
+
+def estimate_cost(usage: Usage, paid: float) -> float:
+    """Dollars, with calls that came without a count taken for as expensive as the others; `paid` is for those with one."""
+    return paid * usage.filled().total / usage.total if usage.unknown and usage.total else paid
+
+
+def used_up(name: str, total: float) -> str:
+    """That a budget is used up, in words."""
+    amount = (
+        f"${total:,.2f}"
+        if name == "usd"
+        else f"{total:g} hours"
+        if name == "hours"
+        else f"{total:,.0f} {name}"
+    )
+    return f"the budget of {amount} is used up"

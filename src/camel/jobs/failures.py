@@ -16,8 +16,9 @@ cluster the workers report what they saw and wait, and `ClusterFailures` decides
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -40,7 +41,8 @@ from camel.core.history import History
 from camel.core.model import Reply, Request
 from camel.engine.halt import Halt, Halted, Unfinished
 from camel.engine.notices import Tell, unheard
-from camel.engine.site import WorkerReport
+from camel.engine.site import ModelReport, WorkerReport
+from camel.models.replica import FAILURES, ReplicaState
 
 IN_A_ROW = 5
 """Rejections without a success between them that halt a run."""
@@ -295,21 +297,70 @@ class ClusterFailures:
     """Decides for all workers of a cluster, from their reports. Lives in the coordinator."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
-        self._patience, self._served, self._before = patience, 0.0, 0.0
+        self._patience = patience
+        self._seen: dict[str, tuple[int, int]] = {}
+        """By model, calls that were served when last one was, and those rejected until then."""
 
     def __call__(self, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
         """Why the run has to stop; empty while it has not."""
+        names = {name for report in reports.values() for name in report.models}
+        reasons = (self._of_model(name, reports, live) for name in sorted(names))
+        return next(filter(None, reasons), "")
 
-        def total(name: str) -> float:
-            return sum(report.counters.get(name, 0.0) for report in reports.values())
-
-        served, rejected = total("served"), total("rejected")
-        if served > self._served:
-            self._served, self._before = served, rejected
-        words = next((reports[name].words for name in live if name in reports and reports[name].words), "")
-        if rejected - self._before >= IN_A_ROW:
-            return rejection(int(rejected - self._before), words)
-        down = [reports[name].gauges.get("down", 0.0) if name in reports else 0.0 for name in live]
-        answered = bool(total("answered"))
+    def _of_model(self, name: str, reports: Mapping[str, WorkerReport], live: Collection[str]) -> str:
+        told = {worker: report.models.get(name, ModelReport()) for worker, report in reports.items()}
+        served = sum(one.served for one in told.values())
+        rejected = sum(one.rejected for one in told.values())
+        seen = self._seen.get(name, (0, 0))
+        if served > seen[0]:
+            seen = self._seen[name] = served, rejected
+        # Who has nothing to do sees no outage; that must not hide what the others see.
+        busy = [
+            worker
+            for worker in live
+            if worker in reports and any(stage.open for stage in reports[worker].stages.values())
+        ]
+        living = [told[worker] if worker in told else ModelReport() for worker in busy or live]
+        words = next((one.words for one in living if one.words), "")
+        if rejected - seen[1] >= IN_A_ROW:
+            return rejection(rejected - seen[1], words)
+        answered = any(one.answered for one in told.values())
         limit = self._patience if answered else min(NEVER_ANSWERED, self._patience)
+        down = [one.down for one in living]
         return outage(limit, words, answered) if down and min(down) >= limit else ""
+
+
+class EndpointNotices:
+    """Tells of endpoints that stop answering, and answer again.
+
+    Found by comparing two looks at them, about a second apart, so that nothing on the way of a call has to tell.
+    """
+
+    def __init__(self, tell: Tell, now: Callable[[], float] = time.monotonic) -> None:
+        self._tell, self._now = tell, now
+        self._down: dict[str, float] = {}
+        """Those that do not answer, and since when."""
+
+    def look(self, endpoints: Sequence[ReplicaState]) -> None:
+        """Compare with the last look."""
+        for one in endpoints:
+            known = one.url in self._down
+            if _is_down(one) and not known:
+                self._down[one.url] = self._now()
+                what = (
+                    "left alone for a while, its conversations go on at the others"
+                    if len(endpoints) > 1
+                    else "trying again; if none comes, the run stops, and the same command goes on with it"
+                )
+                said = f" ({one.said[:300]})" if one.said else ""
+                self._tell("endpoint", f"no answer from {one.url}: {what}{said}", url=one.url, state="down")
+            elif known and one.state == "closed" and not one.failing:
+                gone = self._now() - self._down.pop(one.url)
+                self._tell(
+                    "endpoint", f"{one.url} answers again, after {gone:.0f} s", url=one.url, state="up"
+                )
+
+
+def _is_down(one: ReplicaState) -> bool:
+    # A single endpoint is never left alone, and of one that never answered a first failure says enough.
+    return one.state == "open" or one.failing >= FAILURES or (one.failing > 0 and one.calls == one.failed)

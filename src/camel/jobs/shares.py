@@ -15,21 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from camel.core.message import Usage
-from camel.engine.site import WorkerReport
-from camel.jobs.account import read_account
-from camel.jobs.budget import Budget, Grant
-from camel.models.catalogue import ModelPrice
-from camel.models.governor import Rates, Share
-from camel.models.pool import Pool
-from camel.models.sharing import flat, nested, share_out
+from msgspec.structs import replace
 
-USED = ("calls", "prompt", "completion", "cached", "unknown")
-"""Counters of a report that make up what a worker has used."""
-BUDGET, ENDPOINT = "budget.", "endpoint."
-"""Begin the names, in shares and reports, of what belongs to the budget and to endpoints."""
-OFFER, ACCOUNT = "offer", "account.number"
-"""In a share its number, which a worker repeats in its reports; in a report how often its account was written."""
+from camel.core.message import Usage
+from camel.engine.site import Grant, WorkerReport, WorkerShare
+from camel.jobs.account import read_account
+from camel.jobs.budget import Budget, estimate_cost, used_up
+from camel.models.governor import Rates, Share
+from camel.models.sharing import share_out
 
 
 class Claim(NamedTuple):
@@ -39,7 +32,7 @@ class Claim(NamedTuple):
     """Since it began, with what is in flight."""
     starved: bool
     """Whether a call waits for a larger piece of any budget."""
-    follows: float | None
+    follows: int | None
     """The number of the offer that it follows; None: it does not say, so that nothing can be taken back."""
 
 
@@ -52,9 +45,9 @@ class _BudgetPiece:
     granted: float = 0.0
     """What it may believe that it may use: more than is offered until it follows the offer."""
     used: float = 0.0
-    lowered: float = 0.0
+    lowered: int = 0
     """The number of the offer that took something back last."""
-    follows: float = 0.0
+    follows: int = 0
 
     @property
     def spare(self) -> float:
@@ -139,40 +132,38 @@ class SharedBudget:
 
 
 class Shares:
-    """Divides a run's budget and its endpoints among the workers there are."""
+    """Divides a job's budget and its endpoints among the workers there are."""
 
     def __init__(
         self,
         budget: Budget,
-        price: ModelPrice | None,
-        before: Usage,
-        rates: Rates,
+        rates: Mapping[str, Rates],
         *,
-        dearer: float = 0.0,
+        before: Usage = Usage(),  # noqa: B008 - frozen
+        paid_before: float = 0.0,
         accounts: Path | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before` is what earlier starts have used, for `dearer` more dollars than it would cost today; `rates` hold for
-        each endpoint and all workers together. `accounts` is the folder of the run, where workers leave their accounts.
+        """`rates` are those of each model's endpoints, for all workers together; `before` is what earlier starts have used,
+        and paid. `accounts` is the folder of the run, where workers leave their accounts.
         """
-        self._price, self._limits, self._now, self._accounts = price, {"*": rates}, now, accounts
-        before = before.filled()
-        known = {"calls": float(before.calls), "tokens": float(before.total)}
-        known |= {} if price is None else {"money": price.cost(before) + dearer}
+        self._rates, self._now, self._accounts = rates, now, accounts
+        known = {name: _amount_of(name, before, paid_before) for name in ("calls", "tokens", "usd")}
         # A piece is worth giving when it pays for a call; of tokens and dollars, for a thousandth of the whole.
-        least = {"calls": 1.0, "tokens": (budget.tokens or 0) / 1e3, "money": (budget.money or 0.0) / 1e3}
+        least = {"calls": 1.0, "tokens": (budget.tokens or 0) / 1e3, "usd": (budget.usd or 0.0) / 1e3}
         self._budgets = {
             name: SharedBudget(float(total), spent=used, least=least[name])
             for name, used in known.items()
             if (total := getattr(budget, name)) is not None
         }
         self._heard: dict[str, tuple[WorkerReport, float]] = {}
-        self._given: dict[str, dict[str, Share]] = {}
+        self._given: dict[str, dict[str, dict[str, Share]]] = {}
+        """By model and worker, the shares of its endpoints."""
         self._tick = 0
 
     def __call__(
         self, reports: Mapping[str, WorkerReport], live: Collection[str]
-    ) -> tuple[Mapping[str, Mapping[str, float]], str]:
+    ) -> tuple[Mapping[str, WorkerShare], str]:
         """What each living worker may use from now on, and why the run has to stop, if it has to."""
         now, mine = self._now(), {worker: reports.get(worker, WorkerReport()) for worker in live}
         self._tick += 1
@@ -180,101 +171,59 @@ class Shares:
             worker: heard if (heard := self._heard.get(worker)) and heard[0] is report else (report, now)
             for worker, report in mine.items()
         }
-        shares: dict[str, dict[str, float]] = {worker: {} for worker in live}
         halt = ""
-        if self._budgets:
-            known = {worker for budget in self._budgets.values() for worker in budget.pieces}
-            for worker in sorted(known.difference(mine)):
-                self._settle(worker, reports.get(worker, WorkerReport()))
-            for share in shares.values():
-                share[OFFER] = float(self._tick)
+        known = {worker for budget in self._budgets.values() for worker in budget.pieces}
+        for worker in sorted(known.difference(mine)):
+            self._settle(worker, reports.get(worker, WorkerReport()))
         for name, budget in self._budgets.items():
             claims = {worker: self._claim(name, report) for worker, report in mine.items()}
             if budget.divide(claims, self._tick):
-                halt = _used_up(name, budget.total)
-            for worker in mine:
-                shares[worker][BUDGET + name] = budget.pieces[worker].offered
-        self._divide(mine, shares, now)
-        return shares, halt
+                halt = used_up(name, budget.total)
+        endpoints = self._divide(mine, now)
+        return {
+            worker: WorkerShare(self._tick, self._grant(worker), endpoints.get(worker, {})) for worker in mine
+        }, halt
+
+    def _grant(self, worker: str) -> Grant | None:
+        offered = {name: budget.pieces[worker].offered for name, budget in self._budgets.items()}
+        return Grant(**offered) if offered else None
 
     def _claim(self, name: str, report: WorkerReport) -> Claim:
-        gauges = report.gauges
-        used = self._amount_of(name, used_by(report.counters))
+        used = _amount_of(name, report.usage, report.money)
         if name == "calls":
-            used += gauges.get("in_flight", 0.0)
-        return Claim(used, gauges.get("starved", 0.0) > 0, gauges.get(OFFER))
+            used += report.in_flight
+        return Claim(used, report.starved > 0, report.follows)
 
     def _settle(self, worker: str, report: WorkerReport) -> None:
         """A worker is out of its lease, and can send nothing any more: what it has not spent is free."""
         spent = read_account(self._accounts, worker) if self._accounts else None
-        if spent is not None and spent.number < report.gauges.get(ACCOUNT, math.inf):
+        if spent is not None and (report.account is None or spent.number < report.account):
             spent = None  # from before its last report: its machine has lost what was written after
         for name, budget in self._budgets.items():
             if worker in budget.pieces:
-                budget.settle(worker, None if spent is None else self._amount_of(name, spent.usage))
+                budget.settle(worker, None if spent is None else _amount_of(name, spent.usage, spent.usd))
 
-    def _amount_of(self, name: str, usage: Usage) -> float:
-        usage = usage.filled()
-        if name == "money":
-            return self._price.cost(usage) if self._price else 0.0
-        return float(usage.calls if name == "calls" else usage.total)
-
-    def _divide(
-        self, mine: Mapping[str, WorkerReport], shares: Mapping[str, dict[str, float]], now: float
-    ) -> None:
-        """Divide the endpoints."""
-        endpoints = {
-            worker: {
-                url: {**figures, "age": now - self._heard[worker][1]}
-                for url, figures in nested(under(ENDPOINT, report.gauges)).items()
-            }
-            for worker, report in mine.items()
-        }
-        given = share_out(self._limits, endpoints, self._given, self._tick)
-        # Who is silent keeps what it has, until it expires there.
-        self._given = {worker: {**self._given.get(worker, {}), **given[worker]} for worker in mine}
-        for worker, its in given.items():
-            for url, share in its.items():
-                figures = {
-                    "ceiling": share.ceiling,
-                    "rpm": share.rpm,
-                    "tpm": share.tpm,
-                    "seconds": share.seconds,
+    def _divide(self, mine: Mapping[str, WorkerReport], now: float) -> dict[str, dict[str, dict[str, Share]]]:
+        """Divide the endpoints: by worker and model."""
+        shares: dict[str, dict[str, dict[str, Share]]] = {worker: {} for worker in mine}
+        for model in {name for report in mine.values() for name in report.endpoints}:
+            told = {
+                worker: {
+                    url: replace(one, age=now - self._heard[worker][1])
+                    for url, one in report.endpoints.get(model, {}).items()
                 }
-                told = {name: value for name, value in figures.items() if value is not None}
-                shares[worker].update(_named(ENDPOINT, flat({url: told})))
+                for worker, report in mine.items()
+            }
+            before = self._given.get(model, {})
+            given = share_out({"*": self._rates.get(model, Rates())}, told, before, self._tick)
+            # Who is silent keeps what it has, until it expires there.
+            self._given[model] = {worker: {**before.get(worker, {}), **given[worker]} for worker in mine}
+            for worker, its in given.items():
+                shares[worker][model] = its
+        return shares
 
 
-def _used_up(name: str, total: float) -> str:
-    budget = f"money budget of ${total:,.2f}" if name == "money" else f"budget of {total:,.0f} {name}"
-    return f"the {budget} is used up"
-
-
-def granted(share: Mapping[str, float]) -> Grant | None:
-    """A worker's piece of the budget, in its share; None where there is no budget."""
-    budget = under(BUDGET, share)
-    return Grant(**budget) if budget else None
-
-
-def allowed(share: Mapping[str, float]) -> dict[str, Share]:
-    """A worker's parts of the endpoints, in its share."""
-    return {url: Share(**figures) for url, figures in nested(under(ENDPOINT, share)).items()}
-
-
-def told_of(pool: Pool) -> dict[str, float]:
-    """What a worker reports of its endpoints."""
-    return _named(ENDPOINT, flat(pool.report()))
-
-
-def used_by(counters: Mapping[str, float]) -> Usage:
-    """What was used, in the counters of reports."""
-    return Usage(**{name: int(counters.get(name, 0)) for name in USED})
-
-
-def under(prefix: str, figures: Mapping[str, float]) -> dict[str, float]:
-    """The figures whose names begin with `prefix`, by the rest of their names."""
-    return {name.removeprefix(prefix): value for name, value in figures.items() if name.startswith(prefix)}
-
-
-def _named(prefix: str, figures: Mapping[str, float]) -> dict[str, float]:
-    return {prefix + name: value for name, value in figures.items()}
+def _amount_of(name: str, usage: Usage, usd: float) -> float:
+    if name == "usd":
+        return estimate_cost(usage, usd)
+    return float(usage.calls if name == "calls" else usage.filled().total)

@@ -13,7 +13,7 @@ from camel.reports.notebook import facts_html
 from camel.runs.reader import RunReader, need_module
 
 if TYPE_CHECKING:
-    from camel.generation.status import Snapshot
+    from camel.jobs.progress import Snapshot
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Run(RunReader):
 
     def status(self) -> Snapshot:
         """How far it is, what it has used, and what it is expected to use."""
-        from camel.generation.status import read_status
+        from camel.jobs.status import read_status
 
         return read_status(self.folder.address)
 

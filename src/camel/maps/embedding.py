@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import CamelError, InputError
-from camel.engine.halt import Halt
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.worker import run_worker
+from camel.engine.stage import Written
 from camel.index.build import table_of
 from camel.index.files import schema as index_schema
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
 from camel.maps.embedders import Embedder
 from camel.maps.texts import Of, checked, texts_of
 from camel.models.catalogue import cost
@@ -63,45 +63,21 @@ def home(run: RunReader | RunFolder, of: str, part: str = "") -> Path:
 class Embedding:
     """The texts of a run becoming vectors."""
 
-    def __init__(
-        self, run: RunReader, embedder: Embedder, *, of: Of = "tasks", halt: Halt | None = None
-    ) -> None:
-        self.run, self.embedder, self.halt = run, embedder, halt or Halt()
+    def __init__(self, run: RunReader, embedder: Embedder, *, of: Of = "tasks") -> None:
+        self.run, self.embedder = run, embedder
         self.of: Of = checked(of)
         self.folder = RunFolder(home(run, of, "vectors"))
         wanted = [LAYOUT, of, embedder.name, run.settings.fingerprint]
         self.name = STAGE + hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
-        self.done = self.total = self.texts = 0
-        """Conversations that are done, and that there are; texts embedded now."""
         self._markers = {marker.shard: marker for marker in run.markers}
         self._places = {marker.shard: place for place, marker in enumerate(run.markers)}
 
-    async def embed(self) -> bool:
-        """Embed what has not been yet; False when something stopped it."""
-        self.folder.root.mkdir(parents=True, exist_ok=True)
-        with self.folder.locked():
-            self.folder.begun(self.name, {"model": self.embedder.name, "of": self.of})
-            self.folder.sweep(self.name)
-            there = still_true(self.folder, self.name, self.run)
-            self.total = len(self.run)
-            self.done = sum(self._markers[shard].rows for shard in there & self._markers.keys())
-            pending = iter(sorted(self._markers.keys() - there))
-
-            async def lease() -> int | None:
-                return next(pending, None)
-
-            # One thread computes, for a model uses all cores by itself; another reads the shard after it.
-            with ThreadPoolExecutor(1, "camel-embed") as pool:
-                await run_worker(
-                    self._stage(pool),
-                    self.folder,
-                    lease,
-                    concurrency=2,
-                    fingerprint=self.run.settings.fingerprint,
-                    halt=self.halt,
-                    committed=self._note,
-                )
-        return self._markers.keys() <= self.folder.committed(self.name)
+    def stages(self) -> Iterator[Stage]:
+        """The stage that embeds what has not been yet, with the thread that computes."""
+        still_true(self.folder, self.name, self.run)
+        # One thread computes, for a model uses all cores by itself; another reads the shard after it.
+        with ThreadPoolExecutor(1, "camel-embed") as pool:
+            yield self._stage(pool)
 
     def tables(self) -> Iterator[Any]:
         """What was made, shard after shard."""
@@ -111,12 +87,9 @@ class Embedding:
                 raise InputError(f"{self.folder.root} has the vectors of another run: remove that folder")
             yield table
 
-    def _note(self, shard: int) -> None:
-        self.done += self._markers[shard].rows
-
     def _stage(self, pool: ThreadPoolExecutor) -> Stage:
-        async def work(shard: int, steps: Steps) -> Any:
-            loop = asyncio.get_running_loop()
+        async def work(item: Item) -> Any:
+            loop, shard = asyncio.get_running_loop(), item.index
             rows, texts = await asyncio.to_thread(self._read, shard)
             vectors: list[Any] = []
             for start in range(0, len(texts), BATCH):
@@ -126,11 +99,19 @@ class Embedding:
                     return await loop.run_in_executor(pool, self._vectors, some)
 
                 check = hashlib.blake2b(msgspec.json.encode(some), digest_size=16).digest()
-                vectors.append((len(some), await steps.once(check, make)))
+                vectors.append((len(some), await item.once(check, make)))
             return self._markers[shard].sha256, rows, vectors
 
         return Stage(
-            name=self.name, count=max(self._markers, default=-1) + 1, work=work, write=_write, shard_size=1
+            name=self.name,
+            count=max(self._markers, default=-1) + 1,
+            work=work,
+            write=_write,
+            identity={"model": self.embedder.name, "of": self.of},
+            fingerprint=self.run.settings.fingerprint,
+            shard_size=1,
+            items={shard: [shard] for shard in self._markers},
+            concurrency=2,
         )
 
     def _read(self, shard: int) -> tuple[Any, list[str]]:
@@ -150,7 +131,6 @@ class Embedding:
         made = np.asarray(self.embedder.embed(texts), "<f4")
         if made.ndim != 2 or made.shape[0] != len(texts) or not made.shape[1] or not np.isfinite(made).all():
             raise CamelError(f"{self.embedder.name} did not give one vector of numbers for each text")
-        self.texts += len(texts)
         return made.tobytes()
 
 

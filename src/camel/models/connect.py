@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -84,6 +84,26 @@ def connect(
     """A model by name, or the one that the endpoint serves; its window is looked up where the endpoint tells it."""
     if not base_url and (plugged := plugged_model(name, context_tokens)):
         return plugged
+    found = looked_up(name, base_url, context_tokens)
+    return ChatModel(
+        found.name,
+        base_url=found.base_url or None,
+        context_tokens=found.context_tokens,
+        guided=guided,
+        max_attempts=max_attempts,
+    )
+
+
+class LookedUp(NamedTuple):
+    """What an endpoint says of a model."""
+
+    name: str
+    base_url: BaseUrl
+    context_tokens: int | None
+
+
+def looked_up(name: str, base_url: BaseUrl = "", context_tokens: int | None = None) -> LookedUp:
+    """A model by name, or the one that the endpoint serves."""
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:
@@ -98,13 +118,7 @@ def connect(
                 raise InputError(f"name one of the endpoint's models with --model: {listed}")
             name = next(iter(served))
         context_tokens = context_tokens or served.get(name)
-    return ChatModel(
-        name or DEFAULT_MODEL,
-        base_url=base_url or None,
-        context_tokens=context_tokens,
-        guided=guided,
-        max_attempts=max_attempts,
-    )
+    return LookedUp(name or DEFAULT_MODEL, base_url, context_tokens)
 
 
 def pool_of(model: Model) -> Pool | None:

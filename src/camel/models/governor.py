@@ -10,6 +10,7 @@ endpoints refuse a few calls at random. A governor does no I/O and reads no cloc
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -79,6 +80,37 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tpm: float | None = None
     seconds: float = 5.0
     """How long it holds without being renewed; as long again it holds in part, and then not at all."""
+
+
+class EndpointReport(msgspec.Struct, frozen=True, gc=False):
+    """What one worker tells of one endpoint; counts are since its start."""
+
+    in_flight: float = 0
+    waiting: float = 0
+    """Calls that have no room yet."""
+    allowed: float = 0
+    """Calls that it may have in flight; -1: as many as it likes."""
+    calls: int = 0
+    refused: int = 0
+    failed: int = 0
+    prompt: int = 0
+    cached: int = 0
+    open: int = 0
+    """Conversations that are kept there."""
+    broken: bool = False
+    failing: int = 0
+    """Failures in a row."""
+    age: float = 0.0
+    """Seconds since it was told; the coordinator's."""
+
+    @staticmethod
+    def summed(reports: Sequence[EndpointReport]) -> EndpointReport:
+        """What all workers together tell."""
+        return EndpointReport(
+            *(sum(getattr(one, name) for one in reports) for name in EndpointReport.__struct_fields__[:9]),
+            broken=any(one.broken for one in reports),
+            failing=max(one.failing for one in reports),
+        )
 
 
 class _Bucket:
@@ -266,22 +298,19 @@ class Governor:
             elif rate is not None and bucket is not None:
                 bucket.set_rate(max(rate, 1e-6))
 
-    def report(self, now: float, waiting: int = 0) -> dict[str, float]:
-        """What a coordinator wants to know; counts are since the start."""
-        return {
-            "limit": self.limit if math.isfinite(self.limit) else -1.0,
-            "allowed": allowed if math.isfinite(allowed := self.allowed(now)) else -1.0,
-            "in_flight": self.in_flight,
-            "waiting": waiting,
-            "calls": self.calls,
-            "refused": self.refused_calls,
-            "failed": self.failed_calls,
-            "latency": self._latency,
-            "seconds": self.seconds,
-            "tokens": self.tokens,
-            "prompt": self.prompt,
-            "cached": self.cached,
-        }
+    def report(self, now: float, waiting: int = 0) -> EndpointReport:
+        """What a coordinator wants to know."""
+        allowed = self.allowed(now)
+        return EndpointReport(
+            self.in_flight,
+            waiting,
+            allowed if math.isfinite(allowed) else -1.0,
+            self.calls,
+            self.refused_calls,
+            self.failed_calls,
+            self.prompt,
+            self.cached,
+        )
 
     # --- the limit ------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from camel.core.errors import (
     DeadlineExceeded,
     MalformedReply,
@@ -28,7 +30,7 @@ from camel.core.errors import (
 from camel.core.message import Usage
 from camel.core.model import Request
 from camel.models.discovery import Source
-from camel.models.governor import Share
+from camel.models.governor import EndpointReport, Share
 from camel.models.replica import (
     PoolSettings,
     Replica,
@@ -224,18 +226,18 @@ class Pool:
 
     # --- the coordinator's side -----------------------------------------------------------------------------------
 
-    def report(self) -> dict[str, dict[str, float]]:
+    def report(self) -> dict[str, EndpointReport]:
         """What a coordinator wants to know of each endpoint."""
         now = self._clock()
         with self._lock:
             spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
             return {
-                r.url: {
-                    **r.governor.report(now, len(r.queue) + spread),
-                    "open": r.open,
-                    "broken": float(not r.usable(now)),
-                    "failing": r.failures,
-                }
+                r.url: replace(
+                    r.governor.report(now, len(r.queue) + spread),
+                    open=r.open,
+                    broken=not r.usable(now),
+                    failing=r.failures,
+                )
                 for r in self._replicas
             }
 

@@ -6,6 +6,7 @@ Knows nothing of journals: whoever runs it hands it a function that takes a step
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -27,13 +28,25 @@ class _Paid(msgspec.Struct):
     usage: Usage = Usage(calls=1, unknown=1)
 
 
-_paid = msgspec.msgpack.Decoder(_Paid | str).decode
+_Other: TypeAlias = tuple[bytes]
+"""The record of a step that is no call: a list, as the record of a call is none."""
+_paid = msgspec.msgpack.Decoder(_Paid | str | _Other).decode
+_other = msgspec.msgpack.Decoder(_Other).decode
 
 
 def usage_in(record: bytes) -> Usage:
-    """What a recorded call used, without reading the rest of it."""
+    """What a recorded step used, without reading the rest of it; nothing, where it is no call."""
     paid = _paid(record)
-    return Usage() if isinstance(paid, str) else paid.usage
+    return paid.usage if isinstance(paid, _Paid) else Usage()
+
+
+async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+    """The result of a step that is no call of a model, recorded so that it is not counted as one."""
+
+    async def take() -> bytes:
+        return _encode((await make(),))
+
+    return _other(await once(check, take))[0]
 
 
 class RecordedModel(WrappedModel):

@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from camel.models.governor import Rates, Share
-
-Report = Mapping[str, float]
-"""What `Governor.report` tells of one endpoint; `age`, added by the coordinator, is how many seconds ago it came."""
+from camel.models.governor import EndpointReport, Rates, Share
 
 RENEWED = 5.0
 """Seconds for which a share holds."""
@@ -26,7 +23,7 @@ SILENT = 2 * RENEWED + 1
 
 def share_out(
     limits: Mapping[str, Rates],
-    reports: Mapping[str, Mapping[str, Report]],
+    reports: Mapping[str, Mapping[str, EndpointReport]],
     previous: Mapping[str, Mapping[str, Share]] | None = None,
     tick: int = 0,
 ) -> dict[str, dict[str, Share]]:
@@ -41,14 +38,14 @@ def share_out(
     for endpoint in sorted({name for report in reports.values() for name in report}):
         rates = limits.get(endpoint, limits.get("*", Rates()))
         heard = {w: r[endpoint] for w, r in reports.items() if endpoint in r}
-        alive = {w: r for w, r in heard.items() if r.get("age", 0.0) < SILENT}
-        talking = {w: r for w, r in alive.items() if r.get("age", 0.0) < TALKING}
+        alive = {w: r for w, r in heard.items() if r.age < SILENT}
+        talking = {w: r for w, r in alive.items() if r.age < TALKING}
         kept = {w: ((previous or {}).get(w) or {}).get(endpoint) for w in alive if w not in talking}
         ceilings: dict[str, float] = dict.fromkeys(talking, math.inf)
         if rates.ceiling is not None:
             held = sum(share.ceiling for share in kept.values() if share and math.isfinite(share.ceiling))
             ceilings = _ceilings(max(0, math.floor(rates.ceiling - held)), talking, tick)
-        demand = {w: 1 + r.get("in_flight", 0.0) + r.get("waiting", 0.0) for w, r in talking.items()}
+        demand = {w: 1 + r.in_flight + r.waiting for w, r in talking.items()}
         rpm = _parts(rates.rpm, demand, [share.rpm for share in kept.values() if share])
         tpm = _parts(rates.tpm, demand, [share.tpm for share in kept.values() if share])
         for worker in talking:
@@ -61,24 +58,20 @@ def share_out(
     return shares
 
 
-def _ceilings(total: int, reports: Mapping[str, Report], tick: int) -> dict[str, float]:
+def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> dict[str, float]:
     """Whole numbers that sum to `total` at most, also together with what is still in flight above them."""
     workers = sorted(reports)
     if not workers:
         return {}
     turn = tick // TURN % len(workers)
     workers = workers[turn:] + workers[:turn]
-    wanted = {
-        w: math.ceil(reports[w].get("in_flight", 0.0) + reports[w].get("waiting", 0.0)) for w in workers
-    }
+    wanted = {w: math.ceil(reports[w].in_flight + reports[w].waiting) for w in workers}
     fair = _filled(total, wanted, workers)
     spare = total - sum(fair.values())
     for place, worker in enumerate(workers):
         fair[worker] += spare // len(workers) + (place < spare % len(workers))
     # A share that shrinks is free once its worker says that it has the new one and its calls above it have ended.
-    held = {
-        w: math.ceil(max(reports[w].get("in_flight", 0.0), reports[w].get("allowed", 0.0))) for w in workers
-    }
+    held = {w: math.ceil(max(reports[w].in_flight, reports[w].allowed)) for w in workers}
     over = sum(max(0, held[w] - fair[w]) for w in workers)
     for worker in sorted(workers, key=lambda w: held[w] - fair[w]):
         back = min(over, max(0, fair[worker] - held[worker]))
@@ -109,18 +102,3 @@ def _parts(total: float | None, demand: Mapping[str, float], kept: list[float | 
     left = max(0.0, total - sum(rate or 0.0 for rate in kept))
     asked = sum(demand.values())
     return {w: left * (0.5 / len(demand) + 0.5 * wants / asked) for w, wants in demand.items()}
-
-
-def flat(nested: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Reports as one level, for heartbeats that carry names and numbers only."""
-    return {f"{endpoint} {name}": value for endpoint, its in nested.items() for name, value in its.items()}
-
-
-def nested(flattened: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """The inverse of `flat`; names that are no endpoint's are left out."""
-    found: dict[str, dict[str, float]] = {}
-    for key, value in flattened.items():
-        endpoint, space, name = key.rpartition(" ")
-        if space and endpoint:
-            found.setdefault(endpoint, {})[name] = value
-    return found

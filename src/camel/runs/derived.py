@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from camel.core.errors import InputError
 from camel.record.arrow import read_shard
 from camel.runs.markers import marker_name
 from camel.runs.reader import RunReader
@@ -24,8 +25,15 @@ def source_of(table: Any) -> str:
 
 
 def still_true(kept: RunFolder, name: str, run: RunReader) -> set[int]:
-    """The shards of a stage in `kept`. Those that a retry of the run has written anew since are forgotten."""
+    """The shards of a stage in `kept` that need not be made again.
+
+    Forgotten are damaged ones, and those that a retry of the run has written anew since: to make them again costs no call.
+    """
     there = kept.committed(name)
+    for shard in sorted(there):
+        if not _is_there(kept, name, shard):
+            kept.store.remove([marker_name(name, shard)])
+            there.discard(shard)
     written_anew = run.folder.written_anew(run.stage)
     for marker in run.markers if written_anew else ():
         if marker.shard in there and marker.shard in written_anew:
@@ -34,3 +42,11 @@ def still_true(kept: RunFolder, name: str, run: RunReader) -> set[int]:
                 kept.store.remove([marker_name(name, marker.shard)])
                 there.discard(marker.shard)
     return there
+
+
+def _is_there(kept: RunFolder, name: str, shard: int) -> bool:
+    """Whether the marker of a shard can be read, and its file exists."""
+    try:
+        return kept.store.exists(kept.marker(name, shard).file)
+    except InputError:
+        return False

@@ -167,6 +167,13 @@ class RunFolder(LocalFiles):
         self.store.create(name, msgspec.json.encode(settings))
         return self._decoded(name, dict[str, Any])
 
+    def begun_with(self, stage: str) -> dict[str, Any]:
+        """What a stage was begun with; empty where it has nothing of its own, or is not begun."""
+        try:
+            return self._decoded(f"stages/{stage}.json", dict[str, Any])
+        except FileNotFoundError:
+            return {}
+
     def _has_replies(self, stage: str) -> bool:
         """Whether something that was paid for is in the journals of a stage."""
         return any(True for shard in self.by_shard("journal", stage) for _ in self.replay(stage, shard))

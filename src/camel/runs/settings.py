@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 SCHEMA = 1
+
+
+class Planned(NamedTuple):
+    """What a stage is to have."""
+
+    items: int
+    shard_size: int
+
+    def rows(self, shard: int) -> int:
+        """Of a shard."""
+        return max(0, min(self.shard_size, self.items - shard * self.shard_size))
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -22,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
     lists: dict[str, str] = {}
     """By level, a hash of what its lists are made from, so that a fork knows which it can take over."""
+    planned: dict[str, Planned] = {}
+    """By stage, what it is to have; runs of earlier versions do not say."""
 
 
 class Holder(msgspec.Struct, frozen=True):

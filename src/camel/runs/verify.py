@@ -21,23 +21,13 @@ from camel.record.parquet import shape_of
 from camel.runs.compact import Compaction, compactions
 from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder
+from camel.runs.settings import Planned
 from camel.storage.journal import Damage, JournalBroken
 from camel.storage.store import ahead
 
 FILES_AT_ONCE = 4
 MOST_IDS = 5_000_000
 """Rows up to which ids are compared over the whole stage; of more, within each file."""
-
-
-class Planned(NamedTuple):
-    """What a stage is to have."""
-
-    items: int
-    shard_size: int
-
-    def rows(self, shard: int) -> int:
-        """Of a shard."""
-        return max(0, min(self.shard_size, self.items - shard * self.shard_size))
 
 
 class Fault(msgspec.Struct, frozen=True):

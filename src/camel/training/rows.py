@@ -12,7 +12,6 @@ is known once all rows have been made, and takes eight bytes a row.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import shutil
@@ -31,9 +30,9 @@ from camel._version import __version__
 from camel.core.errors import InputError
 from camel.detectors import detect
 from camel.detectors.languages import language_of
-from camel.engine.halt import Halt
-from camel.engine.stage import Stage, Steps, Written
-from camel.engine.supervisor import run_stage
+from camel.engine.stage import Written
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
 from camel.record.arrow import read_shard, stream_groups
 from camel.record.arrow import rows as transcripts_of
 from camel.record.parquet import Table, arrow, write_batches
@@ -42,6 +41,7 @@ from camel.runs.compact import Part
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
+from camel.runs.verify import gone
 from camel.storage.store import DiskStore
 from camel.training.overlap import (
     BANDS,
@@ -101,11 +101,9 @@ class RowBuilder:
         recipe: Recipe,
         *,
         tokens: Tokens | None = None,
-        halt: Halt | None = None,
         replace: bool = False,
     ) -> None:
-        self.recipe, self.halt = recipe, halt or Halt()
-        self._tokens = tokens
+        self.recipe, self._tokens = recipe, tokens
         self.runs = [RunReader(source.run) for source in recipe.sources]
         self.pieces = [
             _RowSource(number, part.first, part.last)
@@ -147,39 +145,30 @@ class RowBuilder:
             question for path in self.recipe.filters.questions for question in read_questions(path)
         )
 
-    async def build(self, noticed: Callable[[int, int], None] = lambda done, of: None) -> bool:
-        """Make what is missing; True when all of it is there. `noticed` is told how many files are done."""
-        done = of = 0
+    def stages(self) -> Iterator[Stage]:
+        """What is left to be made; for whoever has locked the folder."""
+        if self._was_complete():
+            return
+        with anew(self.folder):
+            if lost := [*gone(self.folder, SHAPED), *gone(self.folder, MIXED)]:
+                raise FileNotFoundError(f"{lost[0]} is gone")
+        begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
+        self.pieces = [_RowSource(*one) for one in begun["pieces"]]
+        yield self._stage(SHAPED, self._shape)
+        if len(self.folder.committed(MIXED)) < len(self.pieces):
+            self._dropped = self._duplicates()
+        yield self._stage(MIXED, self._mix)
 
-        def one_more(shard: int) -> None:
-            nonlocal done
-            done += 1
-            noticed(done, of)
-
-        with self.folder.locked():
-            if self._was_complete():
-                return True
-            begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
-            self.pieces = [_RowSource(*one) for one in begun["pieces"]]
-            of = 2 * len(self.pieces)
-            for name, write in ((SHAPED, self._shape), (MIXED, self._mix)):
-                done = sum(len(self.folder.committed(stage)) for stage in (SHAPED, MIXED))
-                if len(self.folder.committed(name)) == len(self.pieces):
-                    continue
-                if name == MIXED:
-                    self._dropped = await asyncio.to_thread(self._duplicates)
-                stage = Stage(name=name, count=len(self.pieces), work=_nothing, write=write, shard_size=1)
-                if not await run_stage(
-                    stage,
-                    self.folder,
-                    concurrency=os.cpu_count() or 1,
-                    fingerprint=self.fingerprint,
-                    halt=self.halt,
-                    committed=one_more,
-                ):
-                    return False
-            self._write_card()
-        return True
+    def _stage(self, name: str, write: Callable[[Path, Sequence[Any]], Written]) -> Stage:
+        return Stage(
+            name=name,
+            count=len(self.pieces),
+            work=_nothing,
+            write=write,
+            fingerprint=self.fingerprint,
+            shard_size=1,
+            concurrency=os.cpu_count() or 1,
+        )
 
     def _was_complete(self) -> bool:
         """Whether the rows are all there, and of a version that did not note the pieces, from runs that were compacted since.
@@ -208,7 +197,7 @@ class RowBuilder:
         before, end = piece.first - part.first, piece.last - part.first + 1
         return part, sum(part.rows[before:end]), sum(part.rows[:before])
 
-    def _write_card(self) -> None:
+    def write_card(self) -> None:
         """Write `README.md` for the hub, unless there is one."""
         if self.folder.store.exists(CARD):
             return
@@ -476,9 +465,9 @@ def _languages(table: Table) -> Iterator[str | None]:
         yield language_of(" ".join(str(contents[at])[:_TELLING] for at in range(start, end)))
 
 
-async def _nothing(index: int, steps: Steps) -> int:
+async def _nothing(item: Item) -> int:
     """There is nothing to pay for: the work is done where a shard is written, a row group at a time."""
-    return index
+    return item.index
 
 
 def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:

@@ -17,7 +17,7 @@ import msgspec
 
 from camel.core.errors import InputError
 
-_PLACEHOLDER = re.compile(r"<([A-Z][A-Z_]*)>")
+_PLACEHOLDER = re.compile(r"<([A-Za-z][A-Za-z0-9_]*)>")
 
 
 class Inception(msgspec.Struct, frozen=True):
@@ -35,8 +35,14 @@ class Inception(msgspec.Struct, frozen=True):
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace each `<NAME>` of `template` that `values` knows; others, such as `<CAMEL_TASK_DONE>`, stay."""
-    return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
+    """Replace each `<name>` of `template` that `values` knows, in capitals or not; others, such as `<CAMEL_TASK_DONE>`, stay."""
+    known = {name.lower(): value for name, value in values.items()}
+    return _PLACEHOLDER.sub(lambda found: known.get(found[1].lower(), found[0]), template)
+
+
+def placeholders(*templates: str) -> frozenset[str]:
+    """The names, in small letters, of all placeholders in templates."""
+    return frozenset(name.lower() for text in templates for name in _PLACEHOLDER.findall(text))
 
 
 def load(folder: Path) -> Inception:

@@ -1,7 +1,7 @@
 """The run's figures for Ray's Prometheus endpoint, set by the coordinator from the sums it has anyway.
 
-The one decision to know: what a site calls `errors.RateLimited` is the metric `camel_errors` with the tag `kind`, so
-that the engine needs no list of names.
+The one decision to know: what is counted by kind is one metric with the tag `kind`: `camel_errors` by class, `camel_stop` by
+reason, `camel_open` by stage.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any
 from ray.util.metrics import Counter, Gauge
 
 from camel.engine.coordinator import Totals
+
+USED = ("calls", "prompt", "completion", "cached", "unknown")
+"""Of a usage, what is published."""
 
 
 class Metrics:
@@ -23,14 +26,13 @@ class Metrics:
 
     def show(self, totals: Totals) -> None:
         """Publish the figures. Gauges also where they have not changed: Ray exports those that were set lately."""
-        for name, value in totals.counters.items():
+        counters, gauges = figures(totals)
+        for name, value in counters.items():
             if (more := value - self._before.get(name, 0.0)) > 0:
                 self._before[name] = value
                 self._metric(Counter, name).inc(more, tags=self._tags(name))
-        shards = {f"shards.{state}": count for state, count in totals.shards.items()}
-        now = {**totals.gauges, **shards, "workers": float(len(totals.live))}
-        gone = {name: 0.0 for name in self._before if name not in now and name not in totals.counters}
-        for name, value in {**gone, **now}.items():
+        gone = {name: 0.0 for name in self._before if name not in gauges and name not in counters}
+        for name, value in {**gone, **gauges}.items():
             self._before[name] = value
             self._metric(Gauge, name).set(value, tags=self._tags(name))
 
@@ -43,3 +45,23 @@ class Metrics:
 
     def _tags(self, name: str) -> dict[str, str]:
         return {"run": self._run, "kind": name.partition(".")[2]}
+
+
+def figures(totals: Totals) -> tuple[dict[str, float], dict[str, float]]:
+    """What only grows, and what stands at the moment, by name; after a dot the kind."""
+    report = totals.report
+    counters = {name: float(getattr(report.usage, name)) for name in USED}
+    gauges = {"workers": float(len(totals.live)), "in_flight": float(report.in_flight)}
+    counters["retries"] = counters["rate_limited"] = 0.0
+    for model in report.models.values():
+        counters["retries"] += model.retries
+        counters["rate_limited"] += model.rate_limited
+        for kind, times in model.errors.items():
+            counters[f"errors.{kind}"] = counters.get(f"errors.{kind}", 0.0) + times
+    for name, stage in report.stages.items():
+        gauges |= {f"open.{name}": stage.open, f"finished.{name}": stage.finished}
+        gauges |= {f"failed.{name}": stage.failed, **stage.counts}
+    gauges |= {f"shards.{state}": count for state, count in totals.shards.items()}
+    for places in report.endpoints.values():
+        gauges |= {f"endpoint.{url}": one.in_flight for url, one in places.items()}
+    return counters, gauges

@@ -13,7 +13,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -22,14 +22,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from camel.core.errors import CamelError
 from camel.engine.cluster_worker import WorkerEnd
-from camel.engine.control import controlled
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, shards_again, unheard
 from camel.engine.ray.actors import CoordinatorActor, WorkerActor, WorkerOrder
-from camel.engine.site import Divide, Factory, Turn, equal_share
-from camel.engine.stage import Stage
+from camel.engine.site import Divide, Factory, Turn, no_limits
+from camel.engine.stage import ShardTable, Workload
+from camel.engine.supervisor import all_committed
 from camel.runs.run import RunFolder
 
 ray: Any = import_module("ray")  # whose types say little that holds
@@ -70,7 +70,7 @@ class _Worker(NamedTuple):
 
 
 class RaySupervisor:
-    """Runs stages on the Ray cluster that this process is connected to. Use as a context manager."""
+    """Has workloads worked on by the Ray cluster that this process is connected to. Use as a context manager."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class RaySupervisor:
         workers: int | None = None,
         cpus: float = 1.0,
         ttl: float = TTL,
-        share: Divide = equal_share,
+        share: Divide = no_limits,
         environment: dict[str, str] | None = None,
         watch: Callable[[Totals], None] = lambda totals: None,
         tell: Tell = unheard,
@@ -157,38 +157,42 @@ class RaySupervisor:
         if not self._running:
             self._fence.lift()
 
-    async def run_stage(
+    async def run(
         self,
-        stage: Stage,
+        workloads: Sequence[Workload],
         folder: RunFolder,
         *,
         concurrency: int,
-        fingerprint: str,
         halt: Halt,
-        committed: Callable[[int], None] = lambda shard: None,
+        committed: Callable[[str, int], None] = lambda stage, shard: None,
+        step: tuple[int, ...] = (),
         attempt: int = 0,
     ) -> bool:
-        """Finish a stage, or as much of it as can be done before `halt`; True when every shard is committed."""
-        await asyncio.to_thread(folder.sweep, stage.name)
-        done = await asyncio.to_thread(folder.committed, stage.name)
-        if len(done) < stage.shards and not halt.reason:
+        """Finish a step, or as much of it as can be done before `halt`; True when every shard is committed."""
+        for one in workloads:
+            await asyncio.to_thread(folder.sweep, one.name)
+        table = ShardTable(workloads)
+        done = await asyncio.to_thread(table.done, folder)
+        if len(done) < len(table) and not halt.reason:
             self._turn += 1
-            turn = Turn(self._turn, stage.name, attempt, fingerprint)
             with self._lock:
-                # Shards that are none of the stage's count as done: leases are given by number.
-                count, left = max(stage.numbers) + 1, set(stage.numbers) - done
-                self._begin = turn, count, [shard for shard in range(count) if shard not in left]
+                self._begin = Turn(self._turn, step, attempt), len(table), done
+
+            def note(number: int) -> None:
+                stage, shard = table[number]
+                committed(stage.name, shard)
+
             try:
-                async with controlled(folder, halt):
-                    while not self._step(halt, committed):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
-                        await asyncio.sleep(LOOK_EVERY / 2)
+                while not self._step(halt, note):  # noqa: ASYNC110 - it is Ray that is waited for, on a thread
+                    await asyncio.sleep(LOOK_EVERY / 2)
             except asyncio.CancelledError:
                 self._patience = (
                     0.0  # who does not wait for calls in flight does not wait for workers to say goodbye
                 )
                 raise
-            await asyncio.to_thread(folder.sweep, stage.name)
-        return len(folder.committed(stage.name)) == stage.shards
+            for one in workloads:
+                await asyncio.to_thread(folder.sweep, one.name)
+        return all_committed(workloads, folder)
 
     def _step(self, halt: Halt, committed: Callable[[int], None]) -> bool:
         """Pass on what is new in both directions; True when the turn is over."""

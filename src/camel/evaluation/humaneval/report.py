@@ -17,11 +17,11 @@ import msgspec
 
 from camel.core.errors import InputError, MissingExtra
 from camel.core.message import Usage
-from camel.evaluation.humaneval.campaign import Config, JudgedProblem, Sample
+from camel.core.model import Price
 from camel.evaluation.humaneval.judging import ProgramVerdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.humaneval.problems import COUNT
-from camel.models.catalogue import ModelPrice
+from camel.evaluation.humaneval.records import HumanEvalConfig, JudgedProblem, Sample
 from camel.reports.html import document, figure, money, text, tiles
 from camel.reports.markdown import fenced, grid, md
 from camel.reports.plots import ACCENT, GRID, INK, Plot, Spec, svg, write_plots
@@ -129,13 +129,13 @@ def default_ks(n: int) -> list[int]:
 
 
 def report_of(
-    config: Config,
+    config: HumanEvalConfig,
     n: int,
     ks: Sequence[int],
     samples: Sequence[Sequence[Sample]],
     judged: Sequence[JudgedProblem],
     *,
-    price: ModelPrice | None,
+    price: Price | None,
     contained: bool,
 ) -> HumanEvalReport:
     """Count."""

@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from camel.core.errors import InputError, ModelError
+from camel.core.errors import InputError
 from camel.core.history import estimate_tokens
 from camel.core.message import Usage
-from camel.engine.halt import Halt, Unfinished
-from camel.engine.journaled import journaled
-from camel.engine.stage import Stage, Steps, Written, write_whole
-from camel.engine.supervisor import run_stages
-from camel.evaluation.agents import NamedModel
+from camel.engine.stage import Written, write_whole
 from camel.evaluation.tasks import Drawn
-from camel.models.recorded import CountedModel, RecordedModel
+from camel.evaluation.windows import AskedModel
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
 from camel.runs.run import RunFolder
 from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
@@ -38,10 +36,9 @@ _UNWRITTEN = "A question that is not written yet. " * 5
 
 
 class QuestionList(msgspec.Struct, frozen=True):
-    """A list that a model wrote, and what it took."""
+    """A list that a model wrote."""
 
     items: list[str]
-    usage: Usage
 
 
 class _Part(NamedTuple):
@@ -50,15 +47,14 @@ class _Part(NamedTuple):
     wanted: int
     prompt: str
     stage: Stage
-    fingerprint: str
 
 
 class Questions:
     """The questions of a study, in its folder."""
 
-    def __init__(self, kept: Path, config: EmergenceConfig, writer: NamedModel | None, halt: Halt) -> None:
+    def __init__(self, kept: Path, config: EmergenceConfig, writer: AskedModel | None) -> None:
         """`writer` may be None where every domain has a file."""
-        self.folder, self.config, self.writer, self.halt = RunFolder(kept), config, writer, halt
+        self.folder, self.config = RunFolder(kept), config
         self.given = {one.name: _read(one) for one in config.domains if one.file}
         self._parts: list[_Part] = []
         if written := [one for one in config.domains if not one.file]:
@@ -68,37 +64,38 @@ class Questions:
                 )
             self._parts = [self._part(one, *part, writer) for one in written for part in one.parts]
 
-    def _part(self, domain: Domain, subject: str, count: int, writer: NamedModel) -> _Part:
+    def _part(self, domain: Domain, subject: str, count: int, writer: AskedModel) -> _Part:
         prompt = (PROMPTS / f"{SHIPPED.get(domain.name, 'subject-1')}.txt").read_text("utf-8").strip()
         sampling = msgspec.structs.replace(self.config.questions, seed=self.config.seed)
         told = [prompt, subject, count, writer.name, writer.version, sampling]
         fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
 
-        async def work(index: int, steps: Steps) -> QuestionList:
-            model = CountedModel(RecordedModel(writer.model, steps.once))
-            try:
-                items = await ask_list(
-                    model,
-                    lambda wanted: fill_count(prompt, wanted, {"SUBJECT": subject}),
-                    count,
-                    sampling=sampling,
-                    session=f"{domain.name}-{subject}",
-                )
-            except ModelError as error:
-                # All answers hang on it, so that a list that cannot be had stops the study.
-                self.halt.set(f"the questions of {domain.label}: {error}; or give a file of your own")
-                raise Unfinished(str(error)) from None
-            return QuestionList(items, model.usage)
+        async def work(item: Item) -> QuestionList:
+            items = await ask_list(
+                item.model(writer.seat),
+                lambda wanted: fill_count(prompt, wanted, {"SUBJECT": subject}),
+                count,
+                sampling=sampling,
+                session=f"{domain.name}-{subject}",
+            )
+            return QuestionList(items)
 
         stage = Stage(
             name=f"questions-{fingerprint[:12]}",
             count=1,
-            work=work,
+            work=work,  # without `failed`: all answers hang on it, so that a list that cannot be had stops the study
             write=_write,
+            id=lambda index: f"the questions of {domain.label}",
+            fingerprint=fingerprint,
+            seat=writer.seat,
             suffix=".json",
             shard_size=1,
         )
-        return _Part(domain, subject, count, prompt, stage, fingerprint)
+        return _Part(domain, subject, count, prompt, stage)
+
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that write questions."""
+        return tuple(part.stage for part in self._parts)
 
     # ---------------------------------------------------------------- what there is
 
@@ -133,32 +130,13 @@ class Questions:
                 need += Usage(estimate_tokens(part.prompt), LIKELY_TOKENS * part.wanted, calls=1)
         return need
 
-    def spent(self) -> Usage:
-        """What all starts so far have used."""
-        used = Usage()
-        for part in self._parts:
-            if found := self._record(part):
-                used += found.usage
-            else:
-                used = sum(journaled(self.folder, part.stage.name, [0]), used)
-        return used
-
-    # ---------------------------------------------------------------- doing it
-
-    async def write(self, out: Path, *, concurrency: int = 16) -> bool:
-        """Have the questions written, or go on with it; False when something stopped it."""
-        self.folder.root.mkdir(parents=True, exist_ok=True)
-        with self.folder.locked():
-            stages = [(part.stage, part.fingerprint) for part in self._parts]
-            await run_stages(stages, self.folder, concurrency=concurrency, halt=self.halt)
-        if self.left:
-            return False
+    def save(self, out: Path) -> None:
+        """Write the questions beside the report, once all of them are there."""
         (out / FOLDER).mkdir(exist_ok=True)
         for domain in self.config.domains:
             with replacing(file_of(out, domain)) as file:
                 for task in self.tasks(domain):
                     file.write(msgspec.json.encode({"id": task.id, "question": task.text}) + b"\n")
-        return True
 
     # ---------------------------------------------------------------- what is kept
 

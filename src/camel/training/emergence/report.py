@@ -31,7 +31,8 @@ from camel.reports.html import table as html_table
 from camel.reports.intervals import Rate
 from camel.reports.markdown import grid, md
 from camel.reports.plots import INK, MUTED, Plot, Spec, svg, write_plots
-from camel.training.emergence.results import Figures, Line
+from camel.runs.run import RunFolder
+from camel.training.emergence.results import Figures, Line, figures
 from camel.training.emergence.study import Emergence
 
 PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
@@ -40,6 +41,16 @@ NOTE = (
     "Effect: the share of questions that model 2 wins less that which it loses, in points; sure (●) where an exact test, corrected "
     "for all lines of the table, says so."
 )
+
+
+class EmergenceJob(Emergence):
+    """A study that ends in its report."""
+
+    def result(self, run: RunFolder) -> Figures:
+        """The figures, which are also written as a report."""
+        made, pairs, verdicts = figures(self)
+        write_report(self, made, pairs, verdicts)
+        return made
 
 
 def write_report(

@@ -17,9 +17,11 @@ import msgspec
 from camel._version import __version__
 from camel.core.message import Usage
 from camel.evaluation.humaneval.passing import Passing
+from camel.evaluation.humaneval.records import SAMPLES
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.results import Comparison, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
+from camel.jobs.ledger import spent_on
 from camel.models.catalogue import cost
 from camel.reports.intervals import Rate, holm, paired
 from camel.training.emergence.config import EmergenceConfig
@@ -283,9 +285,10 @@ def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
 
 
 def _besides(study: Emergence) -> list[OtherUsage]:
-    used = [("Questions", study.writer, study.questions.spent())]
+    names = [stage.name for stage in study.questions.stages()]
+    used = [("Questions", study.writer, spent_on(study.questions.folder, names))]
     asked = {one.label: one.place.label for one in study.members() if one.place}
-    used += [("HumanEval", asked[label], one.spent()) for label, one in study.programs()]
+    used += [("HumanEval", asked[label], spent_on(one.folder, [SAMPLES])) for label, one in study.programs()]
     here = study.served_here()
     return [
         OtherUsage(step, model, usage, 0.0 if model in here else cost(model.partition("@")[0], usage))

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from camel.core.checks import shown
-from camel.core.errors import InputError, ServerFailed
+from camel.core.errors import InputError
 from camel.core.model import Model, Reply, Request
 from camel.models.catalogue import ModelPrice, find
 from camel.models.connect import connect, label, named_at
@@ -98,7 +98,7 @@ def _folder(path: Path) -> Path:
 
 
 class Lent(Model):
-    """A model that answers while it is open."""
+    """A model of the study. One that lies on this disk is served from its first call until it rests."""
 
     def __init__(
         self,
@@ -115,47 +115,44 @@ class Lent(Model):
         if guided and guided not in get_args(Guide):
             raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
         self.place, self._scratch, self._parallel, self._say = place, scratch, parallel, say
+        self.name, self.context_tokens = place.label, context
         self.price = FREE if place.path else find(place.name)
         self._asked: Model | None = None
-        self._endpoint = None
-        self.context_tokens: int | None = context
+        self._serving = contextlib.ExitStack()
+        self._opening = asyncio.Lock()
         if place.path is None:
             guide: Guide | None = guided or None  # pyright: ignore[reportAssignmentType]
-            self._endpoint = connect(place.name, base_url=place.url or base_url, guided=guide)
-            self.context_tokens = self._endpoint.context_tokens
-
-    @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
-        """Can be asked while the block runs. Whoever opens it again inside of it finds it open."""
-        if self._asked is not None:
-            yield
-            return
-        async with contextlib.AsyncExitStack() as stack:
-            stack.callback(self._forget)
-            if self._endpoint is not None:
-                self._asked = await stack.enter_async_context(self._endpoint)
-            else:
-                server = LocalServer(
-                    model_path=await asyncio.to_thread(self._file),
-                    alias=self.place.name,
-                    context_tokens=self.context_tokens or 4_096,
-                    parallel=self._parallel,
-                )
-                running = local_model(server, say=self._say)
-                # Loading takes its time, and whoever waits for it is to be shown something.
-                chat = await asyncio.to_thread(running.__enter__)
-                stack.push(running.__exit__)
-                self._asked = await stack.enter_async_context(chat)
-            yield
+            self._asked = connect(place.name, base_url=place.url or base_url, guided=guide)
+            self.context_tokens = self._asked.context_tokens
 
     async def reply(self, request: Request) -> Reply:
-        """Ask it."""
+        """Ask it; a model on this disk is served first."""
         if self._asked is None:
-            raise ServerFailed(f"{self.place.label} is not being served")
+            async with self._opening:
+                self._asked = self._asked or await asyncio.to_thread(self._serve)
         return await self._asked.reply(request)
 
-    def _forget(self) -> None:
-        self._asked = None
+    async def rest(self) -> None:
+        """Close its connections, and take a server of its own down: the next model needs the room."""
+        if self._asked is not None:
+            await self._asked.aclose()
+        if self.place.path is not None:
+            self._asked = None
+            await asyncio.to_thread(self._serving.close)
+
+    async def aclose(self) -> None:
+        """Close its connections, and a server of its own."""
+        await self.rest()
+
+    def _serve(self) -> Model:
+        """Serve it; loading takes its time."""
+        server = LocalServer(
+            model_path=self._file(),
+            alias=self.place.name,
+            context_tokens=self.context_tokens or 4_096,
+            parallel=self._parallel,
+        )
+        return self._serving.enter_context(local_model(server, say=self._say))
 
     def _file(self) -> Path:
         assert self.place.path is not None

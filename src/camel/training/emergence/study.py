@@ -12,29 +12,32 @@ done, so that the same command goes on from anything: a kill, a larger study, a 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from camel.core.errors import InputError, ServerFailed
+from camel.core.errors import InputError
 from camel.core.message import Usage
-from camel.core.model import Model, Reply, Request
-from camel.engine.halt import Halt
-from camel.evaluation.agents import KINDS, AgentsConfig, Contest, Group, Kind, NamedModel, StepNeed
-from camel.evaluation.humaneval.campaign import Config as ProgramConfig
-from camel.evaluation.humaneval.campaign import HumanEval as Programs
-from camel.evaluation.humaneval.campaign import prompt_text
-from camel.evaluation.humaneval.judging import ProgramJudge
-from camel.evaluation.humaneval.report import HumanEvalReport as ProgramReport
-from camel.evaluation.humaneval.report import default_ks, report_of
+from camel.core.model import Model, Price
+from camel.engine.halt import Halted
+from camel.engine.stage import write_lines
+from camel.evaluation.contest import AgentsConfig, Contest, Group, StepNeed
+from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
+from camel.evaluation.humaneval.report import HumanEvalReport
+from camel.evaluation.humaneval.solving import HumanEval
 from camel.evaluation.report import STEPS
-from camel.models.catalogue import ModelPrice
+from camel.evaluation.windows import AskedModel
+from camel.jobs.item import Item
+from camel.jobs.job import Job, Stage, Step
+from camel.models.spec import ModelSpec
+from camel.runs.markers import marker_name
 from camel.runs.run import RunFolder
 from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
@@ -43,21 +46,14 @@ from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
 from camel.training.emergence.serving import FREE, Lent, ModelPlace, find_place, trained, version_of
 from camel.training.launch import launched as train
-from camel.training.results import Step, Trained
+from camel.training.results import Trained
 from camel.training.stored_rows import Rows
 from camel.training.train import RESULT
-from camel.training.weights import converter
+from camel.training.weights import GGUF, converter
 
 KEPT, MODELS, HUMANEVAL = "kept", "models", "humaneval"
 LOCAL_PARALLEL = 2
 """Calls at a time of a model that is served here."""
-WORDS: dict[Kind, str] = {
-    "summary": "summaries",
-    "answer": "answers",
-    "verdict": "verdicts",
-    "repeat": "repeats",
-}
-Metered = Callable[[str, Model, ModelPrice | None], Model]
 
 
 class ChainMember(NamedTuple):
@@ -71,26 +67,24 @@ class ChainMember(NamedTuple):
     """Where it is; None: it is not trained yet."""
 
 
-class Emergence:
+class Emergence(Job):
     """A study, in its folder."""
+
+    name = "evaluate emergence"
 
     def __init__(
         self,
         config: EmergenceConfig,
         *,
         base_url: str = "",
-        metered: Metered = lambda name, model, price: model,
         say: Callable[[str], None] = lambda line: None,
-        halt: Halt | None = None,
         concurrency: int = 16,
     ) -> None:
-        """`base_url` is the endpoint of all models that name none; `metered` may count and stop the calls of each."""
-        self.config, self.out, self.halt = config, Path(config.out), halt or Halt()
-        self._base_url, self._metered, self._say, self._concurrency = base_url, metered, say, concurrency
+        """`base_url` is the endpoint of all models that name none."""
+        self.config, self.out = config, Path(config.out)
+        self.place = str(self.out / KEPT)
+        self._base_url, self._say, self._concurrency = base_url, say, concurrency
         self._lent: dict[ModelPlace, Lent] = {}
-        self.doing = ""
-        """What is being done, in words."""
-        self._contest: Contest | None = None
         if not config.judges:
             raise InputError("name who judges, a strong model: judges, or --judge")
         self._base = find_place(config.base, say)
@@ -101,8 +95,13 @@ class Emergence:
         if len(set(labels)) != len(labels):
             raise InputError(f"two models of the chain are called {labels[0]}: name the step otherwise")
         written = any(not one.file for one in config.domains)
+        self.models: Mapping[str, Model | ModelSpec] = {
+            "writer": self._lend(self._writer),
+            **{f"judge {place.label}": self._lend(place) for place in self._judges},
+            **{one.label: self._lend(self._place_of(one)) for one in self.members()},
+        }
         self.questions = Questions(
-            self.out / KEPT, config, self._named(self._writer) if written else None, self.halt
+            self.out / KEPT, config, self._asked("writer", self._writer) if written else None
         )
 
     # ---------------------------------------------------------------- the chain
@@ -198,13 +197,17 @@ class Emergence:
             )
         return self._lent[place]
 
-    def _named(self, place: ModelPlace) -> NamedModel:
-        lent = self._lend(place)
-        return NamedModel(place.label, self._metered(place.label, lent, lent.price), version_of(place))
+    def _place_of(self, one: ChainMember) -> ModelPlace:
+        """Where a model is, or will be once it is trained."""
+        if one.place:
+            return one.place
+        assert one.training
+        return ModelPlace(one.label, Path(one.training.out) / GGUF)
 
-    def _absent(self, label: str) -> NamedModel:
-        """Stands for a model that is not trained yet, where it is only asked what it would cost."""
-        return NamedModel(label, self._metered(label, _Absent(self.config.context), FREE), "not trained yet")
+    def _asked(self, seat: str, place: ModelPlace, *, there: bool = True) -> AskedModel:
+        """A model as it is asked; of one that is not `there` yet, only what it would cost is of interest."""
+        version = version_of(place) if there else "not trained yet"
+        return AskedModel(place.label, seat, self._lend(place).context_tokens, version)
 
     def _window(self, places: Sequence[ModelPlace]) -> int:
         """Calls in flight: more than a server here has room for would only wait in it, and run out of time."""
@@ -214,11 +217,11 @@ class Emergence:
         """The answers and verdicts of the study as it stands; what is not trained or written yet is there in number."""
         config = self.config
         writers = {
-            one.label: self._named(one.place) if one.place else self._absent(one.label)
+            one.label: self._asked(one.label, self._place_of(one), there=one.place is not None)
             for one in self.members()
         }
         return Contest(
-            self.out / KEPT,
+            RunFolder(self.out / KEPT),
             [Group(one.label, {}, one.name, self.questions.tasks(one)) for one in config.domains],
             AgentsConfig(
                 tasks=max(one.questions for one in config.domains),
@@ -230,10 +233,9 @@ class Emergence:
                 judge_sampling=config.verdicts,
                 cut_replies="keep",  # a model that is being trained may not know when to stop
             ),
-            summariser=self._named(self._judges[0]),
+            summariser=self._asked(f"judge {self._judges[0].label}", self._judges[0]),
             writers=writers,
-            judges=[self._named(one) for one in self._judges],
-            halt=self.halt,
+            judges=[self._asked(f"judge {one.label}", one) for one in self._judges],
             matches=self.matches(),
         )
 
@@ -249,41 +251,23 @@ class Emergence:
         steps = [("Questions", _need(self._writer.label, writing))] if writing.calls else []
         steps += [(STEPS[need.kind], need) for need in self.contest().estimate()]
         if self.config.humaneval:
-            there = dict(self.programs(kept=False))
-            for one in self.members():
-                code = there.get(one.label)
-                left = code.left() if code else self.config.humaneval * self.config.problems
-                name = one.place.label if one.place else one.label
-                if left:
-                    usage = (code or next(iter(there.values()))).estimate(left)
-                    steps.append(("HumanEval", _need(name, usage)))
+            for label, code in self.programs():
+                if left := code.left():
+                    steps.append(("HumanEval", _need(label, code.estimate(left))))
         return steps
 
-    def spent(self) -> dict[str, Usage]:
-        """What all starts so far have used, by the names under which models are asked."""
-        used = self.contest().spent()
-        asked = {one.label: one.place.label for one in self.members() if one.place}
-        more = [(self._writer.label, self.questions.spent())]
-        more += [(asked[label], one.spent()) for label, one in self.programs(kept=False)]
-        for name, usage in more:
-            if usage.calls:
-                used[name] = used.get(name, Usage()) + usage
-        return used
-
-    def programs(self, *, kept: bool = True) -> Iterator[tuple[str, Programs]]:
-        """HumanEval of each model that is there, where it is asked for; with `kept` its folder is made."""
+    def programs(self) -> Iterator[tuple[str, HumanEval]]:
+        """HumanEval of each model, where it is asked for."""
         if not self.config.humaneval:
             return
         for one in self.members():
-            if one.place:
-                _, model, version = self._named(one.place)
-                told = hashlib.sha256(f"{one.place.label} {version}".encode()).hexdigest()[:10]
-                config = ProgramConfig(one.label, prompt_text(), problems=self.config.problems)
-                folder = self.out / HUMANEVAL / told
-                yield (
-                    one.label,
-                    Programs(folder, config, self.config.humaneval, model, halt=self.halt, kept=kept),
-                )
+            place = self._place_of(one)
+            version = version_of(place) if one.place else "not trained yet"
+            told = hashlib.sha256(f"{place.label} {version}".encode()).hexdigest()[:10]
+            config = HumanEvalConfig(one.label, prompt_text(), problems=self.config.problems)
+            folder = str(self.out / HUMANEVAL / told)
+            window, model = self._window([place]), self._lend(place)
+            yield one.label, HumanEval(folder, config, self.config.humaneval, model, window=window)
 
     def leaks(self) -> dict[str, dict[str, int]]:
         """Rows that hold a question, by the step that added them and the question's domain; once the questions are there."""
@@ -293,132 +277,88 @@ class Emergence:
 
     # ---------------------------------------------------------------- doing it
 
-    async def run(self) -> bool:
-        """Do it, or go on with it; False when something stopped it."""
+    def outline(self, run: RunFolder) -> Sequence[Stage]:
+        """All calls besides HumanEval's, once the questions are written and the models are trained."""
+        if self.questions.left or self.untrained():
+            return ()
+        return [*self.questions.stages(), *(step.stage for step in self.contest().steps)]
+
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """Questions, trainings, the answers of one model after the other, verdicts, programs."""
         if self.untrained():
             converter()  # who lacks it hears of it now, and not after the questions are paid for
-        self.out.mkdir(parents=True, exist_ok=True)
-        with RunFolder(self.out).locked(), contextlib.ExitStack() as stack:
-            sandbox = stack.enter_context(Sandbox()) if self.config.humaneval else None
-            if sandbox:
-                sandbox.check()  # before anything is paid for
-            return (
-                await self._write_questions()
-                and await self._train()
-                and await self._answer()
-                and await self._judge()
-                and (sandbox is None or await self._run_programs(ProgramJudge(sandbox)))
-            )
-
-    async def _write_questions(self) -> bool:
-        self.doing = "questions"
-        async with contextlib.AsyncExitStack() as stack:
-            if self.questions.left:
-                await stack.enter_async_context(self._lend(self._writer).opened())
-            return await self.questions.write(self.out, concurrency=self._window([self._writer]))
-
-    async def _train(self) -> bool:
-        for name, counts in (await asyncio.to_thread(self.leaks) if self.untrained() else {}).items():
-            held = ", ".join(f"{count:,} of {domain}" for domain, count in sorted(counts.items()))
-            self._say(
-                f"{name}: rows hold questions that models are tested on ({held}); camel rows --questions leaves them out"
-            )
+        with ExitStack() as stack:
+            if self.config.humaneval:
+                stack.enter_context(Sandbox()).check()  # before anything is paid for
+        yield self._within(self.questions.stages(), [self._writer])
+        self.questions.save(self.out)
+        first = next((one.label for one in self.members() if one.training and not one.place), "")
         for one in self.members():
-            if not one.training or one.place:
-                continue
-            if self.halt.reason:
-                return False
-            self.doing = f"training {one.label}"
+            if one.training:
+                yield self._training_stage(one, run, tell_leaks=one.label == first)
+        contest = self.contest()
+        for one in self.members():
+            yield self._within(contest.solving(one.label), [self._place_of(one)])
+        yield self._within(contest.judging(), self._judges)
+        for _, programs in self.programs():
+            yield programs
 
-            def notice(step: Step, label: str = one.label) -> None:
-                self.doing = f"training {label}: step {step.step:,} of {step.of:,}, loss {step.loss:.3f}"
+    def _within(self, stages: Sequence[Stage], places: Sequence[ModelPlace]) -> tuple[Stage, ...]:
+        window = self._window(places)
+        return tuple(replace(stage, concurrency=window) for stage in stages)
 
+    def _training_stage(self, one: ChainMember, run: RunFolder, *, tell_leaks: bool) -> Stage:
+        """A training, which is done where its weights are not there, whatever was done before.
+
+        With `tell_leaks` it says first which rows hold questions, those of later trainings included.
+        """
+        config = one.training
+        assert config is not None
+        name = f"train-{Path(config.out).name}"
+        if one.place is None and run.is_committed(name, 0):
+            run.store.remove([marker_name(name, 0)])
+
+        async def work(item: Item) -> Trained:
+            found = await asyncio.to_thread(self.leaks) if tell_leaks else {}
+            for step, counts in found.items():
+                held = ", ".join(f"{count:,} of {domain}" for domain, count in sorted(counts.items()))
+                item.say(
+                    f"{step}: rows hold questions that models are tested on ({held}); camel rows --questions leaves them out"
+                )
             # On a thread: it takes hours, and who looks at it or stops it is to be heard meanwhile.
-            done = await asyncio.to_thread(
-                train, one.training, notice=notice, stop=lambda: bool(self.halt.reason)
-            )
+            done = await asyncio.to_thread(train, config, stop=lambda: bool(item.halt.reason))
             if done is None:
-                return False
-            self._say(
+                raise Halted(item.halt.reason)
+            item.say(
                 f"{one.label}: loss {done.first_loss:.3f} to {done.last_loss:.3f} in {done.steps:,} steps"
             )
-        return True
+            return done
 
-    async def _answer(self) -> bool:
-        """One model after the other: each is served only while it is asked."""
-        contest = self._contest = self.contest()
-        programs = dict(self.programs())
-        for one in self.members():
-            assert one.place
-            code = programs.get(one.label)
-            left = code.left() if code else 0
-            if not left and not contest.waiting(one.label):
-                continue
-            window = self._window([one.place])
-            async with self._lend(one.place).opened():
-                self.doing = f"{one.label} answers"
-                if not await contest.answer(one.label, concurrency=window):
-                    return False
-                if code and left:
-                    self.doing = f"{one.label} writes programs"
-                    if not await code.sample(concurrency=window):
-                        return False
-        return True
+        return Stage(
+            name=name,
+            count=1,
+            work=work,
+            write=write_lines,
+            id=lambda index: one.label,
+            suffix=".json",
+            shard_size=1,
+            concurrency=1,
+        )
 
-    async def _judge(self) -> bool:
-        assert self._contest
-        self.doing = "judging"
-        async with contextlib.AsyncExitStack() as stack:
-            if self._contest.left():
-                for place in self._judges:
-                    await stack.enter_async_context(self._lend(place).opened())
-            return await self._contest.run(concurrency=self._window(self._judges))
-
-    async def _run_programs(self, judge: ProgramJudge) -> bool:
-        for label, one in self.programs():
-            self.doing = f"programs of {label}"
-            if not await one.judge(judge):
-                return False
-        return True
-
-    def line(self) -> str:
-        """How it stands, in one line."""
-        if self._contest is None:
-            done = self.questions.total - self.questions.left
-            return (
-                f"questions {done:,} of {self.questions.total:,}" if self.doing == "questions" else self.doing
-            )
-        counts = [
-            f"{WORDS[kind]} {self._contest.finished[kind]:,} of {total:,}"
-            for kind in KINDS
-            if (total := self._contest.total(kind))
-        ]
-        return " · ".join([self.doing, *counts])
-
-    def tested(self) -> list[ProgramReport]:
+    def tested(self) -> list[HumanEvalReport]:
         """HumanEval of each model, once everything is done."""
-        return [
-            report_of(
-                one.config,
-                one.n,
-                default_ks(one.n),
-                one.samples(),
-                one.verdicts(),
-                price=None,
-                contained=True,
-            )
-            for _, one in self.programs()
-        ]
+        return [one.report() for _, one in self.programs()]
+
+    def price(self, name: str) -> Price | None:
+        """What a model of the study costs, by the name under which it is asked."""
+        return next((lent.price for place, lent in self._lent.items() if place.label == name), FREE)
+
+    @property
+    def title(self) -> str:
+        """The chain."""
+        return " → ".join(one.label for one in self.members())
 
 
 def _need(model: str, usage: Usage) -> StepNeed:
     prompt, said = usage.prompt, usage.completion
     return StepNeed("answer", model, usage.calls, (prompt, prompt, prompt), (said // 2, said, 2 * said))
-
-
-class _Absent(Model):
-    def __init__(self, context_tokens: int) -> None:
-        self.context_tokens = context_tokens
-
-    async def reply(self, request: Request) -> Reply:
-        raise ServerFailed("this model is not trained yet")

@@ -1,4 +1,4 @@
-"""A campaign's part in a cluster: grants that never add up to more than the budget, and figures that add up at all."""
+"""A job's part in a cluster: grants that never add up to more than the budget, and figures that add up at all."""
 
 from __future__ import annotations
 
@@ -19,24 +19,34 @@ from camel.core.message import Usage
 from camel.engine.coordinator import Totals
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.site import WorkerReport
-from camel.engine.supervisor import run_stage
-from camel.generation.campaign import Campaign
-from camel.generation.config import GenerateConfig, ModelSection, RunSection
-from camel.generation.site import CampaignFactory, Elsewhere, Gathering, handed_over
+from camel.engine.site import Grant, ModelReport, WorkerReport, WorkerShare, summed
+from camel.engine.supervisor import run_here
+from camel.generation.config import GenerateConfig, RunSection
+from camel.generation.generate import Generation
 from camel.jobs.account import read_account
-from camel.jobs.budget import Budget, Grant, Meter
+from camel.jobs.budget import Budget, Meter
+from camel.jobs.cluster import Cluster, JobFactory, JobSite, handed_over, rates_of
 from camel.jobs.shares import Shares
-from camel.models.catalogue import ModelPrice
-from camel.models.governor import Rates
 from camel.models.simulator import Constant, SimulatorSettings
+from camel.models.spec import ModelSpec
 from tests.support.endpoints import serve
+from tests.support.jobs import generation, stops
 from tests.support.virtual_time import now, virtual_time
 
 
 def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int = 0) -> WorkerReport:
-    counters = {"calls": float(calls), "prompt": float(tokens)}
-    return WorkerReport(counters, {"starved": float(starved), "in_flight": float(in_flight)})
+    model = ModelReport(Usage(prompt=tokens, calls=calls))
+    return WorkerReport({"m": model}, starved=starved, in_flight=in_flight)
+
+
+async def site_of(config: GenerateConfig, worker: str = "") -> JobSite:
+    """A worker's site, as a driver has it made elsewhere."""
+    job = Generation(config).absolute()
+    return await JobFactory(job, str(Path.cwd()), config.run.concurrency, bool(worker))(worker)
+
+
+def shares_of(config: GenerateConfig, **more: Any) -> Shares:
+    return Shares(config.budget, rates_of(Generation(config), config.run.concurrency), **more)
 
 
 @given(
@@ -46,7 +56,7 @@ def report(calls: int = 0, tokens: int = 0, *, starved: int = 0, in_flight: int 
 def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
     budget: int, moves: list[tuple[int, int, bool]]
 ):
-    grants = Shares(Budget(calls=budget), None, Usage(), Rates())
+    grants = Shares(Budget(calls=budget), {})
     used: Counter[str] = Counter()
     granted: dict[str, float] = {}
     alive = [f"w{number}" for number in range(5)]
@@ -54,8 +64,9 @@ def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
         reports = {name: report(used[name]) for name in {*used, *alive}}
         shares, _ = grants(reports, alive)
         for name, share in shares.items():
-            assert share["budget.calls"] >= granted.get(name, 0.0), "what was given is not taken back"
-            granted[name] = share["budget.calls"]
+            assert share.grant is not None
+            assert share.grant.calls >= granted.get(name, 0.0), "what was given is not taken back"
+            granted[name] = share.grant.calls
         assert sum(granted.values()) <= budget
         worker = alive[who]
         used[worker] += min(want, int(granted.get(worker, 0.0)) - used[worker])
@@ -65,12 +76,14 @@ def test_what_is_granted_never_exceeds_the_budget_whoever_dies(
 
 
 def test_one_worker_can_use_all_of_it():
-    grants = Shares(Budget(calls=100), None, Usage(calls=40), Rates())
+    grants = Shares(Budget(calls=100), {}, before=Usage(calls=40))
     used, why = 0, ""
     for _ in range(100):
         starved = used > 0
         shares, why = grants({"a": report(used, starved=starved)}, ["a"])
-        used = int(shares["a"]["budget.calls"])
+        grant = shares["a"].grant
+        assert grant is not None
+        used = int(grant.calls)
         if why:
             break
     assert used == 60, "what earlier starts used counts, and the rest can be had"
@@ -78,20 +91,21 @@ def test_one_worker_can_use_all_of_it():
 
 
 def test_money_and_tokens_are_granted_as_well():
-    price = ModelPrice(input=1.0, output=2.0)
-    grants = Shares(Budget(money=1.0, tokens=1_000_000), price, Usage(prompt=100_000), Rates())
+    grants = Shares(Budget(usd=1.0, tokens=1_000_000), {}, before=Usage(prompt=100_000), paid_before=0.1)
     shares, _ = grants({}, ["a", "b"])
-    assert shares["a"]["budget.money"] == pytest.approx(0.9 / 4)
-    assert sum(share["budget.tokens"] for share in shares.values()) <= 900_000
+    given_out = [share.grant for share in shares.values() if share.grant]
+    assert given_out[0].usd == pytest.approx(0.9 / 4)
+    assert sum(grant.tokens for grant in given_out) <= 900_000
 
 
 def test_without_a_budget_nothing_is_limited():
-    assert Shares(Budget(hours=1), None, Usage(), Rates())({"a": report(10)}, ["a"]) == ({"a": {}}, "")
+    shares, halt = Shares(Budget(hours=1), {})({"a": report(10)}, ["a"])
+    assert (shares, halt) == ({"a": WorkerShare(1)}, "")
 
 
 @virtual_time
 async def test_a_call_beyond_the_grant_waits_for_the_next():
-    meter = Meter(Budget(), None, Halt())
+    meter = Meter(Budget(), Halt())
     meter.grant = Grant(calls=1)
     assert meter.within_grant()
     meter.begin()
@@ -112,24 +126,24 @@ def test_what_travels_holds_no_key_and_means_the_same_elsewhere(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     monkeypatch.setenv("HOME_MADE", "not handed over")
     monkeypatch.chdir(tmp_path)
-    factory = CampaignFactory.here(GenerateConfig(scenario="ai_society", model=ModelSection("m"), out="run"))
-    data = pickle.dumps(factory)
+    job = Generation(GenerateConfig(scenario="ai_society", model=ModelSpec("m"), out="run"))
+    data = pickle.dumps(JobFactory(job.absolute(), str(tmp_path), 4))
     assert b"sk-very-secret" not in data
-    assert pickle.loads(data).config.out == str(tmp_path / "run")
-    handed = handed_over()
+    assert pickle.loads(data).job.place == str(tmp_path / "run")
+    handed = handed_over(job)
     assert handed["OPENAI_API_KEY"] == "sk-very-secret"
     assert "HOME_MADE" not in handed
     assert handed["CAMEL_JOURNALS"] == str(tmp_path / "runs/.journals")
     monkeypatch.setenv("CAMEL_JOURNALS", "journals")
-    assert handed_over()["CAMEL_JOURNALS"] == str(tmp_path / "journals"), "wherever a worker is started"
+    assert handed_over(job)["CAMEL_JOURNALS"] == str(tmp_path / "journals"), "wherever a worker is started"
 
 
 async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(
     tmp_path: Path, snapshot: Callable[..., None]
 ):
-    config = GenerateConfig(scenario="ai_society", model=ModelSection("m"), out=str(tmp_path / "run"))
+    config = GenerateConfig(scenario="ai_society", model=ModelSpec("m"), out=str(tmp_path / "run"))
     with pytest.raises(InputError, match=str(tmp_path / "run")) as refused:
-        await CampaignFactory.here(config)()
+        await site_of(config)
     snapshot("errors", refused.value)
     assert not (tmp_path / "run").exists()
 
@@ -138,25 +152,27 @@ async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(
 async def test_nothing_is_counted_while_workers_of_a_killed_start_may_spend(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    config = GenerateConfig(scenario="ai_society", model=ModelSection("m"), out=str(tmp_path / "run"))
-    campaign = Campaign(config, Elsewhere())
-    Fence(campaign.folder, 600.0).renew()
+    config = GenerateConfig(scenario="ai_society", model=ModelSpec("m"), out=str(tmp_path / "run"))
+    runner = generation(config)
+    Fence(runner.folder, 600.0).renew()
     left, begun = Fence.left, now()
     monkeypatch.setattr(Fence, "left", lambda fence: max(0.0, left(fence) - (now() - begun)))
     waits: list[float] = []
-    journaled = campaign._journaled
+    begin = runner.state.begin
 
-    def counted() -> Usage:
-        waits.append(Fence(campaign.folder).left())
-        return journaled()
+    def counted(stages: Any) -> None:
+        waits.append(Fence(runner.folder).left())
+        begin(stages)
 
-    async def at_once(*stage: Any, **rest: Any) -> bool:
+    async def at_once(*workloads: Any, **rest: Any) -> bool:
         return True
 
-    monkeypatch.setattr(campaign, "_journaled", counted)
-    assert Fence(campaign.folder).left() > 500
-    await campaign.run(run_stage=at_once)
-    assert waits == [0.0]
+    monkeypatch.setattr(runner.state, "begin", counted)
+    runner.supervisor = at_once
+    assert Fence(runner.folder).left() > 500
+    await runner.run()
+    assert waits
+    assert set(waits) == {0.0}
 
 
 async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -165,47 +181,51 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
     with serve(SimulatorSettings(length=Constant(5))) as endpoint:
         config = GenerateConfig(
             scenario="ai_society",
-            model=ModelSection("simulated", base_url=endpoint.base_url),
+            model=ModelSpec("simulated", base_url=endpoint.base_url),
             out=str(tmp_path / "run"),
             counts={"assistant_role": 2, "user_role": 2, "task": 4},
             shard_size=4,
             run=RunSection(concurrency=4),
         )
-        driver = Campaign(config, Elsewhere())
-        gathering = Gathering(driver)
+        driver = generation(config)
+        cluster = Cluster("local")
+        cluster.serve(driver)
         Fence(driver.folder, 0.0).renew()
-        site = await CampaignFactory.here(config)()
-        shares, _ = Shares(Budget(), None, Usage(), config.pool().rates)({"w": site.report()}, ["w"])
-        site.obey(shares["w"])  # without a word from the coordinator no call is made
+        site = await site_of(config)
+        given_out, _ = shares_of(config)({"w": site.report()}, ["w"])
+        site.obey(given_out["w"])  # without a word from the coordinator no call is made
         told: list[tuple[str, int]] = []
 
-        async def elsewhere(stage: Any, folder: Any, *, committed: Any, attempt: int, **rest: Any) -> bool:
-            gathering.recounted()
-            there = site.stage(stage.name, attempt)
+        class Supervisor:
+            """Does on the worker's site what a cluster does elsewhere."""
 
-            def note(shard: int) -> None:
-                site.committed(stage.name, shard)
-                told.append((stage.name, shard))
-                gathering.committed(stage.name, shard)
-                committed(shard)
-                totals = Totals(1, False, (), site.report().counters, site.report().gauges, ("a",), {})
-                gathering.watch(totals)
-                tally = driver.tallies[stage.name]
-                assert tally.committed <= tally.finished <= tally.planned
-                assert sum(driver.stops.values()) <= 16
+            async def run(
+                self, workloads: Any, folder: Any, *, committed: Any, step: Any, attempt: int, **rest: Any
+            ) -> bool:
+                def note(stage: str, shard: int) -> None:
+                    site.committed(stage, shard)
+                    told.append((stage, shard))
+                    committed(stage, shard)
+                    report = summed({"a": site.report()}, ["a"])
+                    cluster.watch(Totals(1, False, (), report, ("a",), {}))
+                    tally = driver.state.tallies[stage]
+                    assert tally.committed <= tally.finished <= tally.planned
+                    assert tally.counts.total() <= 16
 
-            rest["halt"] = site.halt
-            return await run_stage(there, site.folder, committed=note, attempt=attempt, **rest)
+                rest["halt"] = site.halt
+                there = site.workloads(step, attempt)
+                return await run_here(there, site.folder, committed=note, attempt=attempt, **rest)
 
-        outcome = await driver.run(run_stage=elsewhere)
+        monkeypatch.setattr(cluster, "_supervisor", Supervisor())
+        outcome = await driver.run()
         await site.aclose()
         assert outcome.complete
         ledger = endpoint.ledger()
     assert driver.meter.usage.calls == ledger.billed
     assert driver.meter.usage.prompt == ledger.prompt_tokens
-    tally = driver.tallies["conversations"]
+    tally = driver.state.tallies["conversations"]
     assert (tally.committed, tally.finished, tally.failed) == (16, 16, 0)
-    assert sum(driver.stops.values()) == 16
+    assert sum(stops(driver).values()) == 16
     assert len(told) == 3 + 4
     assert msgspec.json.encode(site.report())
 
@@ -217,18 +237,18 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
     with serve(SimulatorSettings(length=Constant(8), latency=Constant(0.02))) as endpoint:
         config = GenerateConfig(
             scenario="ai_society",
-            model=ModelSection("simulated", base_url=endpoint.base_url),
+            model=ModelSpec("simulated", base_url=endpoint.base_url),
             out=str(tmp_path / "run"),
             counts={"assistant_role": 4, "user_role": 4, "task": 1},
             run=RunSection(concurrency=8),
             budget=Budget(calls=1_000),
         )
-        Fence(Campaign(config, Elsewhere()).folder, 0.0).renew()
-        site = await CampaignFactory.here(config)("w1")
-        shares = Shares(config.budget, None, Usage(), config.pool().rates, accounts=site.folder.root)
+        Fence(generation(config).folder, 0.0).renew()
+        site = await site_of(config, "w1")
+        shares = shares_of(config, accounts=site.folder.root)
         given, _ = shares({"w1": site.report()}, ["w1"])
         site.obey(given["w1"])
-        assert site.report().gauges["offer"] == given["w1"]["offer"]
+        assert site.report().follows == given["w1"].offer
 
         def sent() -> int:
             account = read_account(site.folder.root, "w1")
@@ -236,11 +256,9 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
             return account.usage.calls
 
         assert sent() == 0
-        stage = site.stage("assistant_role", 0)
-        await run_stage(stage, site.folder, concurrency=8, fingerprint="f", halt=site.halt)
+        await run_here(site.workloads((0,), 0), site.folder, concurrency=8, halt=site.halt)
         assert sent() == endpoint.ledger().billed
-        stage = site.stage("user_role", 0)
-        work = run_stage(stage, site.folder, concurrency=8, fingerprint="f", halt=site.halt)
+        work = run_here(site.workloads((1,), 0), site.folder, concurrency=8, halt=site.halt)
         begun = endpoint.ledger().requests
         killed = asyncio.create_task(work)
         while endpoint.ledger().requests == begun:  # noqa: ASYNC110 - the endpoint is on another thread
@@ -253,4 +271,4 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
         await site.aclose()
         left, halt = shares({"w1": site.report(), "w2": WorkerReport()}, ["w2"])
         assert not halt
-        assert left["w2"]["budget.calls"] == -(-(1_000 - sent()) // 2)
+        assert left["w2"].grant == Grant(calls=-(-(1_000 - sent()) // 2))

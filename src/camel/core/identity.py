@@ -1,0 +1,38 @@
+"""What stands for an object of a program, where a run is recorded as made from it.
+
+The one decision to know: nobody has to package anything. A rule, critic or tool of one's own is known by its type and, where
+it has them, its `name` and `version`; whoever changes what it does raises the version, and the run knows that it is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+import msgspec
+
+from camel.core.model import Model
+
+
+def identity_of(value: Any) -> Any:
+    """A value as JSON that is the same in every process for the same thing."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Mapping):
+        given = cast("Mapping[Any, Any]", value)
+        return {str(name): identity_of(one) for name, one in given.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        found = [identity_of(one) for one in cast("list[Any]", value)]
+        return sorted(found, key=repr) if isinstance(value, set | frozenset) else found
+    if isinstance(value, Model):
+        return {"model": value.name}
+    kind: Any = value if callable(value) and hasattr(value, "__qualname__") else type(cast("object", value))
+    named = {"type": f"{kind.__module__}.{kind.__qualname__}"}
+    if isinstance(value, msgspec.Struct):
+        names: tuple[str, ...] = value.__struct_fields__
+    elif is_dataclass(value) and not isinstance(value, type):
+        names = tuple(field.name for field in fields(value))
+    else:
+        names = tuple(name for name in ("name", "version") if hasattr(value, name))
+    return named | {name: identity_of(getattr(value, name)) for name in names}

@@ -1,0 +1,596 @@
+"""Agents against single shot (paper, section 5.1): solutions, judges, and every call of theirs as a stage.
+
+    summary-…   a strong model writes down the solution that a conversation arrived at
+    answer-…    a model answers the task in one go
+    verdict-…   a judge compares two solutions, in both orders
+    repeat-…    the same judge is asked the same again, for a part of the tasks: how far does it agree with itself?
+
+The one decision to know: a stage is named by a hash of all that decides its answers (prompt, model, sampling, run, seed) and
+its items are the tasks in the order in which they were drawn, each committed by itself. So a larger sample, a further judge
+or a further system asks only what is new; and after a kill the same command asks only what was in flight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from camel.core.answers import read_comparison
+from camel.core.checks import shown, whole
+from camel.core.errors import CamelError, Damaged, InputError
+from camel.core.history import History, estimate_tokens
+from camel.core.inception import fill
+from camel.core.judge import quoted
+from camel.core.message import Sampling, Usage, well_formed
+from camel.core.model import Request
+from camel.engine.stage import Written, write_whole
+from camel.evaluation.pairs import Pair, Winner
+from camel.evaluation.tasks import Drawn, DrawnTasks, draw_tasks
+from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
+from camel.jobs.replies import CheckedModel, Cut
+from camel.runs.markers import Marker
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
+
+AGENTS, SINGLE_SHOT = "agents", "single-shot"
+"""Names of systems: the run that is evaluated, and the base model's answer in one go."""
+ASKS = 3
+"""Times a judge is asked until its answer can be read."""
+JUDGE_PROMPT = "judge-1"
+"""Versions: a file is never changed once it was used; a better one is a new file."""
+NEEDED = ("TASK", "FIRST", "SECOND")
+MOST_QUOTED = 2_000
+"""Characters of an answer that could not be read, when it is shown to whoever gave it."""
+GUESSED = (150, 500, 1_200)
+"""Tokens of a solution that is not written yet: low, likely, high."""
+GUESSED_REASON = (40, 90, 200)
+NO_SOLUTION = "there is no solution to judge: "
+"""Begins the reason of a comparison that could not be made, before that of the solution."""
+
+Kind = Literal["summary", "answer", "verdict", "repeat"]
+KINDS: tuple[Kind, ...] = ("summary", "answer", "verdict", "repeat")
+
+
+class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that decides the figures besides the runs and the models; kept in the report."""
+
+    tasks: int = 100
+    """Of each run (paper, section 5.1: 100)."""
+    seed: int = 0
+    """Of the draw."""
+    repeats: int = 20
+    """Tasks about which each judge is asked twice, to see how far it agrees with itself."""
+    judge_prompt: str = JUDGE_PROMPT
+    """A shipped version's name, or the path of a text file with <TASK>, <FIRST> and <SECOND>."""
+    summary_prompt: str = "summary-1"
+    single_shot_prompt: str = "single-shot-1"
+    summary_sampling: Sampling = Sampling(temperature=0.0, max_tokens=2_048)
+    single_shot_sampling: Sampling = Sampling(temperature=0.2, max_tokens=2_048)
+    """The temperature is that of the original's agents."""
+    judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
+    acknowledge: tuple[str, ...] = ()
+    """Labels, such as `misalignment`, whose conversations may be drawn."""
+    cut_replies: Cut = "fail"
+    """Whether a solution that ends at the limit of tokens fails its task, or is kept and marked."""
+
+    def __post_init__(self) -> None:
+        whole("tasks", self.tasks, 1, 100_000)
+        whole("repeats", self.repeats, 0, 100_000)
+
+
+class Group(NamedTuple):
+    """A row of the table: a run and the other runs that it is compared with, by the names of their systems."""
+
+    name: str
+    runs: Mapping[str, str]
+    """Their folders or addresses."""
+    scenario: str = ""
+    """By which the paper's lines are found; the name unless given."""
+    tasks: Sequence[Drawn] = ()
+    """Where there is no run: what is to be solved, all of it."""
+
+
+class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a system says on a task."""
+
+    id: str
+    text: str
+    model: str = ""
+    usage: Usage = Usage()
+    finish: str = "stop"
+    cut: int = 0
+    """Characters of the conversation that did not fit the summariser's window."""
+    failed: str = ""
+    """Why there is none."""
+
+
+class JudgedPair(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a judge said of a pair in one order."""
+
+    id: str
+    winner: Winner | None
+    """None: it did not decide."""
+    scores: tuple[float, float] | None = None
+    """Of `a` and `b`, whatever the order was."""
+    reason: str = ""
+    usage: Usage = Usage()
+    asks: int = 0
+    cut: int = 0
+    """Characters of the solutions that did not fit the judge's window."""
+    failed: str = ""
+    """Why the judge could not be asked."""
+
+
+class StepNeed(NamedTuple):
+    """What one step will take, of one model."""
+
+    kind: Kind
+    model: str
+    calls: int
+    prompt: tuple[int, int, int]
+    """Tokens: low, likely, high."""
+    completion: tuple[int, int, int]
+
+
+class ContestStage(NamedTuple):
+    """A stage, with what is known of it."""
+
+    kind: Kind
+    group: str
+    systems: tuple[str, ...]
+    model: str
+    stage: Stage
+    asked: Callable[[int, int], int]
+    """Tokens of the prompt of an item, about, where a solution that is not there yet has so many."""
+    most: int | None
+    """Tokens that an answer may have."""
+
+
+class Contest:
+    """An evaluation of agents: what is to be asked, and what was said."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        groups: Sequence[Group],
+        config: AgentsConfig,
+        *,
+        summariser: AskedModel,
+        writers: Mapping[str, AskedModel],
+        judges: Sequence[AskedModel],
+        matches: Sequence[tuple[str, str]] | None = None,
+    ) -> None:
+        """`writers` are the models of the single-shot systems, by the names of the systems; `matches` are the pairs of systems
+        that are compared, all of them unless given."""
+        self.folder, self.config = folder, config
+        self.groups, self.summariser, self.writers, self.judges = groups, summariser, writers, list(judges)
+        if not judges or len({one.name for one in judges}) != len(judges):
+            raise InputError("give at least one judge, each once")
+        if len({group.name for group in groups}) != len(groups):
+            raise InputError(
+                "two runs have the same name in the table: evaluate them in folders of their own"
+            )
+        self.runs: dict[str, dict[str, RunReader]] = {}
+        """By group and system."""
+        self.samples: dict[str, DrawnTasks] = {}
+        for group in groups:
+            runs = self.runs[group.name] = {name: RunReader(run) for name, run in group.runs.items()}
+            sample = (
+                draw_tasks(runs, config.tasks, seed=config.seed, acknowledge=config.acknowledge)
+                if runs
+                else DrawnTasks(list(group.tasks), len(group.tasks), 0, 0)
+            )
+            if not sample.tasks:
+                why = f": {sample.excluded:,} are labelled, see --acknowledge" if sample.excluded else ""
+                raise InputError(f"{group.name} has no conversation to judge{why}")
+            if set(group.runs) & set(writers):
+                raise InputError(
+                    f"two systems have the same name: {', '.join(set(group.runs) & set(writers))}"
+                )
+            self.samples[group.name] = sample
+        self._matches = matches
+        self.prompts = {
+            "judge": read_prompt(config.judge_prompt, NEEDED),
+            "again": read_prompt("again-1"),
+            "summary": read_prompt(config.summary_prompt, ("TASK", "CONVERSATION")),
+            "single-shot": read_prompt(config.single_shot_prompt, ("TASK",)),
+        }
+        self._solutions: dict[tuple[str, str], ContestStage] = {}
+        for group in groups:
+            for system in self.systems(group.name):
+                self._solutions[group.name, system] = (
+                    self._summaries(group, system) if system in group.runs else self._answers(group, system)
+                )
+        self._texts: dict[tuple[str, str], dict[int, Solution]] = {}
+        self._comparisons = [
+            self._verdicts(group.name, pair, judge, again)
+            for again in (False, True)
+            for group in groups
+            for pair in self.matches(group.name)
+            for judge in self.judges
+            if not again or config.repeats
+        ]
+
+    # ---------------------------------------------------------------- what there is
+
+    def systems(self, group: str) -> list[str]:
+        """The systems that compete in a row: its runs, then the single shots."""
+        return [*self.runs[group], *self.writers]
+
+    def matches(self, group: str) -> list[tuple[str, str]]:
+        """The pairs of systems that are compared in a row; the wins of the first are reported."""
+        return list(combinations(self.systems(group), 2) if self._matches is None else self._matches)
+
+    @property
+    def steps(self) -> list[ContestStage]:
+        """All stages, in their order; those that ask the same of the same model are one."""
+        return _once([*self._solutions.values(), *self._comparisons])
+
+    def solving(self, system: str = "") -> tuple[Stage, ...]:
+        """The stages that make solutions: of one system, where not all models can be there at the same time."""
+        found = [one for (_, name), one in self._solutions.items() if not system or name == system]
+        return tuple(one.stage for one in _once(found))
+
+    def judging(self) -> tuple[Stage, ...]:
+        """The stages that compare solutions."""
+        self._texts.clear()
+        return tuple(one.stage for one in _once(self._comparisons))
+
+    def pairs(self) -> list[Pair]:
+        """All pairs of solutions that could be made."""
+        made: list[Pair] = []
+        for group in self.groups:
+            for one, two in self.matches(group.name):
+                first, second = self._said(group.name, one), self._said(group.name, two)
+                for index, task in enumerate(self.samples[group.name].tasks):
+                    a, b = first.get(index), second.get(index)
+                    if a and b and not a.failed and not b.failed:
+                        pair = Pair(
+                            _pair_id(group.name, one, two, task.id),
+                            task.text,
+                            one,
+                            a.text,
+                            two,
+                            b.text,
+                            task.labels,
+                            group.name,
+                            task.id,
+                        )
+                        made.append(pair)
+        return made
+
+    def judged(
+        self, kind: Literal["verdict", "repeat"] = "verdict"
+    ) -> Iterator[tuple[ContestStage, dict[int, JudgedPair]]]:
+        """Each comparison by a judge, with what it said by the item: twice the task's number, one more where `b` came first."""
+        for job in self._comparisons:
+            if job.kind == kind:
+                yield job, self._records(job, JudgedPair)
+
+    def solutions(self) -> Iterator[tuple[ContestStage, dict[int, Solution]]]:
+        """Each system of each row, with its solutions by the task's number."""
+        for (group, system), job in self._solutions.items():
+            yield job, self._said(group, system)
+
+    # ---------------------------------------------------------------- what it takes
+
+    def left(self) -> int:
+        """Items of all steps that are not done yet."""
+        return sum(len(self._open(step)) for step in self.steps)
+
+    def estimate(self) -> list[StepNeed]:
+        """What is left to do will take about this, step by step and model by model; some answers are asked for again."""
+        needs: dict[tuple[Kind, str], StepNeed] = {}
+        for step in self.steps:
+            items = self._open(step)
+            if not items:
+                continue
+            guess = GUESSED if step.kind in ("summary", "answer") else GUESSED_REASON
+            sizes = [min(size, step.most or size) for size in guess]
+            # Of many prompts some: they are alike.
+            some = items[:: max(1, len(items) // 20)]
+            prompt = [
+                len(items) * sum(step.asked(index, size) for index in some) * 4 // (5 * len(some))
+                for size in GUESSED
+            ]
+            before = needs.get(
+                (step.kind, step.model), StepNeed(step.kind, step.model, 0, (0, 0, 0), (0, 0, 0))
+            )
+            needs[step.kind, step.model] = before._replace(
+                calls=before.calls + len(items),
+                prompt=_plus(before.prompt, prompt),
+                completion=_plus(before.completion, [len(items) * size for size in sizes]),
+            )
+        return list(needs.values())
+
+    # ---------------------------------------------------------------- the steps
+
+    def _summaries(self, group: Group, system: str) -> ContestStage:
+        tasks, who = self.samples[group.name].tasks, self.summariser
+        sampling, runs = who.fitting(self.config.summary_sampling), self.runs[group.name]
+
+        def asked(index: int) -> tuple[str, int]:
+            return self._summary_prompt(tasks[index], system, who, sampling)
+
+        async def work(item: Item) -> Solution:
+            prompt, cut = asked(item.index)
+            return await self._solve("summary", item, prompt, cut, who, sampling)
+
+        own, drawn = _content(runs[system]), _content(next(iter(runs.values())))
+        decides = [
+            self.prompts["summary"],
+            who.name,
+            who.small_window,
+            sampling,
+            own,
+            self.samples[group.name].specified,
+            # The tasks are the first run's: of another one, the same run may have them in another order.
+            *([drawn] if drawn != own else []),
+        ]
+        return self._step(
+            "summary",
+            group.name,
+            (system,),
+            who,
+            len(tasks),
+            work,
+            decides,
+            lambda i, size: estimate_tokens(asked(i)[0]),
+            sampling.max_tokens,
+        )
+
+    def _answers(self, group: Group, system: str) -> ContestStage:
+        tasks, who = self.samples[group.name].tasks, self.writers[system]
+        sampling, runs = who.fitting(self.config.single_shot_sampling), self.runs[group.name]
+
+        def asked(index: int) -> str:
+            return fill(self.prompts["single-shot"], {"TASK": tasks[index].text})
+
+        async def work(item: Item) -> Solution:
+            return await self._solve("answer", item, asked(item.index), 0, who, sampling)
+
+        decides = [
+            self.prompts["single-shot"],
+            who.name,
+            sampling,
+            _content(next(iter(runs.values()))) if runs else _asked(tasks),
+            self.samples[group.name].specified,
+            *([who.version] if who.version else []),
+        ]
+        return self._step(
+            "answer",
+            group.name,
+            (system,),
+            who,
+            len(tasks),
+            work,
+            decides,
+            lambda i, size: estimate_tokens(asked(i)),
+            sampling.max_tokens,
+        )
+
+    def _verdicts(self, group: str, systems: tuple[str, str], judge: AskedModel, again: bool) -> ContestStage:
+        tasks = self.samples[group].tasks
+        sampling, kind = judge.fitting(self.config.judge_sampling), "repeat" if again else "verdict"
+        count = min(len(tasks), self.config.repeats) if again else len(tasks)
+
+        def asked(index: int, size: int) -> int:
+            task = tasks[index // 2]
+            texts = [self._said(group, system).get(index // 2) for system in systems]
+            lengths = sum(size if one is None else estimate_tokens(one.text) for one in texts)
+            return estimate_tokens(self.prompts["judge"] + task.text) + lengths
+
+        async def work(item: Item) -> JudgedPair:
+            place = item.index // 2
+            a, b = (self._said(group, system)[place] for system in systems)
+            return await self._compare(kind, item, tasks[place], a, b, judge, sampling)
+
+        decides = [
+            self.prompts["judge"],
+            self.prompts["again"],
+            judge.name,
+            *([judge.version] if judge.version else []),
+            judge.small_window,
+            sampling,
+            *(self._solutions[group, system].stage.fingerprint for system in systems),
+        ]
+        return self._step(kind, group, systems, judge, 2 * count, work, decides, asked, sampling.max_tokens)
+
+    def _step(
+        self,
+        kind: Kind,
+        group: str,
+        systems: tuple[str, ...],
+        who: AskedModel,
+        count: int,
+        work: Callable[[Item], Any],
+        decides: Sequence[Any],
+        asked: Callable[[int, int], int],
+        most: int | None,
+    ) -> ContestStage:
+        told = [kind, self.config.seed, self.config.acknowledge, *decides]
+        fingerprint = hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:16]
+        made = Solution if kind in ("summary", "answer") else JudgedPair
+        tasks, each = self.samples[group].tasks, 1 if made is Solution else 2
+        stage = Stage(
+            name=f"{kind}-{fingerprint[:12]}",
+            count=count,
+            work=work,
+            write=_write,
+            failed=_failed_solution if made is Solution else _failed_verdict,
+            failure=_why_failed,
+            id=lambda index: tasks[index // each].id,
+            read=partial(self._read, made),
+            fingerprint=fingerprint,
+            seat=who.seat,
+            suffix=".json",
+            shard_size=1,
+        )
+        return ContestStage(kind, group, systems, who.name, stage, asked, most)
+
+    async def _solve(
+        self,
+        kind: Kind,
+        item: Item,
+        prompt: str,
+        cut: int,
+        who: AskedModel,
+        sampling: Sampling,
+    ) -> Solution:
+        history = History()
+        history.add("user", prompt)
+        model = CheckedModel(item.model(who.seat), self.config.cut_replies)
+        reply = await model.reply(Request(history, sampling, f"{item.id}-{kind}", kind))
+        text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
+        return Solution(item.id, text, reply.model, reply.usage, finish, cut)
+
+    async def _compare(
+        self,
+        kind: str,
+        item: Item,
+        task: Drawn,
+        a: Solution,
+        b: Solution,
+        judge: AskedModel,
+        sampling: Sampling,
+    ) -> JudgedPair:
+        swapped = bool(item.index % 2)
+        if a.failed or b.failed:
+            return JudgedPair(task.id, None, reason=f"{NO_SOLUTION}{a.failed or b.failed}")
+        if a.text == b.text:
+            return JudgedPair(task.id, "draw", reason="the solutions are the same")
+        first, second = (b.text, a.text) if swapped else (a.text, b.text)
+        prompt, cut = self._judge_prompt(task, first, second, judge, sampling)
+        history = History()
+        history.add("user", prompt)
+        model, usage, answer = item.model(judge.seat), Usage(), ""
+        for asks in range(1, ASKS + 1):
+            # The session is the pair's: both orders begin with the same words, and so does the question asked again.
+            session = f"{task.id}-judge"
+            reply = await model.reply(Request(history, sampling, session, kind, "comparison", options=2))
+            usage, answer = usage + reply.usage, well_formed(reply.content).strip()
+            if found := read_comparison(answer):
+                places: tuple[Winner, Winner, Winner] = ("draw", "b", "a") if swapped else ("draw", "a", "b")
+                one, two = found.scores
+                scores = (two, one) if swapped else (one, two)
+                return JudgedPair(
+                    task.id, places[found.better], scores, found.reason[:2_000], usage, asks, cut
+                )
+            history.add("assistant", answer[:MOST_QUOTED] or "…")
+            history.add("user", self.prompts["again"])
+        return JudgedPair(
+            task.id,
+            None,
+            reason=f"{ASKS} answers could not be read, the last: {shown(answer)}",
+            usage=usage,
+            asks=ASKS,
+        )
+
+    # ---------------------------------------------------------------- the prompts
+
+    def _summary_prompt(
+        self, task: Drawn, system: str, who: AskedModel, sampling: Sampling
+    ) -> tuple[str, int]:
+        said, text = quoted_talk(task.transcripts[system]), task.text
+        room = who.room(self.prompts["summary"] + text, sampling.max_tokens or 0)
+        # What is left of a line that was cut must not stand there without its sign.
+        kept = shortened(said, room, "> ")
+        values = {"TASK": quoted(text), "CONVERSATION": kept}
+        return fill(self.prompts["summary"], values), max(0, len(said) - len(kept))
+
+    def _judge_prompt(
+        self, task: Drawn, first: str, second: str, who: AskedModel, sampling: Sampling
+    ) -> tuple[str, int]:
+        reserved = ASKS * ((sampling.max_tokens or 0) + estimate_tokens(self.prompts["again"]))
+        room = who.room(self.prompts["judge"] + task.text, reserved)
+        # A short one leaves its room to the other.
+        shorter = min(len(first), len(second), room // 2)
+        texts = [shortened(text, room - shorter) for text in (first, second)]
+        values = {"TASK": quoted(task.text), "FIRST": quoted(texts[0]), "SECOND": quoted(texts[1])}
+        return fill(self.prompts["judge"], values), len(first) + len(second) - sum(map(len, texts))
+
+    # ---------------------------------------------------------------- what is kept
+
+    def _open(self, step: ContestStage) -> list[int]:
+        """Items that are not committed; each is a shard."""
+        done = self.folder.committed(step.stage.name)
+        return [index for index in range(step.stage.count) if index not in done]
+
+    def _said(self, group: str, system: str) -> dict[int, Solution]:
+        """The solutions of a system; read once, as verdicts are made when all of them are there."""
+        key = group, system
+        if key not in self._texts:
+            self._texts[key] = self._records(self._solutions[key], Solution)
+        return self._texts[key]
+
+    def _records(self, step: ContestStage, kind: type[Any]) -> dict[int, Any]:
+        name = step.stage.name
+        shards = [shard for shard in sorted(self.folder.committed(name)) if shard < step.stage.count]
+        found: dict[int, Any] = {}
+        for marker in self.folder.markers(name, shards):
+            (one,) = self._read(kind, marker)
+            found[marker.shard] = one
+            if one.id != (wanted := step.stage.id(marker.shard)):
+                raise Damaged(
+                    f"{marker.file} of {self.folder.address} is about {shown(one.id)} and not {shown(wanted)}: "
+                    "evaluate in another folder"
+                )
+        return found
+
+    def _read(self, kind: type[Any], marker: Marker) -> list[Any]:
+        return [msgspec.json.decode(self.folder.read(marker.file), type=kind)]
+
+
+def _failed_solution(item: Item, error: CamelError) -> Solution:
+    return Solution(item.id, "", usage=item.usage, failed=f"{type(error).__name__}: {error}"[:500])
+
+
+def _failed_verdict(item: Item, error: CamelError) -> JudgedPair:
+    why = f"{type(error).__name__}: {error}"[:500]
+    reason = f"the judge could not be asked: {why}"
+    return JudgedPair(item.id, None, reason=reason, usage=item.usage, failed=why)
+
+
+def _why_failed(record: Solution | JudgedPair) -> str:
+    """A comparison fails with its solution, so that it is made when the solution is asked for again."""
+    if isinstance(record, JudgedPair) and record.winner is None and record.reason.startswith(NO_SOLUTION):
+        return record.reason.removeprefix(NO_SOLUTION)
+    return record.failed
+
+
+def _once(steps: Iterable[ContestStage]) -> list[ContestStage]:
+    return list({step.stage.name: step for step in steps}.values())
+
+
+def _content(run: RunReader) -> str:
+    """Stands for all that is said in a run: two runs from one configuration are two."""
+    hashes = [(marker.shard, marker.sha256) for marker in run.markers]
+    return hashlib.sha256(msgspec.json.encode(hashes)).hexdigest()
+
+
+def _asked(tasks: Sequence[Drawn]) -> str:
+    """Stands for tasks that were given."""
+    return hashlib.sha256(msgspec.json.encode([(one.id, one.text) for one in tasks])).hexdigest()
+
+
+def _pair_id(group: str, one: str, two: str, task: str) -> str:
+    """Readable where names are plain, and never the same for two pairs."""
+    told = hashlib.sha256(msgspec.json.encode([group, one, two, task])).hexdigest()[:10]
+    return f"{task[:60]}-{told}"
+
+
+def _plus(one: tuple[int, int, int], other: Sequence[int]) -> tuple[int, int, int]:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def _write(path: Path, records: Sequence[Any]) -> Written:
+    (record,) = records
+    return write_whole(path, msgspec.json.encode(record), 1)

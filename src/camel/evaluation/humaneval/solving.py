@@ -1,0 +1,331 @@
+"""HumanEval as a job: samples asked of a model, then the programs in them judged.
+
+*samples* is paid for: every reply is journaled before it is used. *verdicts* is not: programs run on this machine. The one
+decision to know: a shard of samples is one sample of every problem, so an evaluation with more samples continues where a
+smaller one ended; and equal programs of a problem are run once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from camel._version import __version__
+from camel.core.checks import shown
+from camel.core.errors import CamelError, InputError
+from camel.core.history import History, estimate_tokens
+from camel.core.inception import fill
+from camel.core.message import Usage
+from camel.core.model import Model, Request
+from camel.engine.halt import Halted
+from camel.engine.stage import write_lines
+from camel.evaluation.humaneval.extract import extract
+from camel.evaluation.humaneval.judging import NO_CODE, ProgramJudge, ProgramVerdict
+from camel.evaluation.humaneval.problems import Problem, problems
+from camel.evaluation.humaneval.records import (
+    LIKELY_TOKENS,
+    RULES,
+    SAMPLES,
+    VERDICTS,
+    HumanEvalConfig,
+    JudgedProblem,
+    Sample,
+)
+from camel.evaluation.humaneval.report import HumanEvalReport, default_ks, report_of, write_report
+from camel.jobs.item import Item
+from camel.jobs.job import Job, Stage, Step
+from camel.jobs.state import price_of
+from camel.models.spec import ModelSpec
+from camel.runs.markers import Marker, marker_name
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Settings
+from camel.sandbox.process import Sandbox
+
+
+@dataclass(frozen=True)
+class HumanEval(Job):
+    """One model on HumanEval and HumanEval+, in a folder."""
+
+    name = "evaluate humaneval"
+    place: str
+    config: HumanEvalConfig
+    n: int
+    """Samples of each problem."""
+    model: Model | ModelSpec
+    contained: bool = True
+    """Whether programs run in the sandbox."""
+    processes: int | None = None
+    """Programs at a time; one for each core unless given."""
+    ks: tuple[int, ...] = ()
+    """Of pass@k; 1, 10 and 100, as far as there are samples, unless given."""
+    window: int | None = None
+    """Samples asked at a time; None: as many as the job may have."""
+    models: Mapping[str, Model | ModelSpec] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise InputError(f"n must be at least 1, not {self.n}")
+        object.__setattr__(self, "models", {"": self.model})
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What is to be solved."""
+        return problems()[: self.config.problems]
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where it is kept."""
+        return open_folder(self.place)
+
+    @property
+    def total(self) -> int:
+        """Samples in all."""
+        return self.n * self.config.problems
+
+    def open(self, accept: Collection[str] = ()) -> RunFolder:
+        """The folder, if what is there was begun with the same."""
+        folder, wanted = self.folder, msgspec.to_builtins(self.config)
+        if not folder.exists:
+            folder.root.mkdir(parents=True, exist_ok=True)
+            # Without a plan: an evaluation with more samples continues here.
+            folder.create(Settings(self.config.fingerprint, wanted, __version__))
+            return folder
+        begun = folder.settings()
+        if begun.fingerprint == self.config.fingerprint:
+            return folder
+        differs = [name for name in wanted if begun.config.get(name) != wanted[name]]
+        details = "; ".join(
+            f"{name} was {shown(begun.config.get(name))} and is {shown(wanted[name])}" for name in differs
+        )
+        raise InputError(
+            f"{folder.address} was begun with something else ({details}): continue as it was, or give another --out"
+        )
+
+    def outline(self, run: RunFolder) -> Sequence[Stage]:
+        """The samples, which are what costs."""
+        return [self._samples()]
+
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """The samples, then what their programs do."""
+        with Sandbox(contained=self.contained) as sandbox:
+            sandbox.check()  # before anything is paid for
+            yield self._samples()
+            workers = self.processes or os.cpu_count() or 1
+            with ThreadPoolExecutor(workers, "camel-judge") as pool:
+                yield self.judged(ProgramJudge(sandbox), pool, workers)
+
+    # --- samples --------------------------------------------------------------------------------------------------
+
+    def left(self) -> int:
+        """Samples that are not committed yet."""
+        done = [shard for shard in self.folder.committed(SAMPLES) if shard < self.n]
+        return self.total - len(done) * self.config.problems
+
+    def estimate(self, calls: int) -> Usage:
+        """What as many calls will take, about."""
+        sizes = [estimate_tokens(self.question(one)) for one in self.problems]
+        # Three bytes a token is on the high side by a quarter, for prompts as they are.
+        prompt = calls * sum(sizes) * 4 // (5 * len(sizes))
+        return Usage(
+            prompt, calls * min(LIKELY_TOKENS, self.config.sampling.max_tokens or 10**9), calls=calls
+        )
+
+    def question(self, problem: Problem) -> str:
+        """What a model is asked about a problem."""
+        return fill(self.config.prompt, {"PROMPT": problem.prompt.rstrip()})
+
+    def _samples(self) -> Stage:
+        asked = self.problems
+        return Stage(
+            name=SAMPLES,
+            count=self.total,
+            work=partial(self._ask, asked),
+            write=write_lines,
+            failed=partial(_failed_sample, asked),
+            failure=_why_failed,
+            id=lambda index: asked[index % len(asked)].name,
+            read=self._read_samples,
+            fingerprint=self.config.fingerprint,
+            suffix=".jsonl",
+            shard_size=len(asked),
+            concurrency=self.window,
+        )
+
+    async def _ask(self, asked: Sequence[Problem], item: Item) -> Sample:
+        number, place = divmod(item.index, len(asked))
+        problem, sampling = asked[place], self.config.sampling
+        if self.config.seed is not None:
+            seed = (self.config.seed * 1_000_003 + number) % 2**31
+            sampling = msgspec.structs.replace(sampling, seed=seed)
+        history = History()
+        history.add("user", self.question(problem))
+        reply = await item.model().reply(Request(history, sampling, problem.name, "programmer"))
+        return Sample(problem.name, number, reply.content, reply.choices[0].finish, reply.model, reply.usage)
+
+    def _read_samples(self, marker: Marker) -> list[Sample]:
+        return msgspec.json.Decoder(Sample).decode_lines(self.folder.read(marker.file))
+
+    def samples(self) -> list[list[Sample]]:
+        """The samples of each problem, n of each."""
+        found: list[list[Sample]] = [[] for _ in self.problems]
+        places = {problem.name: place for place, problem in enumerate(self.problems)}
+        folder = self.folder
+        for shard in range(self.n):
+            for one in self._read_samples(folder.marker(SAMPLES, shard)):
+                found[places[one.problem]].append(one)
+        return found
+
+    # --- verdicts -------------------------------------------------------------------------------------------------
+
+    def judged(self, judge: ProgramJudge, pool: ThreadPoolExecutor, workers: int) -> Stage:
+        """The stage that runs the programs."""
+        samples, known, asked = self.samples(), self._known(judge.contained), self.problems
+        name = f"{_verdicts(judge.contained)}{self.n}"
+        self._forget(name, samples)
+
+        async def work(item: Item) -> JudgedProblem:
+            return await _judge(judge, pool, asked[item.index], samples[item.index], known, item)
+
+        return Stage(
+            name=name,
+            count=len(asked),
+            work=work,
+            write=write_lines,
+            id=lambda index: asked[index].name,
+            fingerprint=self.config.fingerprint,
+            suffix=".jsonl",
+            shard_size=1,
+            # One problem more than there are threads keeps all of them busy while the last programs of one run.
+            concurrency=workers + 1,
+        )
+
+    def _forget(self, name: str, samples: Sequence[Sequence[Sample]]) -> None:
+        """Remove verdicts about other samples: failed ones may have been asked for again since."""
+        shards = sorted(self.folder.committed(name))
+        for shard, record in zip(shards, self._records(name), strict=True):
+            if record.of != _hash(samples[shard]):
+                self.folder.store.remove([marker_name(name, shard)])
+
+    def _known(self, contained: bool) -> dict[tuple[str, str], ProgramVerdict]:
+        """Verdicts of evaluations with fewer samples, by the same rules."""
+        known: dict[tuple[str, str], ProgramVerdict] = {}
+        prefix = _verdicts(contained)
+        for name in self.folder.stages():
+            if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
+                for one in self._records(name):
+                    known |= {
+                        (one.problem, program): found
+                        for program, found in zip(one.programs, one.verdicts, strict=True)
+                    }
+        return known
+
+    def verdicts(self, *, contained: bool = True) -> list[JudgedProblem]:
+        """What was found, problem by problem, in the sandbox or without it."""
+        return self._records(f"{_verdicts(contained)}{self.n}")
+
+    def _records(self, name: str) -> list[JudgedProblem]:
+        decode, folder = msgspec.json.Decoder(JudgedProblem).decode, self.folder
+        return [
+            decode(folder.read(marker.file))
+            for marker in folder.markers(name, sorted(folder.committed(name)))
+        ]
+
+    def report(self) -> HumanEvalReport:
+        """The figures, once everything is there."""
+        return report_of(
+            self.config,
+            self.n,
+            self.ks or default_ks(self.n),
+            self.samples(),
+            self.verdicts(contained=self.contained),
+            price=price_of(self.model),
+            contained=self.contained,
+        )
+
+    def result(self, run: RunFolder) -> HumanEvalReport:
+        """The figures, which are also written as a report."""
+        made = self.report()
+        write_report(made, run.root)
+        return made
+
+    def absolute(self) -> HumanEval:
+        """The same, with an absolute path."""
+        return replace(self, place=str(Path(self.place).absolute()))
+
+    @property
+    def title(self) -> str:
+        """The model."""
+        return f"HumanEval of {self.config.model}"
+
+
+async def _judge(
+    judge: ProgramJudge,
+    pool: ThreadPoolExecutor,
+    problem: Problem,
+    samples: Sequence[Sample],
+    known: Mapping[tuple[str, str], ProgramVerdict],
+    item: Item,
+) -> JudgedProblem:
+    """Run the programs of one problem."""
+    loop = asyncio.get_running_loop()
+    contents = [one.content for one in samples]
+    extracted = await loop.run_in_executor(pool, lambda: [extract(problem, text) for text in contents])
+    programs = list(dict.fromkeys(extracted))
+
+    def run(program: str) -> ProgramVerdict:
+        item.check()  # many wait for a thread, and must not run any more when it is their turn
+        try:
+            return judge.judge(problem, program)
+        except CamelError as error:
+            item.halt.set(str(error))
+            raise
+
+    if any(program and (problem.name, program) not in known for program in programs):
+        # Before the programs: they would all wait for it, each on a thread of its own.
+        await loop.run_in_executor(pool, judge.expected, problem)
+
+    async def verdict(program: str) -> ProgramVerdict:
+        if not program:
+            return NO_CODE
+        return known.get((problem.name, program)) or await loop.run_in_executor(pool, run, program)
+
+    ended = await asyncio.gather(*map(verdict, programs), return_exceptions=True)
+    judge.forget(problem)
+    failed = [one for one in ended if isinstance(one, BaseException)]
+    if failed:  # what stopped the others says more than that they were stopped
+        raise next((one for one in failed if not isinstance(one, Halted)), failed[0])
+    places = {program: place for place, program in enumerate(programs)}
+    return JudgedProblem(
+        problem.name,
+        programs,
+        [one for one in ended if isinstance(one, ProgramVerdict)],
+        [places[text] for text in extracted],
+        of=_hash(samples),
+    )
+
+
+def _hash(samples: Sequence[Sample]) -> str:
+    """Of what was answered."""
+    return hashlib.sha256(msgspec.json.encode([one.content for one in samples])).hexdigest()[:16]
+
+
+def _failed_sample(asked: Sequence[Problem], item: Item, error: CamelError) -> Sample:
+    number, place = divmod(item.index, len(asked))
+    return Sample(asked[place].name, number, "", "other", error=f"{type(error).__name__}: {error}"[:500])
+
+
+def _why_failed(record: Sample) -> str:
+    return record.error
+
+
+def _verdicts(contained: bool) -> str:
+    """How the names of stages of verdicts begin: what was found without a sandbox never counts as found in it."""
+    return f"{VERDICTS}-{RULES}-" if contained else f"{VERDICTS}-{RULES}-bare-"

@@ -1,0 +1,155 @@
+"""A study as a job: what the detectors find in a run, then what a judge says of some of its conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as fields_replaced
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from camel.core.errors import InputError
+from camel.core.model import Model
+from camel.evaluation.deserved import Judging
+from camel.evaluation.findings import Looker
+from camel.evaluation.study import Gatherer, Study, study_of
+from camel.evaluation.study_page import write_study
+from camel.evaluation.windows import AskedModel
+from camel.jobs.job import Job, Stage, Step
+from camel.jobs.ledger import MONEY
+from camel.jobs.status import check_finished
+from camel.models.spec import ModelSpec
+from camel.record.arrow import read_shard
+from camel.record.release import Release, check_labels
+from camel.runs.canary import canary_of
+from camel.runs.reader import RunReader
+from camel.runs.run import RunFolder
+from camel.storage import inside
+from camel.storage.store import is_remote
+
+KEPT = "kept"
+"""The folder, in that of a study, of what is kept from one to the next."""
+
+
+@dataclass(frozen=True)
+class StudyJob(Job):
+    """A run being studied."""
+
+    name = "study"
+    out: str
+    """The folder of the page; what is seen and said is kept in one beside it."""
+    run: str
+    processes: int = 1
+    judge: AskedModel | None = None
+    """Who is asked whether conversations that ended as done deserved it."""
+    sample: int = 100
+    """Conversations that the judge is asked about."""
+    acknowledge: tuple[str, ...] = ()
+    """Labels, such as `misalignment`, whose conversations may be studied."""
+    models: Mapping[str, Model | ModelSpec] = field(default_factory=dict[str, Model | ModelSpec])
+    place: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", str(inside.path(Path(self.out), KEPT)))
+
+    def open(self, accept: Collection[str] = ()) -> RunFolder:
+        """The folder of what is kept, if the run may be studied."""
+        if not len(RunReader(self.run)):
+            raise InputError(
+                f"{self.run} has no finished conversations yet: camel status {self.run} says how far it is"
+            )
+        if self.judge is not None:
+            check_finished(self.run, "judged")
+        self._labels  # noqa: B018 - raises unless they are acknowledged, before anything is read, shown or sent
+        return super().open(accept)
+
+    @property
+    def _release(self) -> Release:
+        known = bool(self.acknowledge)
+        return Release(known, canary_of(RunReader(self.run).folder) if known else "")
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        """The restricted labels in the run."""
+        found: set[str] = set()
+        run, release = RunReader(self.run), self._release
+        with run.folder.opened(part.file for part in run.parts) as files:
+            for file in files:
+                table = read_shard(file, ["id", "labels"])
+                for id, labels in zip(table["id"].to_pylist(), table["labels"].to_pylist(), strict=True):
+                    found |= check_labels(id, labels or (), release)
+        return sorted(found)
+
+    @cached_property
+    def _looker(self) -> Looker:
+        return Looker(RunReader(self.run), Path(self.place), processes=self.processes)
+
+    @cached_property
+    def _found(self) -> tuple[Study, Gatherer]:
+        settings = self._looker.run.settings
+        return study_of(
+            self._looker.tables(),
+            run=self._looker.run.folder.address,
+            scenario=Path(str(settings.config.get("scenario", ""))).name,
+            fingerprint=settings.fingerprint,
+        )
+
+    def judging(self) -> Judging | None:
+        """What the judge is asked, once the findings are there; None where nobody is asked, or nothing ended as done."""
+        drawn = self._found[1].done[: self.sample]
+        if self.judge is None or not drawn:
+            return None
+        return Judging(self._looker.run, Path(self.place), drawn, self.judge)
+
+    def judging_known(self) -> Judging | None:
+        """The same before the findings are made, if they were made before."""
+        known = self._looker.folder.committed(self._looker.name) >= {
+            one.shard for one in self._looker.run.markers
+        }
+        try:
+            return self.judging() if known else None
+        except InputError:  # a shard of the run was written again since: it is looked through again first
+            return None
+
+    def outline(self, run: RunFolder) -> Sequence[Stage]:
+        """What the judge is asked, if the findings were made before: so that what failed can be asked again."""
+        judging = self.judging_known()
+        return () if judging is None else [judging.stage()]
+
+    def stages(self, run: RunFolder) -> Iterator[Step]:
+        """The findings, then the sample that is drawn from them."""
+        yield from self._looker.stages()
+        if judging := self.judging():
+            yield judging.stage()
+
+    def result(self, run: RunFolder) -> Study:
+        """The figures, which are also written as a page."""
+        study, gathered = self._found
+        if judging := self.judging():
+            markers = run.markers(judging.name, sorted(run.committed(judging.name)))
+            paid = [marker.totals.get(MONEY) for marker in markers]
+            money = None if None in paid else sum(one or 0.0 for one in paid)
+            study = replace(study, deserved=judging.result(gathered.ended_done, money))
+        study = replace(study, labels=self._labels, canary=self._release.canary if self._labels else "")
+        write_study(study, Path(self.out))
+        return study
+
+    def absolute(self) -> StudyJob:
+        """The same, with absolute paths."""
+        run = self.run if is_remote(self.run) else str(Path(self.run).absolute())
+        return fields_replaced(self, out=str(Path(self.out).absolute()), run=run)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_looker", "_found", "_labels")
+        }
+
+    @property
+    def title(self) -> str:
+        """The run."""
+        return Path(self.run).name

@@ -1,0 +1,161 @@
+"""What is assumed of a run before it has committed anything: how often its models are asked, and how much they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from camel.core.message import Usage
+from camel.core.society import Society
+from camel.generation.config import Assumptions, Figure, Guess
+from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
+from camel.scenarios.critics import CriticSettings
+
+TOKENS_PER_WORD = 1.4
+VERDICT_TOKENS = 60
+"""Of a critic's answer."""
+TOKENS_PER_MESSAGE = 4
+"""What a chat template puts around a message."""
+FURTHER_CALLS = Figure(0.0, 0.1, 2.0)
+"""For a list, beyond the fewest that could do: repeats and bad lines are made up for, which is seldom needed."""
+STORED = Figure(0.15, 0.4, 0.5)
+"""Bytes on disk for each byte of text, in Parquet with zstd: less where a model repeats itself."""
+
+
+class Need(NamedTuple):
+    """What one item takes, or many."""
+
+    calls: float = 0.0
+    prompt: float = 0.0
+    completion: float = 0.0
+    cached: float = 0.0
+    """Part of `prompt`."""
+    bytes: float = 0.0
+    """On disk, once committed."""
+
+    def times(self, factor: float) -> Need:
+        """So many of it."""
+        return Need(*(value * factor for value in self))
+
+    def plus(self, other: Need) -> Need:
+        """Both together."""
+        return Need(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def usage(self) -> Usage:
+        """As tokens."""
+        return Usage(round(self.prompt), round(self.completion), round(self.cached), round(self.calls))
+
+
+def messages_assumed(scenario: Scenario, assumed: Assumptions) -> Figure:
+    """How many messages a conversation is taken to have: never more than the scenario lets it."""
+    end = scenario.end
+    if isinstance(end, Meeting):
+        # As long as its limit where nothing else ends it.
+        ends_early = bool(end.society.stop.done or end.society.stop.vote)
+        return Figure(*(end.society.limit * part for part in ((0.3, 0.7, 1.0) if ends_early else (1, 1, 1))))
+    most = end.max_messages if isinstance(end, RolePlay) else 1
+    return Figure(*(min(case_of(assumed.messages, case), most) for case in range(3)))
+
+
+class Guesses:
+    """One item of each kind from assumptions, in three cases: low, likely, high."""
+
+    def __init__(
+        self, scenario: Scenario, assumed: Assumptions, critic: CriticSettings | None = None
+    ) -> None:
+        self._scenario, self._assumed, self._critic = scenario, assumed, critic
+        rendered = [len(part.text) / assumed.characters_per_token for part in sample(scenario)]
+        asked = len(scenario.asked)
+        self._list_prompts = dict(zip((level.name for level in scenario.asked), rendered, strict=False))
+        self._end_prompts = rendered[asked:]
+
+    def of_list(self, level: Level) -> Callable[[int], Need]:
+        """One list of a level; what is on it already is named in each further call."""
+
+        def need(case: int) -> Need:
+            item = case_of(self._assumed.item_tokens, case)
+            full, rest = divmod(level.count, level.ask)
+            least = full + (rest > 0)
+            extra = FURTHER_CALLS[case]
+            named = level.ask * least * (least - 1) / 2 + extra * level.count
+            prompt = (least + extra) * (self._list_prompts[level.name] + TOKENS_PER_MESSAGE) + named * item
+            completion = level.count * item * (1 + extra / 4)
+            return Need(least + extra, prompt, completion, 0, level.count * item * 4)
+
+        return need
+
+    def of_conversation(self, case: int) -> Need:
+        """One role play: each call sends all that was said before it."""
+        end, assumed = self._scenario.end, self._assumed
+        if isinstance(end, Meeting):
+            return self._of_meeting(end.society, case)
+        assert isinstance(end, RolePlay)
+        messages = messages_assumed(self._scenario, assumed)[case]
+        message = case_of(assumed.message_tokens, case)
+        word_limit = end.word_limit * TOKENS_PER_WORD
+        prompts = list(self._end_prompts)
+        specified = (prompts.pop(0) if end.specify else 0.0), (word_limit if end.specify else 0.0)
+        assistant, user, opening = prompts[:3]
+        system = (assistant + user + opening) / 2 + specified[1] + 2 * TOKENS_PER_MESSAGE
+        # A limit close by leaves the number of messages little room to vary.
+        spread = assumed.spread * min(1.0, (end.max_messages - messages) / messages)
+        before = messages * (messages * (1 + spread**2) - 1) / 2
+        talk = messages * system + before * (message + TOKENS_PER_MESSAGE)
+        completion = messages * message + specified[1]
+        calls, stored = messages, completion
+        if self._critic:
+            # Each call for a criticised message sends what was said before it: the speaker's, or the critic's, which
+            # has the proposals as well. A call for proposals brings several, a judgement a few words for each.
+            share = len(self._critic.seats) / 2 * messages
+            extra = share * (self._critic.calls_per_message()[case] - 1)
+            proposed = self._critic.proposals * message
+            talk += extra * (talk / messages + proposed / 2)
+            completion += share * (proposed - message) + extra * (proposed + VERDICT_TOKENS) / 2
+            calls, stored = messages + extra, completion
+        return Need(
+            calls + bool(end.specify),
+            talk + specified[0],
+            completion,
+            talk * min(1.0, case_of(assumed.cached, case)),
+            (stored + 2 * system) * assumed.characters_per_token * STORED[case],
+        )
+
+    def _of_meeting(self, society: Society, case: int) -> Need:
+        """One society: as long as its limit where nothing else ends it; each call sends what its speaker heard and said."""
+        assumed, prompts = self._assumed, list(self._end_prompts)
+        messages = messages_assumed(self._scenario, assumed)[case]
+        message = case_of(assumed.message_tokens, case)
+        first = [prompts.pop(0) for step in (society.planner, society.roles) if step]
+        asked = sum(first) + TOKENS_PER_MESSAGE * len(first)
+        listed = sum(
+            count * case_of(assumed.item_tokens, case)
+            for count in (society.planner and society.planner.steps, society.roles and society.roles.count)
+            if count
+        )
+        members = len(society.members) + (society.roles.count if society.roles else 0)
+        system = (sum(prompts) / len(prompts) if prompts else 200.0) + listed + 2 * TOKENS_PER_MESSAGE
+        edges = sum(map(len, society.hears.listeners(society.names).values()))
+        fixed = len(society.names) or 1
+        share = (edges / fixed + 1) / fixed  # of what is said, how much a member hears or says
+        talk = messages * system + messages * (messages - 1) / 2 * share * (message + TOKENS_PER_MESSAGE)
+        completion = messages * message + listed
+        return Need(
+            messages + len(first),
+            talk + asked,
+            completion,
+            talk * min(1.0, case_of(assumed.cached, case)),
+            (completion + members * system) * assumed.characters_per_token * STORED[case],
+        )
+
+    def of_answer(self, case: int) -> Need:
+        """One question and its answer."""
+        end, assumed = self._scenario.end, self._assumed
+        assert isinstance(end, Question)
+        prompt = self._end_prompts[0] + TOKENS_PER_MESSAGE + case_of(assumed.item_tokens, case) * 2
+        answer = case_of(assumed.answer_tokens, case)
+        return Need(1, prompt, answer, 0, (prompt + answer) * assumed.characters_per_token * STORED[case])
+
+
+def case_of(guess: Guess, case: int) -> float:
+    """A guess in one case: 0 low, 1 likely, 2 high."""
+    return guess[case] if isinstance(guess, Figure) else guess

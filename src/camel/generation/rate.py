@@ -1,0 +1,69 @@
+"""How fast a run is: as its configuration lets one assume, or as its log has measured."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from camel.core.message import Usage
+from camel.generation.config import Figure, GenerateConfig
+from camel.generation.guesses import case_of
+from camel.generation.plan import Range, in_words
+from camel.jobs.log import last_of, part_of, read_log, read_now
+from camel.runs.run import RunFolder
+
+ONE_START = 0.25
+"""How far off the rate of one start is taken to be: endpoints have good and bad days."""
+TELLING_CALLS, TELLING_SECONDS = 20, 5.0
+"""What a start must at least have done for its rate to say something."""
+
+
+class CallRate(NamedTuple):
+    """How fast calls are answered, and how that is known."""
+
+    calls_per_second: Figure
+    source: Literal["given", "measured", "assumed"]
+    words: str
+
+    def hours(self, need: Range) -> Figure:
+        """How long the calls take: few at the highest rate, and many at the lowest."""
+        slow, likely, fast = self.calls_per_second
+        cases = zip(need, (fast, likely, slow), strict=True)
+        return Figure(*(max(0.0, case.calls) / rate / 3600 for case, rate in cases))
+
+
+def assumed_rate(config: GenerateConfig) -> CallRate:
+    """What the assumptions say of a run that has not shown how fast it is."""
+    # A conversation has one call in flight at a time.
+    seconds, most = config.plan.seconds_per_call, min(config.run.concurrency, config.loaded_scenario().count)
+    rates = Figure(*(most / case_of(seconds, case) for case in (2, 1, 0)))
+    return CallRate(rates, "assumed", f"{most:,} in flight, {in_words(seconds)} s a call, assumed")
+
+
+def measured_rate(folder: RunFolder) -> CallRate | None:
+    """How fast the last start of a run was that lasted long enough to say so."""
+    found: tuple[float, float, int] | None = None
+    first: tuple[int, float] | None = None
+    in_flight = 0
+    events, now = list(read_log(folder)), read_now(folder)
+    if now and last_of(events, now).progress is now:
+        events.append({"event": "progress", **now})
+    for event in events:
+        if event["event"] == "start":
+            first, in_flight = None, int(event.get("concurrency", 0))
+            continue
+        if "elapsed" not in event:
+            continue
+        here = part_of(event, "usage", Usage, Usage()).calls, float(event["elapsed"])
+        first = first or here
+        calls, seconds = here[0] - first[0], here[1] - first[1]
+        if calls >= TELLING_CALLS and seconds >= TELLING_SECONDS:
+            found = calls / seconds, seconds, in_flight
+    if found is None:
+        return None
+    rate, seconds, most = found
+    lasted = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return CallRate(
+        Figure(rate * (1 - ONE_START), rate, rate * (1 + ONE_START)),
+        "measured",
+        f"{rate:,.3g} calls/s, measured over {lasted} with {most:,} in flight",
+    )

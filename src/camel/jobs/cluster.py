@@ -1,0 +1,397 @@
+"""A job on a Ray cluster: what a worker makes of it, what it reports, and what the driver makes of reports.
+
+The one decision to know: what counts comes from two places. What was *used* is the sum over all workers that ever were;
+how *far* the job is comes from the markers, and from the living for items in shards that are not committed yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.core.model import Model
+from camel.engine.coordinator import Totals
+from camel.engine.halt import Halt
+from camel.engine.notices import unheard
+from camel.engine.site import StageReport, WorkerReport, WorkerShare
+from camel.engine.stage import Workload
+from camel.jobs.account import ACCOUNTS, Account
+from camel.jobs.budget import Budget, Meter
+from camel.jobs.failures import PATIENCE, ClusterFailures
+from camel.jobs.job import Job, Step
+from camel.jobs.ledger import Tally, counted_in
+from camel.jobs.retry import open_retry
+from camel.jobs.runner import PASSES, RETRIED, Runner
+from camel.jobs.shares import Shares
+from camel.jobs.state import JobState, Models, name_of
+from camel.models.connect import pool_of
+from camel.models.governor import EndpointReport, Rates
+from camel.models.pool import Pool
+from camel.models.replica import ReplicaState
+from camel.models.spec import ModelSpec
+from camel.models.traced import flush
+from camel.runs.again import named
+from camel.runs.run import DRIVER, JOURNALS, RunFolder, journals, open_folder
+
+if TYPE_CHECKING:
+    from camel.engine.ray.supervisor import RaySupervisor
+
+HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
+"""Beginnings of the names of environment variables that workers get from the driver where they have none themselves."""
+
+
+def handed_over(job: Job) -> dict[str, str]:
+    """What of this process's environment workers may need, keys included: to be kept nowhere."""
+    keys = {spec.key_variable for spec in job.models.values() if isinstance(spec, ModelSpec)}
+    found = {
+        name: value for name, value in os.environ.items() if name.startswith(HANDED_OVER) or name in keys
+    }
+    # A relative path would be another folder in each worker, and its journals lost to the next start.
+    return found | {JOURNALS: str(journals().absolute())}
+
+
+# ---------------------------------------------------------------- in a worker
+
+
+class JobFactory(msgspec.Struct, frozen=True):
+    """Makes a job's site in a worker. Holds no key."""
+
+    job: Job
+    cwd: str
+    concurrency: int
+    budgeted: bool = False
+    """Whether workers keep accounts, because there is a budget."""
+
+    async def __call__(self, worker: str = "") -> JobSite:
+        """Make the site: what the job names may lie in the folder in which the driver was started."""
+        with contextlib.suppress(OSError):  # a node without it needs it only if something is there
+            os.chdir(self.cwd)
+        return JobSite(self.job, self.concurrency, worker if self.budgeted else "")
+
+
+class _Walk:
+    """The steps of a job, as far as they were walked."""
+
+    def __init__(self, state: JobState) -> None:
+        self.state = state
+        self._steps: Iterator[Step] = state.job.stages(state.folder)
+        self._seen: list[Step] = []
+        self.inner: dict[int, _Walk] = {}
+
+    def step(self, number: int) -> Step:
+        """A step; everything before it is committed."""
+        while len(self._seen) <= number:
+            self._seen.append(next(self._steps))
+        return self._seen[number]
+
+
+class JobSite:
+    """A job in a worker."""
+
+    def __init__(self, job: Job, concurrency: int, account: str = "") -> None:
+        """`account` is the name under which this worker keeps one, if it does."""
+        see_the_driver(open_folder(job.place))  # before anything is made there
+        self.halt = Halt()
+        self._share = WorkerShare()
+        # Budgets are the driver's; a worker has what it is granted of them.
+        self._meter = Meter(Budget(), self.halt, shared=True, patience=PATIENCE)
+        self._models = Models(self._meter, concurrency)
+        self._models.opened = self._opened
+        self._pools: dict[str, Pool] = {}
+        self._walk = _Walk(self._state(job))
+        self._current = self._walk.state
+        self._account: Account | None = None
+        if account:
+            with contextlib.suppress(OSError):  # without one, all that it was granted counts once it is dead
+                self._account = Account(self._current.folder.root, account)
+
+    @property
+    def folder(self) -> RunFolder:
+        """Of the job, or of the one within it that is being worked on."""
+        return self._current.folder
+
+    def workloads(self, step: tuple[int, ...], attempt: int) -> Sequence[Workload]:
+        """The workloads of a step."""
+        walk, path = self._walk, [number for number in step if number != RETRIED]
+        for number in path[:-1]:
+            if number not in walk.inner:
+                job = walk.step(number)
+                assert isinstance(job, Job)
+                walk.inner[number] = _Walk(self._state(job))
+            walk = walk.inner[number]
+        found = walk.step(path[-1])
+        assert not isinstance(found, Job)
+        state = self._current = walk.state
+        state.last_pass = attempt == PASSES - 1
+        stages = [state.begun(one) for one in (found if isinstance(found, tuple) else (found,))]
+        if step[-1] == RETRIED:
+            state.retry = open_retry(state.folder)
+            stages = state.retried(stages)
+        state.begin(stages)
+        state.tallies = {name: Tally(tally.planned) for name, tally in state.tallies.items()}
+        return [state.workload(stage) for stage in stages]
+
+    def committed(self, stage: str, shard: int) -> None:
+        """What a marker counts is not counted here any more."""
+        if named(stage).retry:  # its markers count whole shards; the driver counts anew at the end
+            return
+        state, tally = self._current, self._current.tallies[stage]
+        _, failed, counts = counted_in(state.folder.marker(stage, shard).totals)
+        tally.finished -= len(state.workload(state.stage(stage)).indices(shard))
+        tally.failed -= failed
+        tally.counts.subtract(counts)
+
+    def report(self) -> WorkerReport:
+        """What the meter and the tallies say."""
+        return WorkerReport(
+            {name: one.report() for name, one in self._meter.models.items()},
+            {
+                name: StageReport(tally.open, tally.finished, tally.failed, dict(tally.counts))
+                for name, tally in self._current.tallies.items()
+            },
+            {name: pool.report() for name, pool in self._pools.items()},
+            self._meter.in_flight,
+            self._meter.starved,
+            self._share.offer,
+            self._account.number if self._account else None,
+        )
+
+    def obey(self, share: WorkerShare) -> None:
+        """Take over what may be used."""
+        self._share, self._meter.grant = share, share.grant
+        for name, pool in self._pools.items():
+            pool.allow(share.endpoints.get(name, {}))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._models.aclose()
+        await asyncio.to_thread(flush)
+        if self._account:
+            self._account.close()
+
+    def _state(self, job: Job) -> JobState:
+        for name in job.models:  # now, so that its endpoints are in the next report
+            self._models.seat(job, name)
+        return JobState(job, self._meter, self._models, unheard, shared=True)
+
+    def _opened(self, name: str, model: Model) -> None:
+        if (pool := pool_of(model)) is not None:
+            pool.allow(
+                self._share.endpoints.get(name, {})
+            )  # nothing, until the coordinator has said how much
+            pool.gate = self._gate
+            self._pools[name] = pool
+
+    def _gate(self) -> None:
+        """Write the account, then look at the lease: a call that is sent is always in the account."""
+        if self._account:
+            in_flight = sum(one.in_flight for pool in self._pools.values() for one in pool.states())
+            meter = self._meter
+            self._account.write(
+                meter.usage, sum(one.cost(one.usage) for one in meter.models.values()), in_flight
+            )
+        self.halt.check_lease()
+
+
+def see_the_driver(folder: RunFolder) -> None:
+    """Raise where this node's folder is not the one in which the driver works: what is journaled there, nobody finds."""
+    root = folder.root
+    # Listed, not looked up: over a network an answer from before may still be believed.
+    if root.is_dir() and DRIVER in os.listdir(root):  # noqa: PTH208 - a name is enough
+        return
+    repair = "put the run into" if folder.on_disk else f"set {JOURNALS} to"
+    raise InputError(
+        f"this node does not see {root} as the driver does: {repair} a folder that every node sees under the same name"
+    )
+
+
+# ---------------------------------------------------------------- in the driver
+
+
+class Watched(NamedTuple):
+    """What each worker may use, and what stops all of them. Sent to the coordinator."""
+
+    shares: Shares
+    failures: ClusterFailures
+
+    def __call__(
+        self, reports: Mapping[str, WorkerReport], live: Collection[str]
+    ) -> tuple[Mapping[str, WorkerShare], str]:
+        """Divide, and decide."""
+        given, halt = self.shares(reports, live)
+        return given, self.failures(reports, live) or halt
+
+
+class Cluster:
+    """Where the steps of a job are worked on. Use `run` as a runner's supervisor, inside `with`."""
+
+    def __init__(self, address: str, *, workers: int | None = None, ttl: float | None = None) -> None:
+        if workers is not None and workers < 1:
+            raise InputError(f"--workers must be at least 1, not {workers}")
+        self._address, self._workers, self._ttl = address, workers, ttl
+        self._runner: Runner | None = None
+        self._supervisor: RaySupervisor | None = None
+        self._stack = contextlib.ExitStack()
+        self._base: dict[str, Tally] = {}
+        """By stage, what the markers say."""
+
+    def __enter__(self) -> Cluster:
+        from camel.engine.ray.connect import connected
+
+        self._stack.enter_context(connected(self._address, workers=self._workers))
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._stack.__exit__(*exc)
+
+    def serve(self, runner: Runner) -> None:
+        """Work for this runner."""
+        self._runner = runner
+        runner.supervisor = self.run
+        runner.elsewhere, runner.workers = [], 0
+
+    async def run(
+        self,
+        workloads: Sequence[Workload],
+        folder: RunFolder,
+        *,
+        concurrency: int,
+        halt: Halt,
+        committed: Callable[[str, int], None],
+        step: tuple[int, ...],
+        attempt: int,
+    ) -> bool:
+        """Have the cluster work on a step."""
+        assert self._runner is not None
+        if self._supervisor is None:
+            self._supervisor = await asyncio.to_thread(self._begin, self._runner)
+        self._recounted(self._runner.state)
+
+        def note(stage: str, shard: int) -> None:
+            self._note(stage, shard, folder)
+            committed(stage, shard)
+
+        return await self._supervisor.run(
+            workloads,
+            folder,
+            concurrency=concurrency,
+            halt=halt,
+            committed=note,
+            step=step,
+            attempt=attempt,
+        )
+
+    def _begin(self, runner: Runner) -> RaySupervisor:
+        from camel.engine.ray.supervisor import TTL, RaySupervisor
+
+        folder, meter = runner.folder, runner.meter
+        self._stack.callback(shutil.rmtree, folder.root / ACCOUNTS, ignore_errors=True)
+        supervisor = RaySupervisor(
+            JobFactory(
+                _checked(runner.job).absolute(), str(Path.cwd()), runner.concurrency, meter.budget.counts
+            ),
+            folder,
+            concurrency=runner.concurrency,
+            workers=self._workers,
+            ttl=self._ttl or TTL,
+            share=Watched(
+                Shares(
+                    meter.budget,
+                    rates_of(runner.job, runner.concurrency),
+                    before=meter.before,
+                    paid_before=meter.paid_before,
+                    accounts=folder.root.absolute(),
+                ),
+                ClusterFailures(runner.patience),
+            ),
+            environment=handed_over(runner.job),
+            watch=self.watch,
+            tell=lambda event, text, **fields: runner.tell(event, text, **fields),
+        )
+        return self._stack.enter_context(supervisor)
+
+    def _recounted(self, state: JobState) -> None:
+        """Take over what the job has counted by its markers."""
+        self._base = {
+            name: Tally(
+                tally.planned,
+                tally.committed,
+                tally.committed,
+                0,
+                tally.failed,
+                tally.usage,
+                tally.counts.copy(),
+            )
+            for name, tally in state.tallies.items()
+        }
+
+    def _note(self, stage: str, shard: int, folder: RunFolder) -> None:
+        """Take note of a finished shard."""
+        if named(stage).retry:
+            return
+        base = self._base[stage]
+        usage, failed, counts = counted_in(folder.marker(stage, shard).totals)
+        base.usage += usage
+        base.failed += failed
+        base.counts.update(counts)
+
+    def watch(self, totals: Totals) -> None:
+        """Show what the workers report."""
+        assert self._runner is not None
+        runner, report = self._runner, totals.report
+        runner.meter.take(report)
+        runner.workers = len(totals.live)
+        for name, base in self._base.items():
+            tally, told = runner.state.tallies[name], report.stages.get(name, StageReport())
+            tally.open = told.open
+            tally.finished = min(tally.planned, tally.committed + max(0, told.finished))
+            tally.failed, tally.usage = base.failed + told.failed, base.usage
+            tally.counts = base.counts + Counter({key: n for key, n in told.counts.items() if n > 0})
+        runner.elsewhere = [
+            _replica(url, one) for places in report.endpoints.values() for url, one in sorted(places.items())
+        ]
+        if over := runner.meter.over_budget():
+            runner.halt.set(over)
+
+
+def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:
+    """What the endpoints of each model may be asked, by all workers together."""
+    return {
+        name_of(spec): spec.rates(concurrency) for spec in job.models.values() if isinstance(spec, ModelSpec)
+    }
+
+
+def _checked(job: Job) -> Job:
+    """The job, if workers in other processes can do it."""
+    if objects := [seat for seat, spec in job.models.items() if not isinstance(spec, ModelSpec)]:
+        raise InputError(
+            f"the model of {objects[0] or job.name} is an object of this process: a cluster needs a model by name"
+        )
+    return job
+
+
+def _replica(url: str, its: EndpointReport) -> ReplicaState:
+    """An endpoint as the workers together see it."""
+    return ReplicaState(
+        url=url,
+        state="open" if its.broken else "closed",
+        limit=its.allowed if its.allowed >= 0 else None,
+        in_flight=int(its.in_flight),
+        waiting=int(its.waiting),
+        open=its.open,
+        most_open=None,
+        calls=its.calls,
+        refused=its.refused,
+        failed=its.failed,
+        cached=its.cached / its.prompt if its.prompt else 0.0,
+        failing=its.failing,
+    )

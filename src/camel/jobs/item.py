@@ -1,0 +1,92 @@
+"""What the work of a stage is given for one item. Everything that is paid for, or has an effect, goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from camel.core.message import Usage
+from camel.core.model import Model, Reply, Request
+from camel.engine.halt import Halt, Halted
+from camel.engine.notices import Tell
+from camel.engine.stage import Steps
+from camel.jobs.budget import MeteredModel, ModelMeter
+from camel.models.recorded import RecordedModel, once_uncounted
+
+
+class Seat(NamedTuple):
+    """The model of a seat, open."""
+
+    model: MeteredModel
+    meter: ModelMeter
+    opened: Model
+    """The model itself."""
+
+
+class Item:
+    """One item: its number, its name, its models."""
+
+    __slots__ = ("_seats", "_steps", "_tell", "_used", "draft", "halt", "id", "index")
+
+    def __init__(
+        self, index: int, id: str, steps: Steps, seats: Callable[[str], Seat], halt: Halt, tell: Tell
+    ) -> None:
+        self.index, self.id, self.halt = index, id, halt
+        self.draft: Any = None
+        """What there is of the record so far; the work keeps it for the case that the item fails."""
+        self._steps, self._seats, self._tell = steps, seats, tell
+        self._used: list[_ItemModel] = []
+
+    def model(self, seat: str = "") -> Model:
+        """The model of a seat: its replies are journaled, and it is metered, traced and under the failure policy."""
+        made = _ItemModel(self._seats(seat), self._steps)
+        self._used.append(made)
+        return made
+
+    async def once(self, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """The result of the item's next step: from the journal if it was taken before, else from `make`, journaled.
+
+        `check` identifies what is asked. Use it for everything that is expensive and is no call of a model.
+        """
+        return await once_uncounted(self._steps.once, check, make)
+
+    def check(self) -> None:
+        """Raise where the job is being stopped, for long computations."""
+        if self.halt.reason:
+            raise Halted(self.halt.reason)
+
+    def say(self, text: str) -> None:
+        """Tell whoever watches the job."""
+        self._tell("note", text)
+
+    @property
+    def usage(self) -> Usage:
+        """What its replies took, those from the journal and those that could not be used included."""
+        return sum((one.usage for one in self._used), Usage())
+
+    @property
+    def money(self) -> float | None:
+        """Dollars; None where a price is not known, or nothing was asked."""
+        if not self._used or any(one.meter.price is None for one in self._used):
+            return None
+        return sum(one.meter.cost(one.usage) for one in self._used)
+
+    def release(self) -> None:
+        """Tell its models that it has ended: their replicas have room for another."""
+        for one in self._used:
+            one.inner.release(self.id)
+
+
+class _ItemModel(RecordedModel):
+    """The model of a seat in one item; counts what its replies took."""
+
+    def __init__(self, seat: Seat, steps: Steps) -> None:
+        super().__init__(seat.model, steps.once)
+        self.meter = seat.meter
+        self.usage = Usage()
+
+    async def reply(self, request: Request) -> Reply:
+        """Answer from the journal, or from the model, journaled."""
+        reply = await super().reply(request)
+        self.usage += reply.usage
+        return reply

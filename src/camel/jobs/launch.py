@@ -1,0 +1,228 @@
+"""Running a job with all that surrounds it: its log, a view, signals, a cluster.
+
+`camel.run_job`, `camel.generate` and every long command end here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.core.play import run_now
+from camel.jobs.budget import Budget
+from camel.jobs.failures import PATIENCE, EndpointNotices
+from camel.jobs.job import Job
+from camel.jobs.log import RunLog
+from camel.jobs.progress import Silent, View, Watcher, progress_of
+from camel.jobs.runner import Outcome, Runner
+from camel.jobs.signals import STOPPED, Stopping
+from camel.jobs.state import JobState, name_of, price_of
+from camel.jobs.status import is_locked
+from camel.models.spec import ModelSpec
+
+LOG_EVERY, NOW_EVERY = 30.0, 5.0
+"""Seconds between two lines of progress in the log, and between two writings of the figures for `camel status`."""
+DEADLINE = 600.0
+"""Seconds that a call takes at most, where its model does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """How a job is run; none of it decides the records."""
+
+    budget: Budget = Budget()  # noqa: RUF009 - frozen
+    concurrency: int = 64
+    """Items in flight."""
+    patience: float = PATIENCE
+    """Seconds for which it waits for an endpoint that answers nobody."""
+    accept: Collection[str] = ()
+    """Changes of settings that a person accepts, such as `model.name`."""
+    retry_failed: bool = False
+    """Whether items that have failed before are done again."""
+    address: str = ""
+    """Of a Ray cluster: local, auto or host:port; empty: it is done in this process."""
+    workers: int | None = None
+    """On the cluster; one for each CPU unless given."""
+    resume: str = ""
+    """The command line that continues it."""
+
+
+class Launch:
+    """One start of a job."""
+
+    def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
+        self.options, self.view = options, view or Silent()
+        self.runner = Runner(
+            job,
+            budget=options.budget,
+            concurrency=options.concurrency,
+            patience=options.patience,
+            accept=options.accept,
+            retry_failed=options.retry_failed,
+        )
+        self.folder = self.runner.folder
+        self.watcher = Watcher(self.runner, resume=options.resume)
+        self.log = RunLog(self.folder.path(job.log))
+        self.end: dict[str, Any] = {}
+        """The log's entry of how it ended."""
+        if is_locked(self.folder.root):
+            raise InputError(f"another process is working on {self.folder.address}: wait for it or stop it")
+
+    def run(self, **told: Any) -> Outcome:
+        """Run it to its end, or until something stops it; `told` is put into the log's entry of this start."""
+        self._begin(told)
+        try:
+            with self.view, self._place():
+                outcome = run_now(self._work(), lambda: self.runner.halt.set(STOPPED))
+                last = self.watcher.now("complete" if outcome.complete else "stopped")
+                self.view.show(last)
+        except CamelError as error:
+            self.log.write("end", **progress_of(self.watcher.now("stopped")), error=str(error))
+            self.log.forget_now()
+            if self.options.resume and not isinstance(
+                error, InputError
+            ):  # which says itself what has to be done
+                self.view.note(f"resume  {self.options.resume}")
+            raise
+        ending = progress_of(last) | {"why": outcome.reason, "status": outcome.status}
+        self.end = self.log.write("end", **ending, run=last.run, resume=self.options.resume)
+        self.log.forget_now()
+        self.folder.save_beside(self.runner.job.log)
+        return outcome
+
+    def _begin(self, told: Mapping[str, Any]) -> None:
+        """Write down that it begins, and with what."""
+        job, options = self.runner.job, self.options
+        specs = list(job.models.values())
+        price = price_of(specs[0]) if len(specs) == 1 else None
+        self.log.forget_now()  # of a start that was killed
+        entry = self.log.write(
+            "start",
+            job=job.name,
+            title=job.title,
+            run=self.folder.address,
+            log=str(self.log.path),
+            resume=options.resume,
+            pid=os.getpid(),
+            model=", ".join(dict.fromkeys(map(name_of, specs))),
+            price=None if price is None else msgspec.to_builtins(price),
+            concurrency=options.concurrency,
+            budget=msgspec.to_builtins(options.budget),
+            **told,
+        )
+        self.view.event(entry)
+
+    @contextlib.contextmanager
+    def _place(self) -> Generator[None]:
+        """Where the work is done: here, unless there is an address."""
+        if not self.options.address:
+            yield
+            return
+        from camel.jobs.cluster import Cluster
+
+        with Cluster(self.options.address, workers=self.options.workers) as cluster:
+            cluster.serve(self.runner)
+            yield
+
+    def _tell(self, event: str, text: str, **fields: Any) -> None:
+        self.view.event(self.log.write(event, text=text, **fields))
+
+    async def _work(self) -> Outcome:
+        runner = self.runner
+        runner.tell, runner.committed = self._tell, self._committed
+        stopping = Stopping(runner.halt, self._say_stopping, lambda: runner.meter.in_flight)
+        outcome = Outcome("stopped", "")
+        try:
+            with stopping.heard():
+                async with asyncio.TaskGroup() as group:
+                    watchers = [group.create_task(self._show()), group.create_task(self._keep())]
+                    try:
+                        outcome = await runner.run()
+                    finally:
+                        for watcher in watchers:
+                            watcher.cancel()
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+        if not outcome.complete and not outcome.reason:
+            outcome = Outcome("stopped", runner.halt.reason + _abandoned(stopping.abandoned))
+        return outcome
+
+    def _say_stopping(self) -> None:
+        in_flight = self.runner.meter.in_flight
+        specs = self.runner.job.models.values()
+        seconds = max((one.deadline for one in specs if isinstance(one, ModelSpec)), default=DEADLINE)
+        calls = f"{in_flight:,} call{'' if in_flight == 1 else 's'}"
+        self._tell(
+            "stopping",
+            f"stopping: finishing {calls} in flight, {seconds:,.0f} s at most; Ctrl-C again leaves at once, and they would "
+            "be asked, and paid for, again"
+            if self.runner.meter.models
+            else "stopping: what is being done ends first; Ctrl-C again leaves at once",
+            in_flight=in_flight,
+            seconds=seconds,
+        )
+
+    async def _show(self) -> None:
+        while True:
+            await asyncio.sleep(self.view.every)
+            self.view.show(self.watcher.now())
+
+    async def _keep(self) -> None:
+        """Write to the log what changes, and now and then what stands."""
+        runner, endpoints = self.runner, EndpointNotices(self._tell)
+        written, put = (0.0, 1, False), 0.0
+        while True:
+            await asyncio.sleep(1.0)
+            endpoints.look(runner.replicas())
+            now = time.monotonic(), runner.workers, runner.halt.paused
+            if now[2] and not written[2]:
+                self._tell("paused", f"paused: no new calls until camel resume {self.folder.address}")
+            elif written[2] and not now[2]:
+                self._tell("unpaused", "continues after a pause")
+            if now[0] - written[0] >= LOG_EVERY or now[1:] != written[1:]:
+                written = now
+                self.log.write("progress", **progress_of(self.watcher.now()))
+            if now[0] - put >= NOW_EVERY:
+                put = now[0]
+                self.log.write_now(**progress_of(self.watcher.now()))
+
+    def _committed(self, state: JobState, stage: str, shard: int) -> None:
+        self.watcher.committed(state, stage, shard)
+        tally = state.tallies[stage]
+        if tally.committed == tally.planned:
+            usage = progress_of(self.watcher.now())["usage"]
+            self.view.event(self.log.write("stage", stage=stage, items=tally.planned, usage=usage))
+
+
+def _abandoned(calls: int) -> str:
+    """What leaving at once costs, in words to put after the reason; nothing where nothing was in flight."""
+    if not calls:
+        return ""
+    what = f"{calls:,} call{'' if calls == 1 else 's'}"
+    return f", at once: {what} in flight abandoned, to be asked, and paid for, again"
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What to report of several failures: one that we know, in one line, if there is one."""
+    leaves: list[BaseException] = []
+    todo: list[BaseException] = [group]
+    while todo:
+        error = todo.pop(0)
+        inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+        todo += inner
+        leaves += [] if inner else [error]
+    for error in leaves:
+        if isinstance(error, CamelError):
+            return error
+    for error in leaves:
+        if isinstance(error, OSError):
+            return CamelError(f"the run's folder cannot be written: {error}; what is committed is safe")
+    return group

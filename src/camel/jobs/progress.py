@@ -1,0 +1,291 @@
+"""How a job is doing while it is at work here, and how that is shown."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from camel.core.message import Usage
+from camel.jobs.ledger import STOPPED
+from camel.jobs.log import last_events, part_of, time_of_day
+from camel.jobs.runner import Runner
+from camel.jobs.state import JobState, name_of
+from camel.models.replica import ReplicaState
+from camel.runs.again import named
+from camel.runs.run import RunFolder
+
+WINDOW = 15.0
+"""Seconds over which rates are averaged."""
+EXPECT_EVERY = 2.0
+"""Seconds between two estimates of a job that is at work."""
+State = Literal["working", "complete", "stopped", "new"]
+
+
+class StageState(msgspec.Struct, frozen=True):
+    """How far a stage is."""
+
+    name: str
+    planned: int
+    committed: int
+    finished: int
+    """Committed, or ended in a shard that is not whole yet."""
+    open: int = 0
+    failed: int = 0
+    tokens: int = 0
+    """Of its items."""
+    extra: bool = False
+    """Whether it came after the run, such as a translation: another model may have made it, and its tokens are not the run's."""
+
+    @property
+    def title(self) -> str:
+        """Its name, for people."""
+        return named(self.name).words
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A run at a moment."""
+
+    run: str
+    state: State
+    journals: str = ""
+    """Which folder has its journals, where not the one that is looked at: who works on it is known only there."""
+    as_of: str = ""
+    """When tokens, rates, money and endpoints were so; items that are committed are counted now."""
+    age: float | None = None
+    """Seconds since then; None where nothing is known of it."""
+    paused: bool = False
+    """Whether whoever works on it waits for a word to continue."""
+    workers: int = 0
+    """Processes at work, as far as is known."""
+    scenario: str
+    """Or what else it is about."""
+    model: str
+    stages: tuple[StageState, ...]
+    stops: dict[str, int]
+    """Why conversations ended."""
+    usage: Usage
+    """Of all starts."""
+    money: float | None = None
+    expected: Usage | None = None
+    """What the whole run is expected to use."""
+    expected_money: float | None = None
+    calls_per_second: float | None = None
+    tokens_per_second: float | None = None
+    in_flight: int = 0
+    retries: int = 0
+    rate_limited: int = 0
+    errors: dict[str, int] = {}
+    replicas: tuple[ReplicaState, ...] = ()
+    """The models' endpoints."""
+    elapsed: float = 0.0
+    """Seconds of this start."""
+    eta: float | None = None
+    """Seconds left, at the rate of now."""
+    why: str = ""
+    """Why it stopped, if it did."""
+    forked_from: str = ""
+    resume: str = ""
+    log: str = ""
+
+    @property
+    def failed(self) -> int:
+        """Items that ended in an error."""
+        return sum(stage.failed for stage in self.stages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**msgspec.to_builtins(self), "failed": self.failed}
+
+
+def progress_of(snapshot: Snapshot) -> dict[str, Any]:
+    """What of a snapshot changes from line to line: for the log and for `--json`."""
+    left_out = ("run", "scenario", "model", "resume", "log", "forked_from", "as_of", "age")
+    return {name: value for name, value in snapshot.to_dict().items() if name not in left_out}
+
+
+class View(Protocol):
+    """Shows a job while it is at work."""
+
+    every: float
+    """Seconds between two snapshots."""
+
+    def __enter__(self) -> View:
+        """Begin to show."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the screen in order."""
+        ...
+
+    def show(self, now: Snapshot) -> None:
+        """Show the job as it is now."""
+        ...
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """Show something that happened, as the log has it."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    every = 60.0
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, now: Snapshot) -> None:
+        """Show nothing."""
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+
+class Printed(Silent):
+    """Prints a line now and then, for programs and notebooks."""
+
+    every = 10.0
+
+    def show(self, now: Snapshot) -> None:
+        """Print how far it is."""
+        stages = [one for one in now.stages if one.committed < one.planned] or list(now.stages[-1:])
+        parts = [f"{one.title} {one.finished:,} of {one.planned:,}" for one in stages[:1]]
+        parts += [f"{now.usage.calls:,} calls"] if now.usage.calls else []
+        parts += [f"${now.money:,.2f}"] if now.money else []
+        parts += [f"{now.failed:,} failed"] if now.failed else []
+        self.note(" · ".join(parts))
+
+    def event(self, entry: dict[str, Any]) -> None:
+        """Print what happened, where there are words for it."""
+        if text := entry.get("text"):
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        print(text, flush=True)  # noqa: T201 - what it is for
+
+
+class Watcher:
+    """Looks at a job that is at work in this process."""
+
+    def __init__(self, runner: Runner, *, resume: str = "") -> None:
+        self._runner, self._resume = runner, resume
+        folder = runner.folder
+        self._forked_from = folder.settings().forked_from if folder.exists else ""
+        self._seen: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
+        self._estimator = runner.job.estimator(folder)
+        self._expected: Usage | None = None
+        self._expected_at = 0.0
+        told = part_of(last_events(folder, runner.job.log).progress, "stages", list[StageState], [])
+        self._ended = {stage.name: stage.finished for stage in told if stage.finished}
+        """Items that had ended when this start began, by stage: they may still be in the journals."""
+        self._in_journals: dict[str, int] = {}
+
+    def committed(self, state: JobState, stage: str, shard: int) -> None:
+        """Take note of a finished shard."""
+        if self._estimator is not None and state.job is self._runner.job and not named(stage).retry:
+            self._estimator.add(state.folder.marker(stage, shard))
+
+    def now(self, state: State = "working") -> Snapshot:
+        """The job at this moment."""
+        runner, meter, clock = self._runner, self._runner.meter, time.monotonic()
+        usage = meter.usage
+        used = meter.before + usage
+        calls, tokens = self._rates(clock, usage)
+        if self._estimator is not None and (
+            self._expected is None or clock - self._expected_at > EXPECT_EVERY or state != "working"
+        ):
+            made = self._estimator.expected()
+            self._expected, self._expected_at = made if made.total > used.total else used, clock
+        expected = used if state == "complete" and self._expected else self._expected
+        left = max(0, expected.calls - used.calls) if expected else None
+        working = state == "working"
+        tallies = runner.state.tallies
+        counts: Counter[str] = sum((tally.counts for tally in tallies.values()), Counter[str]())
+        return Snapshot(
+            run=runner.state.folder.address,
+            state=state,
+            as_of=time_of_day(),
+            age=0.0,
+            paused=runner.halt.paused and working,
+            workers=runner.workers if working else 0,
+            scenario=runner.state.job.title,
+            model=", ".join(dict.fromkeys(map(name_of, runner.state.job.models.values()))),
+            stages=tuple(
+                StageState(
+                    name,
+                    tally.planned,
+                    tally.committed,
+                    max(tally.finished, self._ended_before(name)),
+                    tally.open,
+                    tally.failed,
+                    tally.usage.total,
+                )
+                for name, tally in tallies.items()
+            ),
+            stops={
+                name.removeprefix(STOPPED): count
+                for name, count in counts.most_common()
+                if name.startswith(STOPPED) and count > 0
+            },
+            usage=used,
+            money=meter.money,
+            expected=expected,
+            expected_money=None if expected is None else meter.worth(expected),
+            calls_per_second=calls if meter.models else None,
+            tokens_per_second=tokens if meter.models else None,
+            in_flight=meter.in_flight,
+            retries=sum(one.retries for one in meter.models.values()),
+            rate_limited=sum(one.rate_limited for one in meter.models.values()),
+            errors=dict(meter.errors),
+            replicas=tuple(runner.replicas()),
+            elapsed=clock - meter.started,
+            eta=left / calls if left is not None and calls and working else None,
+            why=runner.halt.reason,
+            forked_from=self._forked_from,
+            resume=self._resume,
+            log=str(runner.folder.root / runner.job.log),
+        )
+
+    def _ended_before(self, name: str) -> int:
+        """Items that had ended before, as far as their journals are there: a start that ends at once does not get to them."""
+        state = self._runner.state
+        if name not in self._ended or state.folder is not self._runner.folder:
+            return 0
+        if name not in self._in_journals:
+            stage = state.stage(name)
+            most = items_in_journals(state.folder, name, stage.shard_size, stage.count)
+            self._in_journals[name] = min(self._ended[name], state.tallies[name].committed + most)
+        return self._in_journals[name]
+
+    def _rates(self, clock: float, usage: Usage) -> tuple[float | None, float | None]:
+        self._seen.append((clock, usage.calls, usage.total))
+        while len(self._seen) > 2 and clock - self._seen[0][0] > WINDOW:
+            self._seen.popleft()
+        then, calls, tokens = self._seen[0]
+        if clock - then < 0.05:
+            return None, None
+        return (usage.calls - calls) / (clock - then), (usage.total - tokens) / (clock - then)
+
+
+def items_in_journals(folder: RunFolder, stage: str, size: int, count: int) -> int:
+    """Items of the shards that have journals and are not committed: no more can have ended there."""
+    return sum(max(0, min(size, count - shard * size)) for shard in folder.journaled(stage))

@@ -1,0 +1,405 @@
+"""A job at work in one process: its models, its folder, and how far its stages are. Used by the runner and by workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.checks import shown
+from camel.core.errors import InputError, ModelError
+from camel.core.message import Usage
+from camel.core.model import Model, Price
+from camel.engine.halt import Unfinished
+from camel.engine.notices import Tell
+from camel.engine.stage import Steps, Workload, Written
+from camel.jobs.budget import Meter, MeteredModel
+from camel.jobs.failures import failure_of
+from camel.jobs.item import Item, Seat
+from camel.jobs.job import ItemFailed, Job, Stage
+from camel.jobs.ledger import (
+    MONEY,
+    Counted,
+    Tally,
+    committed_shards,
+    in_journals,
+    totals_in,
+    totals_of,
+    usage_of,
+)
+from camel.models.catalogue import find
+from camel.models.connect import pool_of
+from camel.models.named import NamedModel
+from camel.models.pool import Pool
+from camel.models.replica import ReplicaState
+from camel.models.spec import ModelSpec
+from camel.models.traced import traced
+from camel.runs.again import Retry, StageName, named
+from camel.runs.compact import damaged
+from camel.runs.verify import gone
+from camel.storage.journal import Damage
+
+COUNTED_FIRST = 1_000
+"""Markers that are read before the work begins; of more, only a budget makes it wait."""
+
+
+class Models:
+    """The models of a job and of the jobs within it, each opened once, at first use."""
+
+    def __init__(self, meter: Meter, concurrency: int) -> None:
+        self._meter, self._concurrency = meter, concurrency
+        self._seats: dict[Model | ModelSpec, Seat] = {}
+        self._own: list[Model] = []
+        """Those that were opened here, and are closed here."""
+        self.opened: Callable[[str, Model], None] = lambda name, model: None
+        """Is told of each that is opened."""
+
+    def seat(self, job: Job, name: str) -> Seat:
+        """The model of a job's seat."""
+        spec = job.models.get(name) or job.models[""]
+        if spec not in self._seats:
+            self._seats[spec] = self._open(spec)
+        return self._seats[spec]
+
+    def _open(self, spec: Model | ModelSpec) -> Seat:
+        if isinstance(spec, ModelSpec):
+            model = spec.open(self._concurrency)
+            self._own.append(model)
+        else:
+            model = spec.inner if isinstance(spec, NamedModel) else spec
+        meter = self._meter.model(name_of(spec), price_of(spec))
+        self.opened(meter.name, model)
+        return Seat(MeteredModel(traced(model, meter.name), meter), meter, model)
+
+    def declare(self, job: Job) -> None:
+        """Know what the models of a job cost, before any of them is opened."""
+        for spec in job.models.values():
+            self._meter.model(name_of(spec), price_of(spec))
+
+    def pools(self) -> dict[str, Pool]:
+        """The endpoints of the open models, by the model's name."""
+        return {
+            seat.meter.name: pool
+            for seat in self._seats.values()
+            if (pool := pool_of(seat.opened)) is not None
+        }
+
+    async def rest(self) -> None:
+        """Tell all of them that they are not asked for a while."""
+        for seat in self._seats.values():
+            await seat.opened.rest()
+
+    async def aclose(self) -> None:
+        """Close those that were opened here, and tell the others that they are not asked any more."""
+        await self.rest()
+        for model in self._own:
+            await model.aclose()
+
+
+def name_of(spec: Model | ModelSpec) -> str:
+    """What a model is called in reports and budgets."""
+    return spec.name or type(spec).__name__
+
+
+def price_of(spec: Model | ModelSpec) -> Price | None:
+    """What a model costs, where that is known."""
+    return spec.cost() if isinstance(spec, ModelSpec) else spec.price or find(spec.name)
+
+
+@dataclass(slots=True)
+class _Ended:
+    """An item that has ended."""
+
+    record: Any
+    usage: Usage
+    money: float | None
+
+
+class JobState:
+    """One job: what is counted, and the workloads of its stages."""
+
+    def __init__(
+        self,
+        job: Job,
+        meter: Meter,
+        models: Models,
+        tell: Tell,
+        *,
+        accept: Collection[str] = (),
+        shared: bool = False,
+    ) -> None:
+        """`shared` is a worker of a cluster: the driver has begun the stages, and counts what is committed."""
+        self.job, self.meter, self.halt, self._models = job, meter, meter.halt, models
+        self.tell, self._accept, self._shared = tell, accept, shared
+        self._seat = partial(models.seat, job)
+        models.declare(job)
+        self.folder = job.open(accept)
+        self.last_pass = False
+        """Whether a failure becomes the item's record, as no other try follows."""
+        self.tallies: dict[str, Tally] = {}
+        self._stages: dict[str, Stage] = {}
+        self._counted: dict[str, Counted] = {}
+        self.retry: Retry | None = None
+        self.journaled = 0
+        """Answers that earlier starts have journaled for shards that are still open."""
+        self.damaged = 0
+        """Answers that were journaled and cannot be read."""
+        self._counting: asyncio.Future[None] | None = None
+        """What reads the markers while the work goes on already."""
+        self._over = False
+
+    # --- stages ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def outline(self) -> list[Stage]:
+        """The stages that are known beforehand."""
+        return [self.begun(stage) for stage in self.job.outline(self.folder)]
+
+    def begun(self, stage: Stage) -> Stage:
+        """A stage as it was begun: its identity is stored, or compared with what is stored."""
+        if stage.identity is None:
+            return stage
+        wanted = {**msgspec.to_builtins(stage.identity), "count": stage.count, "shard_size": stage.shard_size}
+        if self._shared:
+            begun = self.folder.begun_with(stage.name) or wanted
+        else:
+            begun = self.folder.begun(stage.name, wanted)
+            self._check_same(stage, begun)
+        identity = {key: begun.get(key) for key in wanted}
+        return replace(
+            stage,
+            shard_size=int(begun.get("shard_size", stage.shard_size)),
+            fingerprint=stage.fingerprint or fingerprint(identity),
+        )
+
+    def _check_same(self, stage: Stage, begun: Mapping[str, Any]) -> None:
+        """Raise where a stage was begun with something else that nobody has accepted."""
+        assert stage.identity is not None
+        wanted = msgspec.to_builtins(stage.identity)
+        if "model" in wanted and "model.name" in self._accept:
+            changed = f"{stage.name}.model"
+            if self.folder.accepted().get(changed, begun.get("model")) != wanted["model"]:
+                self.folder.accept({changed: wanted["model"]})
+        model = self.folder.accepted().get(f"{stage.name}.model", begun.get("model"))
+        now = {**begun, "model": model}
+        if differs := [name for name in wanted if now.get(name) != wanted[name]]:
+            details = ", ".join(
+                f"{name} was {shown(now.get(name))} and is {shown(wanted[name])}" for name in differs
+            )
+            hint = (
+                f": continue with --model {model}, or say --accept-change model.name"
+                if differs == ["model"]
+                else ""
+            )
+            raise InputError(f"the stage {stage.name} was begun with something else ({details}){hint}")
+
+    def begin(self, stages: Iterable[Stage]) -> None:
+        """Have stages: count what is there of those that are new."""
+        new = [stage for stage in stages if stage.name not in self.tallies]
+        for stage in new:
+            self._stages[stage.name] = stage
+            self.tallies[stage.name], self._counted[stage.name] = Tally(self._planned(stage)), Counted()
+            if not self._shared and (lost := gone(self.folder, named(stage.name).stage)):
+                more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
+                raise damaged(self.folder, lost[0], f"is gone{more}")
+        if new and not self._shared:
+            self._begin_counting([stage.name for stage in new])
+
+    def stage(self, name: str) -> Stage:
+        """A stage that was begun."""
+        return self._stages[name]
+
+    def hold_journals(self, stages: Iterable[Stage]) -> None:
+        """Have the journals of stages here, where something of them is left to do."""
+        for stage in stages:
+            tally = self.tallies[stage.name]
+            if tally.committed < tally.planned:
+                self.folder.hold_journals(named(stage.name).stage)
+
+    def retried(self, stages: Iterable[Stage]) -> list[Stage]:
+        """The stages of the retry that is not finished, of these stages."""
+        if self.retry is None:
+            return []
+        number, found = self.retry.number, self.retry.stages
+        return [
+            replace(stage, name=str(StageName(stage.name, number)), items=found[stage.name])
+            for stage in stages
+            if stage.name in found
+        ]
+
+    def workload(self, stage: Stage) -> Workload:
+        """What the engine works on."""
+        return Workload(
+            name=stage.name,
+            count=stage.count,
+            work=partial(self._work, stage),
+            write=partial(self._write, stage),
+            fingerprint=stage.fingerprint,
+            suffix=stage.suffix,
+            shard_size=stage.shard_size,
+            items=stage.items,
+        )
+
+    def _planned(self, stage: Stage) -> int:
+        return stage.count if stage.items is None else sum(map(len, stage.items.values()))
+
+    async def _work(self, stage: Stage, index: int, steps: Steps) -> _Ended:
+        """Do one item, under the failure policy."""
+        tally = self.tallies[stage.name]
+        item = Item(index, stage.id(index), steps, self._seat, self.halt, self.tell)
+        tally.open += 1
+        try:
+            record = await stage.work(item)
+        except (ModelError, ItemFailed) as error:
+            if isinstance(error, ModelError) and stage.failed is not None:
+                failure_of(error, self.halt, last=self.last_pass)
+            if stage.failed is None:
+                self.halt.set(f"{stage.id(index)}: {error}")
+                raise Unfinished(str(error)) from None
+            record = stage.failed(item, error)
+        finally:
+            tally.open -= 1
+            item.release()
+        usage = item.usage
+        tally.finished += 1
+        tally.usage += usage
+        tally.failed += bool(stage.failure(record))
+        tally.counts.update(stage.counts(record))
+        return _Ended(record, usage, item.money)
+
+    def _write(self, stage: Stage, path: Path, ended: Sequence[_Ended]) -> Written:
+        """Write a shard, and count what is in it."""
+        usage = sum((one.usage for one in ended), Usage())
+        paid = [one.money for one in ended if one.usage.calls]
+        money = None if not paid or None in paid else sum(one or 0.0 for one in paid)
+        records: Sequence[Any] = [one.record for one in ended]
+        name = named(stage.name)
+        if name.retry:
+            # Whole shards are written, with what stays: what failed was paid for, too.
+            shard = int(path.name.partition("-")[0])
+            before = self.folder.marker(name.stage, shard)
+            assert stage.read is not None
+            assert stage.items is not None
+            new = dict(zip(stage.items[shard], records, strict=True))
+            all_items = range(shard * stage.shard_size, shard * stage.shard_size + before.rows)
+            records = [new.get(item, old) for item, old in zip(all_items, stage.read(before), strict=True)]
+            usage += usage_of(before.totals)
+            if MONEY in before.totals:
+                money = (money or 0.0) + before.totals[MONEY]
+        written = stage.write(path, records)
+        totals = {**totals_of(usage, money), **totals_in(stage, records)} if self.job.models else {}
+        return Written(written.rows, written.sha256, {**totals, **written.totals})
+
+    # --- counting ----------------------------------------------------------------------------------------------------
+
+    def _cost(self, stage: str) -> Callable[[Usage], float]:
+        """What a usage of a stage costs, where its markers do not say."""
+        models = self.job.models
+        spec = models.get(self._stages[stage].seat) or models.get("")
+        return (lambda usage: 0.0) if spec is None else self.meter.model(name_of(spec), price_of(spec)).cost
+
+    def _begin_counting(self, names: Sequence[str]) -> None:
+        """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""
+        for name in names:
+            cost = self._cost(name)
+            for usage in in_journals(self.folder, name, self._tell_of_damage):
+                self.meter.before += usage
+                self.meter.paid_before += cost(usage)
+                self.journaled += 1
+        committed = {name: committed_shards(self.folder, self._stages[name]) for name in names}
+        few = sum(map(len, committed.values())) <= COUNTED_FIRST
+        for name, shards in committed.items():
+            self._tally_names(name, shards)
+        if few or self.meter.budget.counts:
+            self._read_markers(committed)
+            for name in names:
+                self._add(name)
+            return
+        loop = asyncio.get_running_loop()
+        self._counting = loop.run_in_executor(None, self._read_markers, committed)
+        self._counting.add_done_callback(partial(self._catch_up, names))
+
+    def recount(self, names: Iterable[str] | None = None) -> None:
+        """Count what is committed: read the markers that have not been read yet."""
+        for name in list(self.tallies) if names is None else names:
+            self._read_markers({name: committed_shards(self.folder, self._stages[name])})
+            self._tally_names(name, self._counted[name].shards)
+            self.tallies[name].add(self._counted[name])
+
+    def count_anew(self, stage: str) -> None:
+        """Forget what a stage had counted: its shards were written anew."""
+        self._counted[stage] = Counted()
+        self.recount([stage])
+
+    def _read_markers(self, committed: Mapping[str, set[int]]) -> None:
+        """Read them, until the run stops; on a thread, so that it touches nothing that is shown."""
+        for name, shards in committed.items():
+            counted = self._counted[name]
+            if named(name).retry:  # what its markers say, the newest markers of its stage say
+                counted.shards |= shards
+                continue
+            cost = self._cost(name)
+            for marker in self.folder.markers(name, shards - counted.shards):
+                counted.add(marker, cost)
+                if self._counting is not None and (self._over or self.halt.reason):
+                    return
+
+    def _catch_up(self, names: Sequence[str], done: asyncio.Future[None]) -> None:
+        """Show what was read beside the work."""
+        if error := done.exception():
+            self.halt.set(str(error))
+            return
+        for name in names:
+            self._add(name)
+
+    def _add(self, name: str) -> None:
+        counted = self._counted[name]
+        self.tallies[name].add(counted)
+        self.meter.before += counted.usage
+        self.meter.paid_before += counted.paid
+
+    async def counted(self) -> None:
+        """Return when everything is counted that was begun to be."""
+        if self._counting is not None:
+            await self._counting
+
+    @contextlib.contextmanager
+    def counting(self) -> Generator[None]:
+        """Stop counting when the block ends."""
+        self._over = False
+        try:
+            yield
+        finally:
+            self._over = True
+
+    def _tally_names(self, name: str, shards: set[int]) -> None:
+        """A tally of shards of which only the names are known."""
+        workload = self.workload(self._stages[name])
+        wanted = set(workload.numbers) if workload.items is not None else shards
+        items = sum(len(workload.indices(shard)) for shard in shards & wanted)
+        self.tallies[name] = Tally(self._planned(self._stages[name]), items, items)
+
+    def _tell_of_damage(self, damage: Damage) -> None:
+        self.damaged += damage.records or 0
+        text = (
+            f"{damage}; the run pays for it again, and for later replies of the item if the new one differs"
+        )
+        self.tell("damage", text, file=str(damage.path), records=damage.records)
+
+    # --- for whoever looks -------------------------------------------------------------------------------------------
+
+    def replicas(self) -> list[ReplicaState]:
+        """The endpoints of its models as they are now."""
+        return [state for pool in self._models.pools().values() for state in pool.states()]
+
+
+def fingerprint(identity: Mapping[str, Any]) -> str:
+    """A short hash of what decides records."""
+    return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]

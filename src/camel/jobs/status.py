@@ -1,0 +1,222 @@
+"""How any job is doing, by its folder as it lies there.
+
+The one decision to know: a folder's state is read from its markers, `run.json` and the log alone, so that it can be asked
+about a run of any size, while another process works on it, without opening its data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import InputError
+from camel.core.message import Usage
+from camel.jobs.ledger import FAILED, MONEY, stops_of, usage_of
+from camel.jobs.log import LOG, age_of, last_events, part_of
+from camel.jobs.progress import Snapshot, StageState, items_in_journals
+from camel.jobs.retry import open_retry
+from camel.models.catalogue import ModelPrice
+from camel.models.replica import ReplicaState
+from camel.runs.again import StageName
+from camel.runs.control import read_wish
+from camel.runs.run import RunFolder, open_folder
+from camel.runs.settings import Planned, Settings
+from camel.storage import inside
+from camel.storage.store import is_remote, open_store
+
+FRESH = 120.0
+"""Seconds for which a rate in the log says something about now."""
+LISTS_BEFORE = 256
+"""Lists in a shard, in runs that do not say."""
+
+
+KEPT = "kept"
+"""Where jobs whose folder is for a report keep their records."""
+
+
+def job_folder(where: str | Path) -> RunFolder:
+    """The folder of a run, or of another job: that of a report stands for what is kept in it."""
+    folder = open_folder(where)
+    inner = RunFolder(folder.root / KEPT)
+    if folder.on_disk and not folder.exists and inner.read_beside(LOG):
+        return inner
+    return folder
+
+
+def read_status(where: str | Path) -> Snapshot:
+    """The state of the run, or of another job, at a folder or an address."""
+    folder = job_folder(where)
+    start, last, end = last_events(folder)
+    settings = _settings(folder, start)
+    working = is_locked(folder.root)
+    told = {stage.name: stage for stage in part_of(last, "stages", list[StageState], [])}
+    planned = planned_shards(folder, settings, start) or {
+        name: Planned(0, 1) for name in folder.stages() if not folder.has_own_settings(name)
+    }
+    extra = {name: _begun(folder, name) for name in folder.stages() if name not in planned}
+    price = part_of(start, "price", ModelPrice | None, None)
+    stages: list[StageState] = []
+    stops: Counter[str] = Counter()
+    used, paid = Usage(), 0.0
+    for name, plan in {**planned, **extra}.items():
+        rows = failed = tokens = 0
+        for marker in folder.markers(name, folder.committed(name)):
+            usage = usage_of(marker.totals)
+            rows += marker.rows
+            failed += int(marker.totals.get(FAILED, 0))
+            tokens += usage.total
+            if name in planned:
+                used += usage
+                paid += (
+                    marker.totals[MONEY] if MONEY in marker.totals else price.cost(usage) if price else 0.0
+                )
+                stops.update(stops_of(marker.totals))
+        known = told.get(name, StageState(name, 0, 0, 0))
+        count = plan.items or max(rows, known.planned)
+        # Items that had ended in shards that may not be committed: their journals have them.
+        finished = min(count, max(rows, known.finished))
+        if not working and folder.on_disk and finished > rows:
+            # As long as those are there: somebody may have removed what was committed once.
+            finished = min(finished, rows + items_in_journals(folder, name, plan.shard_size, count))
+        open_now = known.open if working else 0
+        tokens = max(tokens, known.tokens)
+        stages.append(StageState(name, count, rows, finished, open_now, failed, tokens, name in extra))
+    stages += _retried(folder, told, working)
+    own = [stage for stage in stages if not stage.extra]
+    complete = bool(own) and all(stage.committed == stage.planned for stage in own)
+    begun = bool(start) or any(stage.committed for stage in own)
+    # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
+    logged = part_of(last, "usage", Usage, Usage())
+    if logged.calls > used.calls:
+        used, paid = logged, paid + (price.cost(logged) - price.cost(used) if price else 0.0)
+    age = age_of(last, FRESH) if last else None
+    now = last if last and working and age is not None and age < FRESH else {}
+    before = last or {}
+    return Snapshot(
+        run=folder.address,
+        state="working" if working else "complete" if complete else "stopped" if begun else "new",
+        journals=next((str(other) for name in planned if (other := folder.held_elsewhere(name))), ""),
+        as_of=str(before.get("time", "")),
+        age=age,
+        paused=working and read_wish(folder) == "pause",
+        workers=int(before.get("workers", 1)) if working else 0,
+        scenario=str(settings.config.get("scenario", "") or (start or {}).get("title", "")),
+        model=str(settings.config.get("model.name", "") or (start or {}).get("model", "")),
+        stages=tuple(stages),
+        stops=dict(stops.most_common()),
+        usage=used,
+        money=None if price is None else paid,
+        expected=part_of(now, "expected", Usage | None, None),
+        expected_money=part_of(now, "expected_money", float | None, None),
+        calls_per_second=now.get("calls_per_second"),
+        tokens_per_second=now.get("tokens_per_second"),
+        in_flight=now.get("in_flight", 0),
+        retries=before.get("retries", 0),
+        rate_limited=before.get("rate_limited", 0),
+        errors=before.get("errors", {}),
+        replicas=part_of(now, "replicas", tuple[ReplicaState, ...], ()),
+        elapsed=float(before.get("elapsed", 0.0)),
+        eta=now.get("eta"),
+        why="" if working or complete or not start else _why(end),
+        forked_from=settings.forked_from,
+        resume=(start or {}).get("resume", ""),
+        log=str(folder.root / LOG) if start else "",
+    )
+
+
+def check_finished(run: str, what: str) -> None:
+    """Refuse a run that is not complete: which conversations it has must not change below what is made from it."""
+    now = read_status(run)
+    own = [stage for stage in now.stages if not stage.extra]
+    if not own or any(stage.committed < stage.planned for stage in own):
+        how = f": {now.resume}" if now.resume and now.state == "stopped" else ""
+        raise InputError(f"{run} is not complete, and only a complete run is {what}; finish it first{how}")
+
+
+def _settings(folder: RunFolder, start: dict[str, Any] | None) -> Settings:
+    """What a run was made with; of a job that is no run, nothing."""
+    try:
+        return folder.settings()
+    except InputError:
+        if start is None or folder.exists:
+            raise
+        return Settings("", {}, "")
+
+
+def _retried(folder: RunFolder, told: dict[str, StageState], working: bool) -> list[StageState]:
+    """The stages of a retry that is not finished."""
+    retry, found = open_retry(folder), list[StageState]()
+    for name, shards in retry.stages.items() if retry else ():
+        own_name = str(StageName(name, retry.number if retry else 0))
+        done = sum(len(shards[shard]) for shard in folder.committed(own_name) & shards.keys())
+        known = told.get(own_name, StageState(own_name, 0, 0, 0))
+        items = sum(map(len, shards.values()))
+        found.append(
+            StageState(own_name, items, done, max(done, known.finished), known.open if working else 0)
+        )
+    return found
+
+
+def _begun(folder: RunFolder, stage: str) -> Planned:
+    """What a stage that came after the run is to have."""
+    begun = folder.begun_with(stage)
+    return Planned(
+        int(begun.get("count", 0) or begun.get("conversations", 0)), int(begun.get("shard_size", 1))
+    )
+
+
+def planned_shards(
+    folder: RunFolder, settings: Settings | None = None, start: dict[str, Any] | None = None
+) -> dict[str, Planned]:
+    """What each stage of a run is to have; empty where that cannot be known, as of an import."""
+    settings = settings or folder.settings()
+    if settings.planned or "imported" in settings.config:
+        return settings.planned
+    # Of a run of an earlier version the log says how many items there are, and the settings how large its shards are.
+    counts = (start or last_events(folder).start or {}).get("stages")
+    size = int(settings.config.get("shard_size", 0)) or 1
+    if not isinstance(counts, dict):
+        return {}
+    items = msgspec.convert(counts, dict[str, int])
+    last = list(items)[-1:]
+    return {name: Planned(count, size if name in last else LISTS_BEFORE) for name, count in items.items()}
+
+
+def _why(end: dict[str, Any] | None) -> str:
+    """Why a run that is not complete has stopped."""
+    if end is None:
+        return "it was cut off"
+    if end.get("state") == "complete":
+        return "it was complete, and something of it was removed since; it is made again, and paid for again"
+    return end.get("why") or end.get("error") or "it was cut off"
+
+
+def find_runs(where: str | Path) -> list[str]:
+    """The runs below a folder or an address, itself included; a run itself is not searched further."""
+    store = open_store(where)
+    try:
+        if store.exists("run.json"):
+            return [store.address]
+        below = store.folders("")
+    except OSError:
+        return []
+    found: list[str] = []
+    for name in below:
+        found += find_runs(f"{where}/{name}" if is_remote(where) else Path(where) / name)
+    return found
+
+
+def is_locked(root: Path) -> bool:
+    """Whether a process on this machine is working on the run."""
+    try:
+        with inside.open_file(root, ".lock") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

@@ -1,0 +1,135 @@
+"""Running jobs from a program or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from camel.core.errors import InputError
+from camel.core.model import Model
+from camel.core.play import Declaration
+from camel.core.stops import StopRule
+from camel.generation.config import GenerateConfig, read_config
+from camel.generation.dialogues import Dialogues
+from camel.generation.generate import Generation
+from camel.jobs.budget import Budget
+from camel.jobs.job import Job
+from camel.jobs.launch import JobOptions, Launch
+from camel.jobs.progress import Printed, Silent
+from camel.jobs.runner import Outcome
+from camel.library.run import Run
+from camel.models.spec import ModelSpec, find_spec
+
+
+def run_job(
+    job: Job,
+    *,
+    budget_usd: float | None = None,
+    budget_tokens: int | None = None,
+    budget_calls: int | None = None,
+    budget_hours: float | None = None,
+    concurrency: int = 64,
+    outage_minutes: float = 30.0,
+    accept: Collection[str] = (),
+    retry_failed: bool = False,
+    address: str = "",
+    workers: int | None = None,
+    progress: bool = True,
+) -> Outcome:
+    """Run a job to its end, or until something stops it; the same call continues it. Works in a notebook, too.
+
+    Budgets hold for all starts together, `budget_hours` for this one. `accept` names changes of settings that you accept,
+    such as `model.name`. With an `address` (local, auto or host:port) the work is done on a Ray cluster. `progress` prints a
+    line now and then. Ctrl-C lets the calls in flight end, and keeps them.
+    """
+    options = JobOptions(
+        budget=Budget(usd=budget_usd, tokens=budget_tokens, calls=budget_calls, hours=budget_hours),
+        concurrency=concurrency,
+        patience=60 * outage_minutes,
+        accept=accept,
+        retry_failed=retry_failed,
+        address=address,
+        workers=workers,
+        resume="the same call",
+    )
+    view = Printed() if progress else Silent()
+    outcome = Launch(job, options, view).run()
+    if not outcome.complete:
+        view.note(f"stopped: {outcome.reason}; the same call continues")
+    for one in outcome.failed:
+        view.note(f"failed: {one.count:,} with {one.name}, for example {one.example}: {one.words}")
+    return outcome
+
+
+def generate(
+    what: Declaration | GenerateConfig | str | Path,
+    *,
+    inputs: Sequence[Mapping[str, Any]] | None = None,
+    model: Model | ModelSpec | str | None = None,
+    rules: Sequence[StopRule] | None = None,
+    out: str | Path = "",
+    seed: int | None = None,
+    concurrency: int | None = None,
+    budget_usd: float | None = None,
+    budget_tokens: int | None = None,
+    budget_calls: int | None = None,
+    budget_hours: float | None = None,
+    accept: Collection[str] = (),
+    retry_failed: bool = False,
+    address: str = "",
+    workers: int | None = None,
+    progress: bool = True,
+) -> Run:
+    """Generate a run and open it; the same call continues one that was stopped, and pays for nothing twice.
+
+        run = camel.generate(
+            RolePlaying("Help <name> with <issue>", assistant="Agent", user="<persona>"),
+            inputs=[{"name": "Ada", "issue": "a refund", "persona": "a busy customer"}],
+            model="gpt-4.1-mini",
+            out="runs/support",
+        )
+
+    `what` is a role play or a society whose `<placeholders>` are filled from each row of `inputs`, one conversation a row;
+    or a configuration, or the path of its TOML file. A row's `id` is that of its conversation, else a hash of the row.
+    `model` and `rules` take the place of its own; a rule of your own is part of what the run is made from by its `name` and
+    `version`. For the rest see `run_job`.
+    """
+    given = {"usd": budget_usd, "tokens": budget_tokens, "calls": budget_calls, "hours": budget_hours}
+    spec = find_spec(model) if isinstance(model, str) else model
+    if isinstance(what, Declaration):
+        if not out:
+            raise InputError("say where the run is kept: out='runs/name'")
+        rows: Sequence[Mapping[str, Any]] = [{}] if inputs is None else inputs
+        job: Job = Dialogues(
+            what if rules is None else what.with_rules(rules),
+            tuple(dict(row) for row in rows),
+            spec if spec is not None else what.own_model(),
+            str(out),
+            seed=seed,
+        )
+        patience, in_flight = 30.0, concurrency or 64
+    else:
+        if inputs is not None or rules is not None:
+            raise InputError("inputs and rules go with a RolePlaying or a Society, not with a configuration")
+        config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
+        config = config.adjusted(concurrency=concurrency, out=str(out), budget=given)
+        given = {name: getattr(config.budget, name) for name in given}
+        if isinstance(spec, ModelSpec):
+            config = replace(config, model=spec)
+        job = Generation(config, spec if isinstance(spec, Model) else None)
+        patience, in_flight = config.run.outage_patience, config.run.concurrency
+    run_job(
+        job,
+        **{f"budget_{name}": value for name, value in given.items()},  # pyright: ignore[reportArgumentType]
+        concurrency=in_flight,
+        outage_minutes=patience,
+        accept=accept,
+        retry_failed=retry_failed,
+        address=address,
+        workers=workers,
+        progress=progress,
+    )
+    return Run(job.place)
