@@ -39,7 +39,7 @@ def main() -> None:
 async def _size(options: argparse.Namespace) -> dict[str, Any]:
     from camel import ChatModel
     from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.contest import AGENTS, SINGLE_SHOT, AgentsConfig, Group
+    from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
     from camel.evaluation.results import Evaluation
     from camel.evaluation.windows import AskedModel
     from camel.jobs.runner import Runner

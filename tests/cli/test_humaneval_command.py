@@ -21,7 +21,8 @@ import pytest
 
 from camel.engine.stage import read_step
 from camel.evaluation.humaneval.records import SAMPLES, HumanEvalConfig, prompt_text
-from camel.evaluation.humaneval.report import PAPER, HumanEvalReport, markdown, page, plots
+from camel.evaluation.humaneval.report import PAPER, HumanEvalReport, markdown
+from camel.evaluation.humaneval.report_page import page, plots
 from camel.evaluation.humaneval.solving import HumanEval
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorProcess, SimulatorSettings

@@ -18,7 +18,7 @@ from camel.core.errors import ContextOverflow, Damaged, ModelError, ServerFailed
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.evaluation.agents import AgentsEvaluation
-from camel.evaluation.contest import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
+from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.report import markdown
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.tasks import draw_tasks

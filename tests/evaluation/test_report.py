@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 from camel import ScriptedModel
 from camel.core.model import Request
 from camel.evaluation.agents import AgentsEvaluation
-from camel.evaluation.contest import AGENTS, SINGLE_SHOT, AgentsConfig, Contest, Group
+from camel.evaluation.contest import Contest
+from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.pairs import Pair, PairVerdict
-from camel.evaluation.report import markdown, page, plots, points, share, table, write_report
+from camel.evaluation.report import markdown, write_report
+from camel.evaluation.report_page import page
+from camel.evaluation.report_plots import plots
+from camel.evaluation.report_table import points, share, table
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.windows import AskedModel
 from camel.reports.markdown import fenced, md

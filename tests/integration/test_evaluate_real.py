@@ -11,7 +11,7 @@ import pytest
 
 from camel import ChatModel, Sampling
 from camel.evaluation.agents import AgentsEvaluation
-from camel.evaluation.contest import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
+from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.pairs import read_pairs, read_verdicts
 from camel.evaluation.results import evaluate
 from camel.evaluation.windows import AskedModel

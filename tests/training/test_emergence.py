@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from camel import InputError, ScriptedModel
+from camel.core.errors import ContextOverflow, ModelError
 from camel.core.history import History
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
@@ -64,7 +65,7 @@ class Society:
     def __call__(self, name: str, **rest: object) -> Model:
         """The model of a name."""
 
-        def say(request: Request) -> str:
+        def say(request: Request) -> str | ModelError:
             self.asked[name] = self.asked.get(name, 0) + 1
             if self._halt and sum(self.asked.values()) >= self._most:
                 self._halt.set("enough")
@@ -72,7 +73,7 @@ class Society:
 
         return ScriptedModel(say)
 
-    def say(self, name: str, asked: str) -> str:
+    def say(self, name: str, asked: str) -> str | ModelError:
         """What a model answers."""
         return answer(asked, TRAINED.get(name, name))
 
@@ -133,6 +134,22 @@ def test_a_study_that_stopped_goes_on_and_repeats_nothing(tmp_path: Path, most: 
     made = studied(small(tmp_path), second)[1]
     assert sum(first.asked.values()) + sum(second.asked.values()) == 2 + 15 + 30 + 12
     assert made.to_json() == undisturbed
+
+
+def test_what_failed_is_asked_again_on_demand_with_what_depends_on_it(tmp_path: Path, undisturbed: bytes):
+    class Refusing(Society):
+        def say(self, name: str, asked: str) -> str | ModelError:
+            refused = name == CHAIN[1] and "Case 1 of society" in asked
+            return ContextOverflow("too long") if refused else super().say(name, asked)
+
+    ended = run(planned(small(tmp_path), Refusing()))
+    answer, verdicts = ("ContextOverflow", 1), ("ContextOverflow", 2)
+    assert [(one.name, one.count) for one in ended.failed] == [answer, verdicts, verdicts]
+    society = Society()
+    study = planned(small(tmp_path), society)
+    assert run(study, retry_failed=True).status == "complete"
+    assert society.asked == {CHAIN[1]: 1, "judge": 2 * 2}
+    assert figures(study)[0].table == msgspec.json.decode(undisturbed, type=Figures).table
 
 
 def test_a_further_step_asks_only_what_is_new(tmp_path: Path):
@@ -392,7 +409,7 @@ def test_rows_that_hold_a_question_are_told(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.slow
 def test_humaneval_of_each_model(tmp_path: Path):
     class Programmers(Society):
-        def say(self, name: str, asked: str) -> str:
+        def say(self, name: str, asked: str) -> str | ModelError:
             if "def has_close_elements" not in asked:
                 return super().say(name, asked)
             right = "any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from camel.core.message import Usage
     from camel.core.model import Price
-    from camel.evaluation.contest import StepNeed
+    from camel.evaluation.contest_records import StepNeed
     from camel.jobs.budget import Budget
     from camel.jobs.failures import FailedItems
     from camel.jobs.job import Job

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from camel.core.model import Model
     from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.contest import Group
+    from camel.evaluation.contest_records import Group
     from camel.evaluation.results import Evaluation
     from camel.evaluation.windows import AskedModel
     from camel.jobs.launch import Launch
@@ -101,7 +101,7 @@ def agents(
     """Compare agents with single-shot answers (the paper's Table 1). The same command continues after a stop."""
     from camel.cli.asking import acknowledged
     from camel.evaluation.agents import AgentsEvaluation
-    from camel.evaluation.contest import JUDGE_PROMPT, AgentsConfig
+    from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
 
     console = how.console
     config = AgentsConfig(
@@ -156,7 +156,7 @@ def _brief() -> dict[str, Any]:
 def _groups(runs: Sequence[str], against: Sequence[str]) -> list[Group]:
     """A row for each run, with those of `against` that are runs of the same scenario."""
     from camel.core.errors import InputError
-    from camel.evaluation.contest import AGENTS, SINGLE_SHOT, Group
+    from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Group
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
 
@@ -210,7 +210,7 @@ def _scenario(run: RunReader) -> str:
 
 def _base_model(groups: Sequence[Group], local: bool) -> str:
     """The model that all runs were made with."""
-    from camel.evaluation.contest import AGENTS
+    from camel.evaluation.contest_records import AGENTS
     from camel.runs.run import open_folder
 
     runs = [open_folder(group.runs[AGENTS]) for group in groups]
@@ -252,7 +252,7 @@ def _models(
     from camel.cli.panel import say
     from camel.cli.showing import guide
     from camel.core.errors import InputError
-    from camel.evaluation.contest import SINGLE_SHOT
+    from camel.evaluation.contest_records import SINGLE_SHOT
     from camel.evaluation.windows import AskedModel
     from camel.models.connect import label, named_at
     from camel.models.local import LocalServer, local_model
@@ -299,7 +299,7 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
     """Say what is compared, and what it will cost."""
     from camel.cli.command import announce_needs
     from camel.cli.panel import counted, say
-    from camel.evaluation.report import STEPS
+    from camel.evaluation.report_table import STEPS
     from camel.jobs.state import price_of
 
     contest = job.contest
@@ -319,8 +319,9 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
 
 def _show(console: Console, made: Evaluation, folder: Path) -> None:
     from camel.cli.panel import say, table
-    from camel.evaluation.report import FIGURES, MARKDOWN, PAGE, points, share
-    from camel.evaluation.report import table as lines
+    from camel.evaluation.report import FIGURES, MARKDOWN, PAGE
+    from camel.evaluation.report_table import points, share
+    from camel.evaluation.report_table import table as lines
 
     rows: list[tuple[str, ...]] = []
     for row in lines(made):

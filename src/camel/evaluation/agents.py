@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from camel.core.model import Model
-from camel.evaluation.contest import AgentsConfig, Contest, Group
+from camel.evaluation.contest import Contest
+from camel.evaluation.contest_records import AgentsConfig, Group
 from camel.evaluation.report import write_report
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.vote_results import with_votes

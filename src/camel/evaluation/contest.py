@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from camel.core.answers import read_comparison
-from camel.core.checks import shown, whole
+from camel.core.checks import shown
 from camel.core.errors import CamelError, Damaged, InputError
 from camel.core.history import History, estimate_tokens
 from camel.core.inception import fill
@@ -30,114 +30,29 @@ from camel.core.judge import quoted
 from camel.core.message import Sampling, Usage, well_formed
 from camel.core.model import Request
 from camel.engine.stage import Written, write_whole
+from camel.evaluation.contest_records import (
+    ASKS,
+    GUESSED,
+    GUESSED_REASON,
+    MOST_QUOTED,
+    NEEDED,
+    NO_SOLUTION,
+    AgentsConfig,
+    Group,
+    JudgedPair,
+    Kind,
+    Solution,
+    StepNeed,
+)
 from camel.evaluation.pairs import Pair, Winner
 from camel.evaluation.tasks import Drawn, DrawnTasks, draw_tasks
 from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
-from camel.jobs.replies import CheckedModel, Cut
+from camel.jobs.replies import CheckedModel
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
-
-AGENTS, SINGLE_SHOT = "agents", "single-shot"
-"""Names of systems: the run that is evaluated, and the base model's answer in one go."""
-ASKS = 3
-"""Times a judge is asked until its answer can be read."""
-JUDGE_PROMPT = "judge-1"
-"""Versions: a file is never changed once it was used; a better one is a new file."""
-NEEDED = ("TASK", "FIRST", "SECOND")
-MOST_QUOTED = 2_000
-"""Characters of an answer that could not be read, when it is shown to whoever gave it."""
-GUESSED = (150, 500, 1_200)
-"""Tokens of a solution that is not written yet: low, likely, high."""
-GUESSED_REASON = (40, 90, 200)
-NO_SOLUTION = "there is no solution to judge: "
-"""Begins the reason of a comparison that could not be made, before that of the solution."""
-
-Kind = Literal["summary", "answer", "verdict", "repeat"]
-KINDS: tuple[Kind, ...] = ("summary", "answer", "verdict", "repeat")
-
-
-class AgentsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that decides the figures besides the runs and the models; kept in the report."""
-
-    tasks: int = 100
-    """Of each run (paper, section 5.1: 100)."""
-    seed: int = 0
-    """Of the draw."""
-    repeats: int = 20
-    """Tasks about which each judge is asked twice, to see how far it agrees with itself."""
-    judge_prompt: str = JUDGE_PROMPT
-    """A shipped version's name, or the path of a text file with <TASK>, <FIRST> and <SECOND>."""
-    summary_prompt: str = "summary-1"
-    single_shot_prompt: str = "single-shot-1"
-    summary_sampling: Sampling = Sampling(temperature=0.0, max_tokens=2_048)
-    single_shot_sampling: Sampling = Sampling(temperature=0.2, max_tokens=2_048)
-    """The temperature is that of the original's agents."""
-    judge_sampling: Sampling = Sampling(temperature=0.0, max_tokens=500)
-    acknowledge: tuple[str, ...] = ()
-    """Labels, such as `misalignment`, whose conversations may be drawn."""
-    cut_replies: Cut = "fail"
-    """Whether a solution that ends at the limit of tokens fails its task, or is kept and marked."""
-
-    def __post_init__(self) -> None:
-        whole("tasks", self.tasks, 1, 100_000)
-        whole("repeats", self.repeats, 0, 100_000)
-
-
-class Group(NamedTuple):
-    """A row of the table: a run and the other runs that it is compared with, by the names of their systems."""
-
-    name: str
-    runs: Mapping[str, str]
-    """Their folders or addresses."""
-    scenario: str = ""
-    """By which the paper's lines are found; the name unless given."""
-    tasks: Sequence[Drawn] = ()
-    """Where there is no run: what is to be solved, all of it."""
-
-
-class Solution(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a system says on a task."""
-
-    id: str
-    text: str
-    model: str = ""
-    usage: Usage = Usage()
-    finish: str = "stop"
-    cut: int = 0
-    """Characters of the conversation that did not fit the summariser's window."""
-    failed: str = ""
-    """Why there is none."""
-
-
-class JudgedPair(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a judge said of a pair in one order."""
-
-    id: str
-    winner: Winner | None
-    """None: it did not decide."""
-    scores: tuple[float, float] | None = None
-    """Of `a` and `b`, whatever the order was."""
-    reason: str = ""
-    usage: Usage = Usage()
-    asks: int = 0
-    cut: int = 0
-    """Characters of the solutions that did not fit the judge's window."""
-    failed: str = ""
-    """Why the judge could not be asked."""
-
-
-class StepNeed(NamedTuple):
-    """What one step will take, of one model."""
-
-    kind: Kind
-    model: str
-    calls: int
-    prompt: tuple[int, int, int]
-    """Tokens: low, likely, high."""
-    completion: tuple[int, int, int]
 
 
 class ContestStage(NamedTuple):
@@ -314,16 +229,8 @@ class Contest:
     # ---------------------------------------------------------------- the steps
 
     def _summaries(self, group: Group, system: str) -> ContestStage:
-        tasks, who = self.samples[group.name].tasks, self.summariser
-        sampling, runs = who.fitting(self.config.summary_sampling), self.runs[group.name]
-
-        def asked(index: int) -> tuple[str, int]:
-            return self._summary_prompt(tasks[index], system, who, sampling)
-
-        async def work(item: Item) -> Solution:
-            prompt, cut = asked(item.index)
-            return await self._solve("summary", item, prompt, cut, who, sampling)
-
+        sample, who, runs = self.samples[group.name], self.summariser, self.runs[group.name]
+        sampling = who.fitting(self.config.summary_sampling)
         own, drawn = _content(runs[system]), _content(next(iter(runs.values())))
         decides = [
             self.prompts["summary"],
@@ -331,51 +238,56 @@ class Contest:
             who.small_window,
             sampling,
             own,
-            self.samples[group.name].specified,
+            sample.specified,
             # The tasks are the first run's: of another one, the same run may have them in another order.
             *([drawn] if drawn != own else []),
         ]
-        return self._step(
-            "summary",
-            group.name,
-            (system,),
-            who,
-            len(tasks),
-            work,
-            decides,
-            lambda i, size: estimate_tokens(asked(i)[0]),
-            sampling.max_tokens,
-        )
+        prompt = partial(self._summary_prompt, system=system, who=who, sampling=sampling)
+        return self._solving("summary", group.name, system, who, sampling, prompt, decides)
 
     def _answers(self, group: Group, system: str) -> ContestStage:
-        tasks, who = self.samples[group.name].tasks, self.writers[system]
-        sampling, runs = who.fitting(self.config.single_shot_sampling), self.runs[group.name]
-
-        def asked(index: int) -> str:
-            return fill(self.prompts["single-shot"], {"TASK": tasks[index].text})
-
-        async def work(item: Item) -> Solution:
-            return await self._solve("answer", item, asked(item.index), 0, who, sampling)
-
+        sample, who, runs = self.samples[group.name], self.writers[system], self.runs[group.name]
+        sampling = who.fitting(self.config.single_shot_sampling)
         decides = [
             self.prompts["single-shot"],
             who.name,
             sampling,
-            _content(next(iter(runs.values()))) if runs else _asked(tasks),
-            self.samples[group.name].specified,
+            _content(next(iter(runs.values()))) if runs else _asked(sample.tasks),
+            sample.specified,
             *([who.version] if who.version else []),
         ]
-        return self._step(
-            "answer",
-            group.name,
-            (system,),
-            who,
-            len(tasks),
-            work,
-            decides,
-            lambda i, size: estimate_tokens(asked(i)),
-            sampling.max_tokens,
-        )
+
+        def prompt(task: Drawn) -> tuple[str, int]:
+            return fill(self.prompts["single-shot"], {"TASK": task.text}), 0
+
+        return self._solving("answer", group.name, system, who, sampling, prompt, decides)
+
+    def _solving(
+        self,
+        kind: Kind,
+        group: str,
+        system: str,
+        who: AskedModel,
+        sampling: Sampling,
+        prompt: Callable[[Drawn], tuple[str, int]],
+        decides: Sequence[Any],
+    ) -> ContestStage:
+        """A stage that makes solutions; `prompt` gives what is asked, and how many characters did not fit."""
+        tasks = self.samples[group].tasks
+
+        async def work(item: Item) -> Solution:
+            asked, cut = prompt(tasks[item.index])
+            history = History()
+            history.add("user", asked)
+            model = CheckedModel(item.model(who.seat), self.config.cut_replies)
+            reply = await model.reply(Request(history, sampling, f"{item.id}-{kind}", kind))
+            text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
+            return Solution(item.id, text, reply.model, reply.usage, finish, cut)
+
+        def tokens(index: int, size: int) -> int:
+            return estimate_tokens(prompt(tasks[index])[0])
+
+        return self._step(kind, group, (system,), who, len(tasks), work, decides, tokens, sampling.max_tokens)
 
     def _verdicts(self, group: str, systems: tuple[str, str], judge: AskedModel, again: bool) -> ContestStage:
         tasks = self.samples[group].tasks
@@ -435,22 +347,6 @@ class Contest:
             shard_size=1,
         )
         return ContestStage(kind, group, systems, who.name, stage, asked, most)
-
-    async def _solve(
-        self,
-        kind: Kind,
-        item: Item,
-        prompt: str,
-        cut: int,
-        who: AskedModel,
-        sampling: Sampling,
-    ) -> Solution:
-        history = History()
-        history.add("user", prompt)
-        model = CheckedModel(item.model(who.seat), self.config.cut_replies)
-        reply = await model.reply(Request(history, sampling, f"{item.id}-{kind}", kind))
-        text, finish = well_formed(reply.content).strip(), reply.choices[0].finish
-        return Solution(item.id, text, reply.model, reply.usage, finish, cut)
 
     async def _compare(
         self,

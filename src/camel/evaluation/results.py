@@ -16,16 +16,8 @@ from camel._version import __version__
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa, cohen, fleiss
-from camel.evaluation.contest import (
-    AGENTS,
-    KINDS,
-    AgentsConfig,
-    Contest,
-    ContestStage,
-    JudgedPair,
-    Kind,
-    Solution,
-)
+from camel.evaluation.contest import Contest, ContestStage
+from camel.evaluation.contest_records import AGENTS, KINDS, AgentsConfig, JudgedPair, Kind, Solution
 from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.ratings import Match, Rating, bradley_terry
 from camel.evaluation.standing import (

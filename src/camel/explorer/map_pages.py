@@ -6,13 +6,11 @@ are HTML from here; the script only draws points and puts names where they belon
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
-from starlette.requests import Request
 from starlette.responses import Response
 
 from camel.core.checks import shown
@@ -21,11 +19,11 @@ from camel.explorer import views
 from camel.explorer.home import hidden_labels
 from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map_of, maps_in
 from camel.explorer.reading import hues_of
-from camel.explorer.views import PageState, Params
+from camel.explorer.routing import PageRequest, Site
+from camel.explorer.views import Params
 from camel.index.facets import FACETS
 from camel.maps.texts import KINDS
 from camel.query.answers import NotThere
-from camel.query.catalogue import Catalogue
 
 ROWS = 40
 """Texts of a choice that are listed at a time."""
@@ -33,20 +31,6 @@ EXCERPT = 280
 REPEATS = 12
 """Near-duplicates that are named."""
 TITLES = {"cluster": "Group", **views.TITLES}
-
-
-class PageRequest(Protocol):
-    """A request with what its reader may see."""
-
-    request: Request
-    allowed: frozenset[str]
-    catalogue: Catalogue
-    last: dict[str, str]
-    state: PageState
-
-    def whole(self, name: str, least: int, most: int) -> int | None:
-        """A whole number among the parameters."""
-        ...
 
 
 class _View:
@@ -93,10 +77,9 @@ class _View:
         return self.state.url(path, params, query=replace(self.state.query, runs=(self.run,)))
 
 
-def add_map_pages(
-    get: Callable[[str], Callable[[Callable[[Any], Response]], None]], page: Callable[..., Response]
-) -> None:
-    """Add the map's routes to the app."""
+def add_map_pages(site: Site) -> None:
+    """Add the map's routes."""
+    get, page = site.get, site.page
 
     @get("/map")
     def the_map(asked: PageRequest) -> Response:

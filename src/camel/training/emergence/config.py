@@ -12,7 +12,7 @@ from camel.core.checks import shown, whole
 from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.core.toml import read_table
-from camel.evaluation.contest import JUDGE_PROMPT
+from camel.evaluation.contest_records import JUDGE_PROMPT
 from camel.evaluation.humaneval.problems import COUNT
 
 SHIPPED = {"society": "society-1", "code": "code-1"}

@@ -17,14 +17,10 @@ from camel.evaluation.humaneval.report import PAPER as PAPER_PROGRAMS
 from camel.evaluation.humaneval.report import SUITES
 from camel.evaluation.humaneval.report import points as percentages
 from camel.evaluation.pairs import Pair, PairVerdict, write_pairs, write_verdicts
-from camel.evaluation.report import (
-    LOSS,
-    WIN,
-    judge_points,
-    judging,
-    judging_parts,
-    judging_plots,
-)
+from camel.evaluation.report import judging
+from camel.evaluation.report_page import judging_parts
+from camel.evaluation.report_plots import LOSS, WIN, judging_plots
+from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
 from camel.reports.html import document, figure, outcomes, short, text, tiles
 from camel.reports.html import table as html_table

@@ -1,0 +1,235 @@
+"""The table of an evaluation and the sentences about it, for all forms of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from camel.core.message import Usage
+from camel.evaluation.agreement import Kappa
+from camel.evaluation.contest_records import AGENTS, Kind
+from camel.evaluation.pairs import PairVerdict, Winner
+from camel.evaluation.results import Comparison, Evaluation
+from camel.evaluation.standing import Interval
+from camel.reports.html import money
+from camel.reports.intervals import Rate, holm, paired
+
+TITLES = {"ai_society": "AI Society", "code": "Code"}
+
+
+STEPS: dict[Kind, str] = {
+    "summary": "Summaries of conversations",
+    "answer": "Single-shot answers",
+    "verdict": "Verdicts, both orders",
+    "repeat": "Verdicts asked again",
+}
+
+
+WORDS: dict[Winner | None, str] = {"a": "A wins", "b": "B wins", "draw": "draw", None: "undecided"}
+CHANCE = 0.05
+
+
+class TableRow(msgspec.Struct, frozen=True):
+    """A line of the table."""
+
+    dataset: str
+    evaluation: str
+    a: str
+    b: str
+    draws: Rate | float
+    losses: Rate | float
+    wins: Rate | float
+    of: int
+    ours: bool
+
+
+def table(made: Evaluation) -> list[TableRow]:
+    """The paper's Table 1: its own lines where they are about the same data, then what counts of ours."""
+    rows: list[TableRow] = []
+    seen: set[str] = set()
+    for drawn in made.drawn:
+        paper = () if drawn.scenario in seen else made.paper.get(drawn.scenario, ())
+        seen.add(drawn.scenario)
+        rows += [
+            TableRow(
+                titled(drawn.scenario), f"Paper: {one.evaluation}", "CAMEL agents", "gpt-3.5-turbo",
+                one.draws, one.losses, one.wins, one.of, False,
+            )
+            for one in paper
+        ]  # fmt: skip
+        rows += [
+            TableRow(
+                titled(one.group), f"people ({one.voters} voted)", one.a, one.b,
+                one.draws, one.losses, one.wins, one.wins.of, True,
+            )
+            for one in made.human if one.group == drawn.group
+        ]  # fmt: skip
+        rows += _rows(one for one in made.headline if one.group == drawn.group)
+    return rows
+
+
+def by_judge(made: Evaluation) -> list[TableRow]:
+    """The same of each judge by itself, where there are several."""
+    return _rows(made.comparisons) if len(made.judges) > 1 else []
+
+
+def _rows(comparisons: Iterable[Comparison]) -> list[TableRow]:
+    return [
+        TableRow(
+            titled(one.group),
+            one.judge,
+            one.a,
+            one.b,
+            one.shares.draws,
+            one.shares.losses,
+            one.shares.wins,
+            one.shares.of,
+            True,
+        )
+        for one in comparisons
+    ]
+
+
+def titled(group: str) -> str:
+    """A row of the table as people call it."""
+    return TITLES.get(group, group)
+
+
+def share(value: Rate | float) -> str:
+    """A share with its interval, where it has one."""
+    if isinstance(value, float | int):
+        return f"{value:.1%}"
+    return f"{value.rate:.1%} ({100 * value.low:.0f} – {100 * value.high:.0f}%)" if value.of else "–"
+
+
+def points(made: Evaluation) -> list[str]:
+    """What one would say first, from the figures alone; plain text."""
+    said: list[str] = []
+    for one in made.headline:
+        if not one.shares.of or AGENTS not in (one.a, one.b):
+            continue
+        score, where = one.shares.score, titled(one.group)
+        better = one.a if score.low > 0.5 else one.b if score.high < 0.5 else ""
+        if better:
+            sure = f"{better} is better than {one.b if better == one.a else one.a}"
+        else:
+            sure = f"not enough to tell {one.a} and {one.b} apart"
+        said.append(
+            f"{where}, {one.a} against {one.b}: {share(one.shares.wins)} won, {share(one.shares.draws)} drawn, "
+            f"{share(one.shares.losses)} lost, of {one.shares.of:,}; {sure}."
+        )
+    return said + judge_points(made)
+
+
+def judge_points(made: Evaluation) -> list[str]:
+    """What one would say of the judges, whatever was compared."""
+    said: list[str] = []
+    for judge in made.judges:
+        said += _biases([one for one in made.comparisons if one.judge == judge])
+    said += [
+        f"{judge} also wrote solutions that it judges: models tend to like their own." for judge in made.own
+    ]
+    if made.shortened:
+        said.append(f"In {made.shortened:,} questions a solution was cut to fit the judge's window.")
+    if made.undecided.count:
+        said.append(
+            f"{made.undecided.count:,} of {made.undecided.of:,} questions got no readable answer; they count nowhere."
+        )
+    return said
+
+
+def _biases(comparisons: Sequence[Comparison]) -> list[str]:
+    """What one judge prefers besides the better solution, as far as it is no accident."""
+    said: list[str] = []
+    found = [one.position for one in comparisons if one.position]
+    sure = [one for one, p in zip(found, holm([one.p for one in found]), strict=True) if p < CHANCE]
+    for side, mine in (
+        ("first", [one for one in sure if one.effect.value > 0]),
+        ("second", [one for one in sure if one.effect.value < 0]),
+    ):
+        if mine:
+            flips, pairs = sum(one.flips for one in mine), sum(one.pairs for one in mine)
+            said.append(
+                f"{comparisons[0].judge} prefers what it is shown {side}: {flips:,} of {pairs:,} verdicts change with the order. "
+                "They are counted as draws."
+            )
+    rates = [one.length.longer_wins for one in comparisons]
+    chances = holm([paired(one.of - one.count, one.count, one.of).p for one in rates])
+    lengths = [one for one, p in zip(rates, chances, strict=True) if p < CHANCE]
+    for way in ("longer", "shorter"):
+        mine = [one for one in lengths if (one.rate > 0.5) == (way == "longer")]
+        if mine:
+            won, of = sum(one.count for one in mine), sum(one.of for one in mine)
+            count = won if way == "longer" else of - won
+            said.append(
+                f"For {comparisons[0].judge} the {way} solution wins {count:,} of {of:,} that are decided."
+            )
+    return said
+
+
+def kappa_of(kappa: Kappa) -> str:
+    """A kappa, in words."""
+    if kappa.kappa is None:
+        return "not defined: always the same answer" if kappa.items else "nothing in common"
+    if kappa.low is None or kappa.high is None:
+        return f"{kappa.kappa:.2f}"
+    return f"{kappa.kappa:.2f} ({kappa.low:.2f} – {kappa.high:.2f})"
+
+
+def points_of(value: Interval, of: int) -> str:
+    """Percentage points with their interval; a dash where there is nothing."""
+    if not of:  # of nothing there is no share
+        return "–"
+    return f"{value.value:.1%} ({100 * value.low:.0f} – {100 * value.high:.0f}%)".replace("-", "−")
+
+
+def ratio_of(one: Comparison) -> str:
+    """How much longer the first is than the second."""
+    return f"{one.length.ratio:.2f}" if one.shares.of else "–"
+
+
+def _tokens(usage: Usage) -> tuple[str, str, str]:
+    return f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}"
+
+
+def cells(row: TableRow) -> tuple[str, ...]:
+    """A line of the table as texts."""
+    shares = (share(row.draws), share(row.losses), share(row.wins))
+    return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
+
+
+def scores_of(one: PairVerdict) -> str:
+    """The scores of a verdict, in words."""
+    return "" if one.score_a is None or one.score_b is None else f", {one.score_a:g} to {one.score_b:g}"
+
+
+def span_of(value: Interval) -> str:
+    """An interval, in words."""
+    return f"{value.low:+.0f} – {value.high:+.0f}".replace("-", "−")
+
+
+def agreement_rows(made: Evaluation) -> list[tuple[str, ...]]:
+    """How far judges agree, a row for each group of them."""
+    return [
+        (", ".join(one.judges), f"{one.kappa.observed:.0%}", kappa_of(one.kappa), f"{one.kappa.items:,}")
+        for one in made.agreement
+    ]
+
+
+def cost_rows(made: Evaluation) -> list[tuple[str, ...]]:
+    """What each step took, and all together."""
+    rows = [(STEPS[one.step], one.model, *_tokens(one.usage), money(one.money)) for one in made.costs]
+    total = sum((one.usage for one in made.costs), Usage())
+    return [*rows, ("All", "", *_tokens(total), money(made.money))]
+
+
+def setup(made: Evaluation) -> dict[str, object]:
+    """What decides the figures, for whoever repeats them."""
+    return {
+        "config": made.config,
+        "prompts": made.prompts,
+        "judges": made.judges,
+        "drawn": made.drawn,
+        "version": made.version,
+    }
