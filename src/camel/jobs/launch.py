@@ -68,6 +68,7 @@ class Launch:
             accept=options.accept,
             retry_failed=options.retry_failed,
         )
+        self.runner.closes_given = True
         self.folder = self.runner.folder
         self.watcher = Watcher(self.runner, resume=options.resume)
         self.log = RunLog(self.folder.path(job.log))

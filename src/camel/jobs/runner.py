@@ -94,6 +94,8 @@ class Runner:
         """Processes at work: this one, or those of a cluster."""
         self.elsewhere: list[ReplicaState] | None = None
         """The endpoints as the workers of a cluster tell it."""
+        self.closes_given = False
+        """Whether models that were given as objects are closed at the end: where the event loop ends with the run."""
         self._retry_failed = retry_failed
         self._folders: list[RunFolder] = []
         """Of the jobs that are being worked on, the outer one first."""
@@ -114,7 +116,7 @@ class Runner:
                     reason = self.halt.reason or "some items could not be finished"
                     return Outcome("stopped" if reason in BY_A_PERSON else "halted", reason)
         finally:
-            await self.models.aclose()
+            await self.models.aclose(given=self.closes_given)
         result = await asyncio.to_thread(self.job.result, self.folder)
         return Outcome("failures" if self._failed else "complete", "", result, self._failed)
 

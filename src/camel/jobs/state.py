@@ -96,10 +96,10 @@ class Models:
         for seat in self._seats.values():
             await seat.opened.rest()
 
-    async def aclose(self) -> None:
-        """Close those that were opened here, and tell the others that they are not asked any more."""
+    async def aclose(self, *, given: bool = False) -> None:
+        """Close those that were opened here, and tell the others that they are not asked any more; with `given`, close them, too."""
         await self.rest()
-        for model in self._own:
+        for model in [seat.opened for seat in self._seats.values()] if given else self._own:
             await model.aclose()
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import camel
-from camel import InputError, Message, Model, NextCall, Reply, Request, RolePlaying, Society, Stop
+from camel import ChatModel, InputError, Message, Model, NextCall, Reply, Request, RolePlaying, Society, Stop
 from camel.core.errors import ContentRejected
 from camel.core.message import Usage
 from camel.core.model import Choice
+from camel.models.simulator import SimulatorSettings
+from tests.support.endpoints import serve
 
 ROWS = [
     {"id": "017", "name": "Ada", "issue": "a refund", "persona": "a busy customer"},
@@ -154,3 +156,13 @@ def test_a_declaration_is_used_again():
     first, second = play.run(), play.run()
     assert first.id != second.id
     assert [one.content for one in first.messages] == [one.content for one in second.messages]
+
+
+def test_a_model_that_is_given_as_an_object_is_used_by_one_run_after_the_other(tmp_path: Path):
+    """Each call has an event loop of its own, so connections of the one before must be closed with it."""
+    with serve(SimulatorSettings(length=None)) as endpoint:
+        model = ChatModel("simulated", base_url=endpoint.base_url, api_key="")
+        for name in ("first", "second"):
+            run = generated(tmp_path, model, out=tmp_path / name)
+            assert [one.failed for one in run] == [False, False]
+        assert PLAY.again(task="Sell a boat", user="Buyer", model=model).run().messages
