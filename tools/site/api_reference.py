@@ -75,6 +75,7 @@ PARTS = {
             "generation.dialogues",
             "library.jobs",
             "jobs.job",
+            "engine.stage",
             "jobs.item",
             "jobs.runner",
             "jobs.progress",

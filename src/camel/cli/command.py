@@ -167,7 +167,9 @@ class How:
         if outcome.complete:
             result = outcome.result
             view.event(
-                entry if result is None else {**entry, "result": msgspec.to_builtins(result, str_keys=True)}
+                entry
+                if result is None
+                else {**entry, "result": msgspec.to_builtins(result, str_keys=True, enc_hook=str)}
             )
             if not self.as_json:
                 show(result)

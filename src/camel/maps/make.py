@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +24,7 @@ REPEATS = 1_000
 """Near-duplicate pairs that the map names."""
 
 
-class Made(NamedTuple):
+class Made(msgspec.Struct, frozen=True):
     """A map that was made."""
 
     path: Path
