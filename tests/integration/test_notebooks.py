@@ -72,4 +72,4 @@ def test_notebook_runs(
     for value in shown:
         assert value._repr_html_() if hasattr(value, "_repr_html_") else repr(value)
     said = names.get("transcript") or names.get("talk")
-    assert said is not None or names["outcome"].complete
+    assert said is not None or names["run"].status().state == "complete"
