@@ -11,7 +11,7 @@ from camel.core.errors import ContextOverflow, ModelError, RequestRejected
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request
-from camel.models.recorded import CountedModel, RecordedModel, usage_in
+from camel.models.recorded import RecordedModel, usage_in
 
 
 class Answers(Model):
@@ -78,7 +78,8 @@ def test_a_recorded_call_without_a_count_is_one_call_of_unknown_size():
 
 
 async def test_an_item_counts_all_its_calls():
-    model = CountedModel(Answers(Reply((Choice("a"),), Usage(3, 4, 1, 1))))
+    steps = Steps()
+    model = RecordedModel(Answers(Reply((Choice("a"),), Usage(3, 4, 1, 1))), steps.once)
     assert model.usage == Usage()
     for _ in range(2):
         assert (await model.reply(asked())).content == "a"
@@ -92,6 +93,4 @@ def test_the_window_of_the_model_is_known():
 
     model = Answers(ModelError("x"))
     assert RecordedModel(model, Steps().once).context_tokens == 4096
-    assert CountedModel(model).context_tokens == 4096
     assert RecordedModel(Plain(), Steps().once).context_tokens is None
-    assert CountedModel(Plain()).context_tokens is None

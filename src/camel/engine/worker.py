@@ -189,7 +189,8 @@ class _Steps:
                 "journal holds: was a prompt, a list or the code changed since? Fork the run to start afresh"
             )
         halt = self._shard.halt
-        await halt.unpaused()
+        if halt.paused:
+            await halt.unpaused()
         if halt.reason:
             raise Halted(halt.reason)
         result = await make()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from camel.core.message import Usage
-from camel.core.model import Model, Reply, Request
+from camel.core.model import Model
 from camel.engine.halt import Halt, Halted
 from camel.engine.notices import Tell
 from camel.engine.stage import Steps
@@ -78,15 +78,8 @@ class Item:
 
 
 class _ItemModel(RecordedModel):
-    """The model of a seat in one item; counts what its replies took."""
+    """The model of a seat in one item."""
 
     def __init__(self, seat: Seat, steps: Steps) -> None:
         super().__init__(seat.model, steps.once)
         self.meter = seat.meter
-        self.usage = Usage()
-
-    async def reply(self, request: Request) -> Reply:
-        """Answer from the journal, or from the model, journaled."""
-        reply = await super().reply(request)
-        self.usage += reply.usage
-        return reply

@@ -55,6 +55,8 @@ class RecordedModel(WrappedModel):
     def __init__(self, model: Model, once: Once) -> None:
         super().__init__(model)
         self._once = once
+        self.usage = Usage()
+        """What its replies took, those answered from the record included."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer from the record, or from the model and record it."""
@@ -77,18 +79,5 @@ class RecordedModel(WrappedModel):
         recorded = _decode(await self._once(request.digest(), ask))
         if isinstance(recorded, str):
             raise RequestRejected(recorded)
+        self.usage += recorded.usage
         return recorded
-
-
-class CountedModel(WrappedModel):
-    """Sums what one item's calls used, those answered from the record included."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self.usage = Usage()
-
-    async def reply(self, request: Request) -> Reply:
-        """Ask, and count."""
-        reply = await self.inner.reply(request)
-        self.usage += reply.usage
-        return reply
