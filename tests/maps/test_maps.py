@@ -304,7 +304,8 @@ def test_the_table_has_a_row_for_each_text_and_figures_that_anybody_may_see(tmp_
     where = tmp_path / "run"
     made = society(where, rows=60, restricted=range(20, 30))
     assert maps_of(open_folder(where)) == {}
-    path, header = mapped(where)
+    drawn = mapped(where)
+    path, header = drawn.path, drawn.header
     assert maps_of(open_folder(where)) == {"tasks": path}
     assert path == path_of(RunFolder(where), "tasks")
     table = pq.read_table(path)
@@ -397,7 +398,7 @@ def test_the_real_model_puts_what_means_the_same_side_by_side(tmp_path: Path):
     )
     made = run_job(MapJob(str(tmp_path / "run"), SentenceModel(MODEL), threshold=0.95))
     assert made.status == "complete"
-    path, header = made.result
+    path, header = made.result.path, made.result.header
     vectors = {row["id"]: np.array(row["vector"]) for row in pq.read_table(path).to_pylist()}
     assert len(vectors["sea"]) == 384
     assert vectors["sea"] @ vectors["ocean"] > 0.7 > 0.4 > vectors["sea"] @ vectors["tax"]
