@@ -277,7 +277,7 @@ class Chaos:
         phase.strikes = [
             strike for strike in phase.strikes if strike.kind != "unasked" or strike.until < rows_end
         ]
-        impatient = phase.config.run.attempt_timeout is not None
+        impatient = phase.config.model.attempt_timeout is not None
         phase.account = account(rows, self.calls, tail, phase.strikes, impatient)
         phase.twice = tail.twice.total()
         phase.seconds = rows_end - min((row.time for row in rows), default=0.0)
@@ -498,8 +498,10 @@ class Chaos:
         urls = tuple(endpoint.process.base_url for endpoint in endpoints)
         config = msgspec.structs.replace(
             config_of(out, "", self.scale.conversations),
-            model=ModelSpec("simulated", base_url=urls if len(urls) > 1 else urls[0]),
-            run=RunSection(concurrency=self.scale.window, attempt_timeout=attempt_timeout),
+            model=ModelSpec(
+                "simulated", base_url=urls if len(urls) > 1 else urls[0], attempt_timeout=attempt_timeout
+            ),
+            run=RunSection(concurrency=self.scale.window),
         )
         return Phase(name, seed, config, out, out / "journal")
 

@@ -43,7 +43,7 @@ def config(tmp_path: Path) -> GenerateConfig:
 
 def forked(config: GenerateConfig) -> tuple[Forked, RunFolder]:
     new = structs.replace(config, out=f"{config.out}-new")
-    return fork_run(new, config.out), open_folder(new.where)
+    return look(new, config.out), fork_run(new, config.out)
 
 
 def edit(config: GenerateConfig, prompt: str) -> None:

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from camel import ChatModel, InputError, ScriptedModel
-from camel.cli.plan import warnings
 from camel.core.model import Model, Reply, Request
 from camel.generation.config import (
     Assumptions,
@@ -21,6 +20,7 @@ from camel.generation.config import (
     RunSection,
     read_config,
 )
+from camel.generation.forecast import warnings
 from camel.generation.guesses import Need, messages_assumed
 from camel.generation.plan import (
     Committed,

@@ -242,13 +242,13 @@ async def test_what_was_paid_at_another_price_stays_paid(tmp_path: Path):
 async def test_what_it_will_take_is_known_before_and_better_while_it_goes_on(tmp_path: Path):
     run = a_run(tmp_path, 20)
     done = translation(run, "de", ScriptedModel(lambda request: "Nein."))
-    before = done.estimate()
+    before = done.estimator(done.open()).expected()
     assert before.calls == 2 * 20, "the last message of each is a marker alone"
     words = sum(len(message.content) for record in run for message in record.messages) // 5
     assert words / 2 < before.completion < 2 * words
     assert before.prompt > before.completion
     assert (await Runner(done).run()).complete
-    assert done.estimate() == Usage()
+    assert list(done.estimator(done.open()).forecast()) == []
 
 
 def test_a_run_as_tables(tmp_path: Path):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.evaluation.comparison import AblationFigures
-    from camel.jobs.launch import Launch
 
 
 @long_command(SPREAD)
@@ -50,9 +49,9 @@ def ablate(
     """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command continues."""
     from camel.cli.generate import served_here
     from camel.cli.panel import say
-    from camel.cli.plan import summary
     from camel.generation.ablation import described
     from camel.generation.config import read_config
+    from camel.generation.forecast import summary
     from camel.library.ablation import Ablation
 
     console = how.console
@@ -67,23 +66,19 @@ def ablate(
             say(console, line)
         return
 
-    def announce(launch: Launch | None) -> Iterator[str]:
+    def announce() -> Iterator[str]:
         rest = len(job.variants) - 1
         yield f"runs    {folder}: the whole prompts and {rest:,} with a sentence less, {job.scenario.shape} each"
         yield f"expect  {summary(job.plan())}"
 
     if dry_run:
-        for line in announce(None):
+        for line in announce():
             say(console, line)
         return
     with served_here(how, settings, local) as model:
         how.run(
             Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes, model),
-            how.options(
-                settings.run.concurrency,
-                budget=settings.budget,
-                patience=60 * settings.run.outage_patience,
-            ),
+            how.configured(settings),
             announce=announce,
             show=lambda made: _show(console, made, folder),
         )

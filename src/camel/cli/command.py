@@ -16,28 +16,32 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.core.message import Usage
     from camel.core.model import Price
     from camel.evaluation.contest_records import StepNeed
+    from camel.generation.config import GenerateConfig
     from camel.jobs.budget import Budget
-    from camel.jobs.failures import FailedItems
     from camel.jobs.job import Job
-    from camel.jobs.launch import JobOptions, Launch
+    from camel.jobs.launch import JobOptions
     from camel.jobs.runner import Outcome
 
 NOT_AGAIN = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
-"""Options that whoever continues does not repeat."""
+"""Options that the line to continue with leaves out."""
 
 _BUDGET: dict[str, Any] = {
     "budget_usd": Annotated[
-        float | None, typer.Option(metavar="DOLLARS", help="What it may cost, all starts together.")
+        float | None,
+        typer.Option(metavar="DOLLARS", help="Most US dollars that all starts together may cost."),
     ],
-    "budget_tokens": Annotated[int | None, typer.Option(metavar="N", help="Tokens that it may take.")],
-    "budget_calls": Annotated[int | None, typer.Option(metavar="N", help="Calls that it may take.")],
+    "budget_tokens": Annotated[
+        int | None, typer.Option(metavar="N", help="Most tokens that all starts together may use.")
+    ],
+    "budget_calls": Annotated[
+        int | None, typer.Option(metavar="N", help="Most calls that all starts together may make.")
+    ],
 }
 _HOURS: dict[str, Any] = {
     "budget_hours": Annotated[
-        float | None, typer.Option(metavar="HOURS", help="How long this start may last.")
+        float | None, typer.Option(metavar="HOURS", help="Most hours that this start may take.")
     ]
 }
 _IN_FLIGHT: dict[str, Any] = {
@@ -131,20 +135,24 @@ class How:
         given["resume"] = more.pop("resume", "") or resume_line(self.context)
         return JobOptions(**{**given, **more})
 
+    def configured(self, config: GenerateConfig, **more: Any) -> JobOptions:
+        """How the job of a configuration is run."""
+        run = config.run
+        return self.options(run.concurrency, budget=config.budget, patience=60 * run.outage_patience, **more)
+
     def run(
         self,
         job: Job,
         options: JobOptions,
         *,
-        announce: Callable[[Launch], Iterable[str]] = lambda launch: (),
-        told: Callable[[Launch], dict[str, Any]] = lambda launch: {},
-        done: Callable[[Any], Iterable[str]] = lambda result: (),
+        announce: Callable[[], Iterable[str]] = lambda: (),
+        done: Callable[[Outcome], Iterable[str]] = lambda outcome: (),
         show: Callable[[Any], None] = lambda result: None,
     ) -> None:
         """Run a job and leave with its exit status.
 
-        `announce` gives lines to say before the first call, `told` more for the log; `show` prints the result where no JSON
-        is wanted, and `done` gives the lines after it.
+        `announce` gives lines to print before the first call; `show` prints the result unless `--json` is given, and `done`
+        gives the lines after it.
         """
         import msgspec
 
@@ -160,9 +168,9 @@ class How:
         if not folder.on_disk:
             view.note(f"journal {folder.root}: every start needs the same ({JOURNALS})")
         view.note(f"resume  {options.resume}")
-        for line in announce(launch):
+        for line in announce():
             view.note(line)
-        outcome = launch.run(**told(launch))
+        outcome = launch.run()
         entry = launch.end
         if outcome.complete:
             result = outcome.result
@@ -173,7 +181,7 @@ class How:
             )
             if not self.as_json:
                 show(result)
-            for line in (*done(result), *failed_lines(outcome.failed)):
+            for line in (*done(outcome), *(f"failed  {one}" for one in outcome.failed)):
                 view.note(line)
             if outcome.failed:
                 view.note(f"retry   {options.resume} --retry-failed")
@@ -233,13 +241,6 @@ def _how_to_continue(outcome: Outcome, resume: str, paid: bool) -> list[str]:
     return lines
 
 
-def failed_lines(failed: Sequence[FailedItems]) -> list[str]:
-    """What to say of the items that failed: a line for each class, with an example."""
-    return [
-        f"failed  {one.count:,} with {one.name}, for example {one.example}: {one.words}" for one in failed
-    ]
-
-
 def resume_line(
     context: typer.Context, *, without: Collection[str] = (), more: Sequence[str] = (), where: str = ""
 ) -> str:
@@ -271,14 +272,6 @@ def resume_line(
     journals = os.environ.get(JOURNALS, "") if where and is_remote(where) else ""
     line = shlex.join([*words, *more])
     return f"{JOURNALS}={shlex.quote(journals)} {line}" if journals else line
-
-
-def expect(word: str, model: str, need: Usage, price: Price | None) -> str:
-    """What a step will take and cost, about, in a line."""
-    from camel.cli.panel import money, short
-
-    cost = "price unknown" if price is None else money(price.cost(need))
-    return f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}"
 
 
 def announce_needs(

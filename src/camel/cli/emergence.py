@@ -13,7 +13,6 @@ from camel.cli.command import ASKING, How, long_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from camel.jobs.launch import Launch
     from camel.training.emergence.results import Figures
     from camel.training.emergence.study import Emergence
 
@@ -68,14 +67,14 @@ def emergence(
         concurrency=in_flight,
     )
 
-    def announce(launch: Launch | None) -> Iterator[str]:
+    def announce() -> Iterator[str]:
         if not how.as_json:
             _announce(how.console, job)
             announce_needs(how.console, job.estimate(), job.price)
         return iter(())
 
     if dry_run:
-        announce(None)
+        announce()
         return
     how.run(
         job,

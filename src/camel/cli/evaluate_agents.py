@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from camel.evaluation.contest_records import Group
     from camel.evaluation.results import Evaluation
     from camel.evaluation.windows import AskedModel
-    from camel.jobs.launch import Launch
     from camel.models.spec import ModelSpec
     from camel.runs.reader import RunReader
 
@@ -126,13 +125,13 @@ def agents(
             tuple(models.judges),
         )
 
-        def announce(launch: Launch | None) -> Iterator[str]:
+        def announce() -> Iterator[str]:
             if not how.as_json:
                 _announce(console, job)
             return iter(())
 
         if dry_run:
-            announce(None)
+            announce()
             return
         how.run(
             job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder)

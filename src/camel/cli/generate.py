@@ -6,7 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,9 @@ from camel.cli.command import SPREAD, How, long_command
 if TYPE_CHECKING:
     from camel.core.model import Model
     from camel.generation.config import GenerateConfig
-    from camel.jobs.launch import JobOptions, Launch
+    from camel.generation.generate import Generation
+    from camel.jobs.launch import JobOptions
+    from camel.jobs.runner import Outcome
 
 
 @long_command(SPREAD)
@@ -44,6 +46,8 @@ def generate(
     ] = None,
 ) -> None:
     """Generate a dataset. Ctrl-C stops it; the same command continues where it stopped."""
+    from msgspec.structs import replace
+
     from camel.cli.command import resume_line
     from camel.generation.config import check_place, read_config
 
@@ -59,92 +63,39 @@ def generate(
 
         show(how.console, settings, how.as_json, fork)
         return
+    source = ""
+    if fork:
+        settings, source = replace(settings, out=fork), settings.where
     resume = resume_line(
         how.context,
         without=("--out",) if fork else (),
         more=("--out", fork) if fork else (),
         where=settings.where,
     )
-    if fork:
-        settings = _forked(settings, fork, how)
-    options = how.options(
-        settings.run.concurrency,
-        budget=settings.budget,
-        patience=60 * settings.run.outage_patience,
-        accept=accept_change or (),
-        resume=resume,
-    )
-    start(how, settings, local, options)
+    options = how.configured(settings, accept=accept_change or (), resume=resume)
+    start(how, settings, local, options, fork_of=source)
 
 
-def start(how: How, settings: GenerateConfig, local: bool, options: JobOptions) -> None:
+def start(how: How, settings: GenerateConfig, local: bool, options: JobOptions, *, fork_of: str = "") -> None:
     """Generate a run, and leave with its exit status."""
-    from camel.cli.panel import counted
-    from camel.generation.config import last_stage
     from camel.generation.generate import Generation
-
-    scenario = settings.loaded_scenario()
-    run = shlex.quote(settings.where)
-
-    def done(result: Any) -> Iterator[str]:
-        made = counted(scenario.count, last_stage(scenario).removesuffix("s"))
-        lost = job_failed(settings)
-        yield f"complete: {made} in {settings.where}" + (
-            f", {lost:,} of them failed and in no export" if lost else ""
-        )
-        yield f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset"
 
     with served_here(how, settings, local) as model:
-        how.run(Generation(settings, model), options, announce=_announce, told=_told, done=done)
+        job = Generation(settings, model, fork_of)
+        how.run(job, options, done=lambda outcome: _done(job, outcome))
 
 
-def job_failed(config: GenerateConfig) -> int:
-    """Conversations of a run that failed."""
-    from camel.jobs.status import read_status
+def _done(job: Generation, outcome: Outcome) -> Iterator[str]:
+    from camel.generation.config import last_stage
+    from camel.reports.numbers import counted
 
-    return read_status(config.where).stages[-1].failed
-
-
-def _announce(launch: Launch) -> Iterator[str]:
-    """What it will take, in words."""
-    from camel.cli.plan import rate_of, summary, warnings
-    from camel.generation.generate import Generation
-    from camel.generation.plan import committed_in, make_plan
-
-    assert isinstance(launch.runner.job, Generation)
-    config = launch.runner.job.config
-    plan = make_plan(config, committed=committed_in(launch.folder, config))
-    yield f"expect  {summary(plan)}"
-    for line in warnings(plan, config, rate_of(config).hours(plan.left)):
-        yield f"budget  {line}"
-
-
-def _told(launch: Launch) -> dict[str, Any]:
-    """What the log has to know: the plan, and the items of each stage."""
-    from camel.generation.generate import Generation
-    from camel.generation.plan import committed_in, make_plan
-
-    assert isinstance(launch.runner.job, Generation)
-    config = launch.runner.job.config
-    plan = make_plan(config, committed=committed_in(launch.folder, config))
-    stages = {stage.name: stage.items for stage in plan.stages}
-    return {"stages": stages, "estimate": plan.to_dict()}
-
-
-def _forked(config: GenerateConfig, target: str, how: How) -> GenerateConfig:
-    from msgspec.structs import replace
-
-    from camel.cli.plan import fork_lines
-    from camel.generation.fork import fork_run
-    from camel.generation.plan import committed_in, make_plan
-    from camel.runs.run import open_folder
-
-    forked = replace(config, out=target)
-    found = fork_run(forked, config.where)
-    plan = make_plan(forked, committed=committed_in(open_folder(forked.where), forked))
-    for line in fork_lines(config.where, found, plan):
-        how.say(line)
-    return forked
+    scenario, run = job.config.loaded_scenario(), shlex.quote(job.place)
+    last = last_stage(scenario)
+    lost = sum(one.count for one in outcome.failed if one.stage == last)
+    yield f"complete: {counted(scenario.count, last.removesuffix('s'))} in {job.place}" + (
+        f", {lost:,} of them failed and in no export" if lost else ""
+    )
+    yield f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset"
 
 
 @contextlib.contextmanager

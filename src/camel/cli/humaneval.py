@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from camel.core.message import Sampling
     from camel.evaluation.humaneval.report import HumanEvalReport
-    from camel.jobs.launch import Launch
 
 UNCONTAINED = "--run-programs-of-the-model-without-a-sandbox"
 
@@ -75,12 +74,12 @@ def humaneval(
 ) -> None:
     """Solve HumanEval and HumanEval+ with a model (the paper's Table 3). The same command continues after a stop."""
     from camel.cli.asking import chosen_model
-    from camel.cli.command import expect
     from camel.cli.panel import say
     from camel.core.errors import InputError
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval
+    from camel.jobs.progress import expect_line
     from camel.jobs.state import name_of, price_of
 
     console = how.console
@@ -95,12 +94,12 @@ def humaneval(
         config = HumanEvalConfig(name_of(chat), prompt_text(), sampling, seed, problems)
         job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
 
-        def announce(launch: Launch | None) -> Iterator[str]:
+        def announce() -> Iterator[str]:
             if left := job.left():
-                yield expect("expect", config.model, job.estimate(left), price_of(chat))
+                yield expect_line("expect", config.model, job.estimate(left), price_of(chat))
 
         if dry_run:
-            for line in announce(None):
+            for line in announce():
                 say(console, line)
             say(console, f"\n── {job.problems[0].name}", "bold")
             say(console, job.question(job.problems[0]))

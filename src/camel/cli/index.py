@@ -80,8 +80,8 @@ def _look(console: Console, run: RunReader) -> Looking:
     from camel.cli.panel import choose_view, stopped
     from camel.cli.study import beside
     from camel.evaluation.findings import Findings, Looker
-    from camel.evaluation.study_job import KEPT
     from camel.index.marks import Looking
+    from camel.jobs.job import KEPT
     from camel.jobs.launch import JobOptions, Launch
     from camel.storage import inside
 

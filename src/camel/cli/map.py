@@ -69,8 +69,8 @@ def map_(
         job,
         how.options(),
         show=lambda made: _show(how.console, made.header),
-        done=lambda made: (
-            f"table   {made.path}",
+        done=lambda outcome: (
+            f"table   {outcome.result.path}",
             f"look    camel explore {shlex.quote(run)}, then Map",
         ),
     )

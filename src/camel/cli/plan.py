@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.generation.config import Figure, GenerateConfig
-    from camel.generation.fork import Forked
     from camel.generation.guesses import Need
     from camel.generation.plan import Plan
     from camel.generation.rate import CallRate
@@ -69,82 +68,6 @@ def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str =
         say(console, prompt.text)
 
 
-def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
-    """What a fork keeps of a run, what is asked again and why, and what that takes."""
-    kept, why = forked
-    what = f"keeps its lists of {', '.join(kept)}" if kept else "keeps nothing of it"
-    lines = [f"forked from {source}: {what}"]
-    for reason in dict.fromkeys(why.values()):
-        levels = ", ".join(level for level in why if why[level] == reason)
-        lines.append(f"  asked again: the lists of {levels} ({reason})")
-    talks = plan.stages[-1]
-    if not talks.done:
-        lines.append(f"  asked again: all {talks.name}, which depend on everything; in all {summary(plan)}")
-    return lines
-
-
-def summary(plan: Plan) -> str:
-    """A plan in one line."""
-    from camel.cli.panel import money, short
-
-    need, cost = plan.need, plan.money
-    tokens = [case.prompt + case.completion for case in need]
-    parts = [
-        f"{plan.items:,} {plan.stages[-1].name}",
-        f"about {short(need.likely.calls)} calls",
-        f"{short(tokens[1])} tokens{span(*map(short, (tokens[0], tokens[2], tokens[1])), gap=' ')}",
-    ]
-    if cost is not None and cost.high:
-        parts.append(f"{money(cost.likely)}{span(*map(money, (cost.low, cost.high, cost.likely)), gap=' ')}")
-    return ", ".join(parts)
-
-
-def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
-    """Between what a figure may be; nothing where that is the figure itself."""
-    return "" if low == high == likely else f"{gap}({low} to {high})"
-
-
-def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
-    """A line for each limit of the budget that will, or may, be reached before the run is complete."""
-    from camel.generation.plan import limits
-
-    lines: list[str] = []
-    for one in limits(plan, config.budget, hours):
-        limit, likely, high = (_amount(one.name, value) for value in (one.limit, *one.expected[1:]))
-        if one.enough == "no":
-            share = one.limit / one.expected.likely
-            # Hours are those of a start; the rest is the run's, which has to get more.
-            more = "" if one.name == "hours" else "with more in [budget] "
-            lines.append(
-                f"{limit} will not suffice: about {likely} are expected, so that it stops after about {share:.0%}; "
-                f"{more}the same command goes on"
-            )
-        elif one.enough == "perhaps":
-            lines.append(f"{limit} may not suffice: {likely} are likely, and up to {high} possible")
-    if config.budget.usd is not None and plan.price is None:
-        lines.append(
-            "budget.usd needs the model's price: give model.price, or limit tokens; camel generate will not start"
-        )
-    return lines
-
-
-def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
-    """How fast the run will be: as somebody says, else as it or the one it is forked from was, else as assumed."""
-    from camel.generation.config import Figure
-    from camel.generation.plan import is_alike
-    from camel.generation.rate import CallRate, assumed_rate, measured_rate
-    from camel.runs.run import open_folder
-
-    if given is not None:
-        return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
-    folder = open_folder(config.where)
-    source = source or (folder.settings().forked_from if folder.exists else "")
-    for place in (folder, *([open_folder(source)] if source else ())):
-        if is_alike(place, config) and (rate := measured_rate(place)):
-            return rate
-    return assumed_rate(config)
-
-
 def _show(
     console: Console,
     config: GenerateConfig,
@@ -155,6 +78,7 @@ def _show(
     source: str = "",
 ) -> None:
     """Print a plan; with a `source`, that of the fork of it."""
+    from camel.generation.forecast import fork_lines, rate_of, warnings
     from camel.generation.fork import committed_by_fork, look
     from camel.generation.opening import changes
     from camel.generation.plan import committed_in, limits, make_plan
@@ -234,7 +158,9 @@ def _stages(console: Console, made: Plan) -> None:
 
 
 def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import counted, money, say, short
+    from camel.cli.panel import say
+    from camel.generation.forecast import span
+    from camel.reports.numbers import counted, money, short
 
     need = made.need
 
@@ -262,8 +188,10 @@ def _totals(console: Console, made: Plan) -> None:
 
 
 def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    from camel.cli.panel import duration, say, short
+    from camel.cli.panel import say
+    from camel.generation.forecast import span
     from camel.generation.plan import WORKER, workers
+    from camel.reports.numbers import duration, short
 
     def words(hours: Figure) -> str:
         low, likely, high = (duration(3600 * value) for value in hours)
@@ -322,14 +250,6 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
     if rate.source == "given":
         return workers(rate.calls_per_second.likely, _seconds(config))
     return -(-config.run.concurrency // WORKER)
-
-
-def _amount(name: str, value: float) -> str:
-    from camel.cli.panel import duration, money, short
-
-    if name == "usd":
-        return money(value)
-    return duration(3600 * value) if name == "hours" else f"{short(value)} {name}"
 
 
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:

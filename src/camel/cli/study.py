@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.evaluation.study import Study
-    from camel.jobs.launch import Launch
     from camel.runs.run import RunFolder
 
 
@@ -54,10 +53,10 @@ def study(
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
     from camel.cli.asking import acknowledged, chosen_model
-    from camel.cli.command import expect
     from camel.core.errors import InputError
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
+    from camel.jobs.progress import expect_line
     from camel.jobs.state import name_of, price_of
     from camel.models.spec import ModelSpec
     from camel.runs.run import open_folder
@@ -79,9 +78,9 @@ def study(
             models={} if chat is None else {"": chat},
         )
 
-        def announce(launch: Launch) -> Iterator[str]:
+        def announce() -> Iterator[str]:
             if chat is not None and (judging := job.judging_known()) and (left := judging.left()):
-                yield expect("judge", name_of(chat), judging.estimate(left), price_of(chat))
+                yield expect_line("judge", name_of(chat), judging.estimate(left), price_of(chat))
 
         how.run(
             job,

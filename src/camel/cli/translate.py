@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
 from camel.cli.options import RunPlace
+
+if TYPE_CHECKING:
+    from camel.jobs.runner import Outcome
 
 
 @long_command(SPREAD)
@@ -35,25 +38,19 @@ def translate(
 ) -> None:
     """Put every message of a run into other languages, keeping the markers. The same command continues after a stop."""
     from camel.cli.asking import chosen_model
-    from camel.cli.command import expect, resume_line
+    from camel.cli.command import resume_line
     from camel.generation.translate import Translation
-    from camel.jobs.launch import Launch
-    from camel.jobs.state import name_of, price_of
 
     in_flight = how.concurrency or (2 if local else 64)
     with chosen_model(how, model, base_url, local, in_flight) as chat:
         job = Translation(str(run), tuple(to), chat)
 
-        def announce(launch: Launch) -> Iterator[str]:
-            if (need := job.estimate()).calls:
-                yield expect("expect", name_of(chat), need, price_of(chat))
-
-        def done(result: Any) -> Iterator[str]:
-            for language, found in result.items():
+        def done(outcome: Outcome) -> Iterator[str]:
+            for language, found in outcome.result.items():
                 note = f", {found:,} with a message that is not sound" if found else ""
                 yield f"{language}      complete{note}"
             yield f"export  camel export {shlex.quote(str(run))} chat FILE --language {to[0]}"
 
         accept = (accept_change,) if accept_change else ()
         options = how.options(in_flight, accept=accept, resume=resume_line(how.context, where=str(run)))
-        how.run(job, options, announce=announce, done=done)
+        how.run(job, options, done=done)

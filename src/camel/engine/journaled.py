@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from camel.core.message import Usage
 from camel.engine.stage import read_step
@@ -14,10 +14,9 @@ from camel.storage.journal import Damage
 def journaled(
     folder: RunFolder,
     stage: str,
-    shards: Iterable[int],
     damaged: Callable[[Damage], None] = lambda damage: None,
 ) -> Iterator[Usage]:
-    """What each call used that the journals of these shards hold; `damaged` is told of what cannot be read."""
-    for shard in shards:
+    """What each call used that the journals of open shards hold; `damaged` is called for what cannot be read."""
+    for shard in sorted(folder.journaled(stage)):
         for entry in folder.replay(stage, shard, damaged):
             yield usage_in(read_step(entry).result)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from camel.core.model import Model
 from camel.evaluation.contest import Contest
@@ -15,15 +14,14 @@ from camel.evaluation.report import write_report
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.vote_results import with_votes
 from camel.evaluation.windows import AskedModel
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
 from camel.storage import inside
-from camel.storage.store import is_remote
+from camel.storage.store import absolute_place
 
-KEPT = "kept"
 """The folder, in that of an evaluation, of every answer that was paid for."""
 
 
@@ -84,20 +82,12 @@ class AgentsEvaluation(Job):
     def absolute(self) -> AgentsEvaluation:
         """The same, with absolute paths."""
         groups = tuple(
-            group._replace(runs={name: _absolute(run) for name, run in group.runs.items()})
+            group._replace(runs={name: absolute_place(run) for name, run in group.runs.items()})
             for group in self.groups
         )
-        return replace(self, out=_absolute(self.out), groups=groups)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What was read of the runs is read again where it is needed.
-        return {name: value for name, value in self.__dict__.items() if name != "contest"}
+        return replace(self, out=absolute_place(self.out), groups=groups)
 
     @property
     def title(self) -> str:
         """What is compared."""
         return ", ".join(group.name for group in self.groups)
-
-
-def _absolute(where: str) -> str:
-    return where if is_remote(where) else str(Path(where).absolute())

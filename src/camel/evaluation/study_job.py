@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from dataclasses import replace as fields_replaced
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from camel.evaluation.findings import Looker
 from camel.evaluation.study import Gatherer, Study, study_of
 from camel.evaluation.study_page import write_study
 from camel.evaluation.windows import AskedModel
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.ledger import MONEY
 from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
@@ -28,9 +27,8 @@ from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage import inside
-from camel.storage.store import is_remote
+from camel.storage.store import absolute_place
 
-KEPT = "kept"
 """The folder, in that of a study, of what is kept from one to the next."""
 
 
@@ -139,15 +137,7 @@ class StudyJob(Job):
 
     def absolute(self) -> StudyJob:
         """The same, with absolute paths."""
-        run = self.run if is_remote(self.run) else str(Path(self.run).absolute())
-        return fields_replaced(self, out=str(Path(self.out).absolute()), run=run)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in self.__dict__.items()
-            if name not in ("_looker", "_found", "_labels")
-        }
+        return fields_replaced(self, out=absolute_place(self.out), run=absolute_place(self.run))
 
     @property
     def title(self) -> str:

@@ -6,7 +6,7 @@ model and its settings) can be compared; a conversation depends on everything, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,11 +34,12 @@ class Forked(NamedTuple):
     """Why it does not take over those of the others, by level; what had no list to take has no reason either."""
 
 
-def fork_run(config: GenerateConfig, source: str | Path) -> Forked:
-    """Make the run that `config` describes out of the one at `source`; where that was done before, it is left as it is."""
-    forked = look(config, source)
-    take_over(source, open_run(config, config.loaded_scenario(), forked_from=str(source)), forked.kept)
-    return forked
+def fork_run(config: GenerateConfig, source: str | Path, accept: Collection[str] = ()) -> RunFolder:
+    """The run that `config` describes, with the lists that it can take over from the run at `source`."""
+    kept = look(config, source).kept
+    folder = open_run(config, config.loaded_scenario(), forked_from=str(source), accept=accept)
+    take_over(source, folder, kept)
+    return folder
 
 
 def look(config: GenerateConfig, source: str | Path) -> Forked:

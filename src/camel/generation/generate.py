@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import msgspec
 from camel.core.conversation import spoken
 from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
-from camel.core.message import Message, Sampling, Usage, in_one_line, well_formed
+from camel.core.message import Message, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
@@ -23,22 +23,20 @@ from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.stage import Written, write_whole
 from camel.generation.config import ANSWERS, LISTS_PER_SHARD, GenerateConfig, last_stage
-from camel.generation.fork import take_over
+from camel.generation.conversations import conversation_stage
+from camel.generation.forecast import PlanEstimator
+from camel.generation.fork import fork_run
 from camel.generation.opening import open_run
-from camel.generation.plan import PlanEstimator
-from camel.index.build import write_indexed
-from camel.jobs.item import Item
+from camel.jobs.item import Item, item_seed, seeded
 from camel.jobs.job import ItemFailed, Job, Stage, Step
-from camel.jobs.ledger import STOPPED
 from camel.jobs.replies import CheckedModel
 from camel.models.named import NamedModel
 from camel.models.spec import ModelSpec
-from camel.record.arrow import stream_shard
 from camel.record.parquet import arrow
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 from camel.scenarios import Meeting, NamedList, Question, RolePlay, ask_list, read_lists, render_lists
-from camel.storage.store import is_remote
+from camel.storage.store import absolute_place
 
 FAILED = "(failed) "
 """Begins the lines of a list that could not be had."""
@@ -68,25 +66,21 @@ class Generation(Job):
     config: GenerateConfig
     model: Model | None = None
     """Instead of the configuration's, for example one that is served here."""
-    lists_from: str = ""
-    """A run of which it takes over the lists."""
+    fork_of: str = ""
+    """A run whose lists it takes over, those that it would ask for in the same words."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
-        section = self.config.model
-        named = section if self.model is None else NamedModel(self.model, section.name, section.cost())
         object.__setattr__(self, "place", self.config.where)
-        object.__setattr__(self, "models", {"": named})
+        object.__setattr__(self, "models", models_of(self.config, self.model))
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """The run's folder, if it was made from the same configuration."""
         arrow()  # what cannot be kept is not to be paid for first
-        scenario = self.config.loaded_scenario()
-        folder = open_run(self.config, scenario, forked_from=self.lists_from, accept=accept)
-        if self.lists_from:
-            take_over(self.lists_from, folder, [level.name for level in scenario.asked])
-        return folder
+        if self.fork_of:
+            return fork_run(self.config, self.fork_of, accept)
+        return open_run(self.config, self.config.loaded_scenario(), accept=accept)
 
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """One stage for each level that a model is asked for, then the conversations or answers."""
@@ -94,18 +88,16 @@ class Generation(Job):
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """All of them."""
-        return Maker(self.config, run).stages()
+        return Maker(self.config, self.models[""], run).stages()
 
     def estimator(self, run: RunFolder) -> PlanEstimator:
         """A plan of the run, made anew as it proceeds."""
-        return PlanEstimator(run, self.config)
+        return PlanEstimator(run, self.config, self.fork_of)
 
     def absolute(self) -> Generation:
         """The same, with an absolute path of its folder."""
-        config, where = self.config, self.config.where
-        if not is_remote(where):
-            config = msgspec.structs.replace(config, out=str(Path(where).absolute()))
-        return Generation(config, self.model, self.lists_from)
+        config = msgspec.structs.replace(self.config, out=absolute_place(self.place))
+        return replace(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
 
     @property
     def title(self) -> str:
@@ -116,8 +108,8 @@ class Generation(Job):
 class Maker:
     """Makes the records of a run: lists, conversations, answers."""
 
-    def __init__(self, config: GenerateConfig, folder: RunFolder) -> None:
-        self.config, self.folder = config, folder
+    def __init__(self, config: GenerateConfig, model: Model | ModelSpec, folder: RunFolder) -> None:
+        self.config, self.folder, self._model = config, folder, model
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
@@ -142,18 +134,13 @@ class Maker:
             for level in self.scenario.asked
         ]
         name = last_stage(self.scenario)
-        last = Stage(
+        last = conversation_stage(
+            self.folder,
+            self._model,
             name=name,
             count=self.scenario.count,
             work=self._answer if name == ANSWERS else self._converse,
-            write=self._write_transcripts,
-            failed=self._failed,
-            failure=why_failed,
-            counts=stop_of,
             id=self.scenario.id,
-            read=self._read_transcripts,
-            fingerprint=fingerprint,
-            shard_size=int(self._settings.config["shard_size"]),
         )
         return [*lists, last]
 
@@ -162,13 +149,16 @@ class Maker:
     async def _ask(self, level: str, item: Item) -> AskedList:
         """One list of a level."""
         facts = item.draft = await self._looked_up(partial(self.scenario.list_facts, level, item.index))
-        _check_lists(facts)
+        if failed := _failed_list_in(facts):
+            raise ListFailed(failed)
         declared = self.scenario.level(level)
         items = await ask_list(
             item.model(),
             self.scenario.list_prompt(level, facts),
             declared.count,
-            sampling=self._seeded(declared.sampling or self.config.sampling or AGENT_SAMPLING, item.index),
+            sampling=seeded(
+                declared.sampling or self.config.sampling or AGENT_SAMPLING, self.config.seed, item.index
+            ),
             session=item.id,
             ask=declared.ask,
             names=self.scenario.is_name(level),
@@ -209,32 +199,23 @@ class Maker:
 
     async def _converse(self, item: Item) -> Transcript:
         """One conversation."""
-        facts, draft = await self._begun(item)
+        facts = await self._facts(item)
         model = CheckedModel(item.model(), self.config.run.cut_replies)
         try:
             play = self._play(item.index, facts, model)
         except NoRoom as error:
             return self._labelled(item.index, self._without_room(item, facts, error), facts)
-        draft.transcript = play.transcript
-        return self._labelled(item.index, await play.finish(), facts)
+        item.draft = self._labelled(item.index, play.transcript, facts)
+        return await play.finish()
 
-    async def _begun(self, item: Item) -> tuple[dict[str, str], _Draft]:
-        """The facts of an item; raises where a list that they are from failed."""
+    async def _facts(self, item: Item) -> dict[str, str]:
+        """The values of an item's placeholders; raises where a list that they come from failed."""
         facts = await self._looked_up(partial(self.scenario.facts, item.index))
-        draft = item.draft = _Draft(facts)
-        _check_lists(facts)
-        return facts, draft
-
-    def _failed(self, item: Item, error: CamelError) -> Transcript:
-        """The record of a conversation, or an answer, that failed."""
-        draft: _Draft = item.draft
-        transcript = draft.transcript
-        if transcript is None:
-            task = error.cause if isinstance(error, ListFailed) else ""
-            transcript = Transcript(item.id, Task(task))
-        if not transcript.failed:
-            transcript.stop = Stop.failed(error)
-        return self._labelled(item.index, transcript, draft.facts)
+        failed = _failed_list_in(facts)
+        item.draft = self._labelled(item.index, Transcript(item.id, Task(failed)), facts)
+        if failed:
+            raise ListFailed(failed)
+        return facts
 
     def _without_room(self, item: Item, facts: dict[str, str], error: NoRoom) -> Transcript:
         """The record of a conversation whose task is too long. Where no task would fit, the settings are wrong, and the
@@ -256,14 +237,15 @@ class Maker:
                 model,
                 task=task,
                 sampling=self.config.sampling or end.sampling,
-                seed=None if self.config.seed is None else self._seed(index),
+                seed=item_seed(self.config.seed, index),
                 id=self.scenario.id(index),
             )
         assert isinstance(end, RolePlay)
         specifier = end.specifier()
         if specifier is not None:
-            specifier = msgspec.structs.replace(specifier, sampling=self._seeded(specifier.sampling, index))
-        sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, index)
+            sampling = seeded(specifier.sampling, self.config.seed, index)
+            specifier = msgspec.structs.replace(specifier, sampling=sampling)
+        sampling = seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, self.config.seed, index)
         critic = self.config.critic_of(self.scenario)
         return RolePlaying(
             **end.cast(facts)._asdict() | other,
@@ -279,10 +261,12 @@ class Maker:
         """One question and its answer, as a conversation of two messages."""
         end = self.scenario.end
         assert isinstance(end, Question)
-        facts, draft = await self._begun(item)
+        facts = await self._facts(item)
         asked = end.asked(facts)
-        sampling = self._seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, item.index)
-        transcript = draft.transcript = Transcript(item.id, Task(asked.problem))
+        sampling = seeded(
+            self.config.sampling or end.sampling or AGENT_SAMPLING, self.config.seed, item.index
+        )
+        transcript = item.draft = self._labelled(item.index, Transcript(item.id, Task(asked.problem)), facts)
         transcript.speakers = [Speaker(USER, "User"), Speaker(ASSISTANT, asked.role, sampling=sampling)]
         transcript.messages.append(Message(0, USER, "User", asked.problem))
         history = History()
@@ -291,30 +275,7 @@ class Maker:
         reply = await model.reply(Request(history, sampling, item.id, ASSISTANT))
         transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
         transcript.stop = Stop("done", "the question was answered", ASSISTANT)
-        return self._labelled(item.index, transcript, facts)
-
-    def _read_transcripts(self, marker: Marker) -> list[Transcript]:
-        with self.folder.opened([marker.file]) as files:
-            return list(stream_shard(next(files)))
-
-    def _write_transcripts(self, path: Path, records: Sequence[Transcript]) -> Written:
-        fingerprint = self._settings.fingerprint
-        shard = write_indexed(self.folder, path.parent.name, path, records, fingerprint, self._cost)
-        return Written(shard.rows, shard.sha256, {})
-
-    def _cost(self, model: str, usage: Usage) -> float | None:
-        """What a conversation has cost, where the model's price is known."""
-        price = self.config.model.cost()
-        return price.cost(usage) if price else None
-
-    def _seeded(self, sampling: Sampling, index: int) -> Sampling:
-        """The same settings with a seed of the item's own, where the run has one."""
-        if self.config.seed is None:
-            return sampling
-        return msgspec.structs.replace(sampling, seed=self._seed(index))
-
-    def _seed(self, index: int) -> int:
-        return ((self.config.seed or 0) * 1_000_003 + index) % 2**31
+        return transcript
 
     def _labelled(self, index: int, transcript: Transcript, facts: dict[str, str]) -> Transcript:
         transcript.scenario, transcript.inputs, transcript.item = self.scenario.name, facts, index
@@ -323,33 +284,20 @@ class Maker:
         return transcript
 
 
-@dataclass(slots=True)
-class _Draft:
-    """What there is of a conversation's record."""
-
-    facts: dict[str, str]
-    transcript: Transcript | None = None
+def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | ModelSpec]:
+    """The models of a configuration by seat; `model` answers in place of its own, under the same name and price."""
+    section = config.model
+    return {"": section if model is None else NamedModel(model, section.name, section.cost())}
 
 
-def _check_lists(facts: Mapping[str, str]) -> None:
-    """Raise where a list failed from which one of these was to come."""
-    if cause := next((fact for fact in facts.values() if fact.startswith(FAILED)), ""):
-        raise ListFailed(cause)
+def _failed_list_in(facts: Mapping[str, str]) -> str:
+    """What the list says that failed and from which one of these was to come; empty where none failed."""
+    return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
 
 
 def _why_list_failed(record: AskedList) -> str:
     cause = next((item for item in record.items if item.startswith(FAILED)), "")
     return cause.removeprefix(FAILED).partition(": ")[2]
-
-
-def why_failed(record: Transcript) -> str:
-    """Why a conversation failed, as `Class: words`; empty where it did not."""
-    return record.stop.detail if record.failed and record.stop else ""
-
-
-def stop_of(record: Transcript) -> Iterable[str]:
-    """The name under which a conversation is counted: why it ended."""
-    return (f"{STOPPED}{record.stop.reason}",) if record.stop else ()
 
 
 def _write_lists(path: Path, records: Sequence[AskedList]) -> Written:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,13 +23,7 @@ ACCEPTABLE = ("model.name",)
 def open_run(
     config: GenerateConfig, scenario: Scenario, *, forked_from: str = "", accept: Collection[str] = ()
 ) -> RunFolder:
-    """Make the run's folder, or continue with the one that is there if it was made from the same configuration.
-
-    `accept` names what may have changed: what is committed stays, what is open continues with the new value.
-    """
-    if unknown := sorted(set(accept) - set(ACCEPTABLE)):
-        raise InputError(f"--accept-change takes {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
-    folder = open_folder(config.where)
+    """The folder of a configuration's run, made, or continued if it was made from the same configuration."""
     decisive = config.decisive(scenario)
     planned = {level.name: Planned(scenario.lists(level.name), LISTS_PER_SHARD) for level in scenario.asked}
     planned[last_stage(scenario)] = Planned(scenario.count, decisive["shard_size"])
@@ -41,30 +35,48 @@ def open_run(
         lists=scenario.list_fingerprints(),
         planned=planned,
     )
+    hint = (
+        "set it back, start a run next to it with --fork NEWDIR (keeps the lists it can), or a new one with --out DIR; "
+        "with another model the run continues if you say --accept-change model.name"
+    )
+    return open_made_from(config.where, settings, accept, hint, own_size=config.shard_size is not None)
+
+
+def open_made_from(
+    where: str, settings: Settings, accept: Collection[str], hint: str, *, own_size: bool = False
+) -> RunFolder:
+    """Make a run's folder, or continue with the one that is there if it was made from the same.
+
+    `accept` names what may have changed: what is committed stays, what is open continues with the new value.
+    """
+    if unknown := sorted(set(accept) - set(ACCEPTABLE)):
+        raise InputError(f"--accept-change takes {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
+    folder, wanted = open_folder(where), settings.config
     if not folder.exists:
         folder.create(settings)
         return folder
-    if accept:
-        wanted, saved = config.decisive(scenario), {**folder.settings().config, **folder.accepted()}
-        if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
-            folder.accept(new)
-    if (changed := changes(folder, config, scenario)) and not folder.make_anew(settings):
+    saved = {**folder.settings().config, **folder.accepted()}
+    if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
+        folder.accept(new)
+    if (changed := differences(folder, wanted, own_size=own_size)) and not folder.make_anew(settings):
         lines = "".join(f"\n  {line}" for line in changed)
-        raise InputError(
-            f"{folder.address} was made from another configuration:{lines}\n"
-            "set it back, begin a run beside it with --fork NEWDIR (keeps the lists it can), or afresh with --out DIR; "
-            "with another model the run continues if you say --accept-change model.name"
-        )
+        raise InputError(f"{folder.address} was made from other settings:{lines}\n{hint}")
     return folder
 
 
 def changes(folder: RunFolder, config: GenerateConfig, scenario: Scenario) -> list[str]:
-    """What of a configuration is not as the run that is there was made with, a line each; it goes on only if nothing is."""
-    saved, decisive = {**folder.settings().config, **folder.accepted()}, config.decisive(scenario)
-    if config.shard_size is None:
-        # What is usual may change from one version to the next; a run keeps what it was made with.
-        decisive["shard_size"] = saved.get("shard_size", decisive["shard_size"])
-    return _changes(saved, msgspec.json.decode(msgspec.json.encode(decisive)))
+    """What of a configuration is not as the run that is there was made with, a line each."""
+    return differences(folder, config.decisive(scenario), own_size=config.shard_size is not None)
+
+
+def differences(folder: RunFolder, wanted: Mapping[str, Any], *, own_size: bool = False) -> list[str]:
+    """What is not as the run that is there was made with, a line each; without `own_size`, its shards may have any size."""
+    saved = {**folder.settings().config, **folder.accepted()}
+    now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(wanted))
+    if not own_size:
+        # The usual size may change from one version to the next; a run keeps the one it was made with.
+        now["shard_size"] = saved.get("shard_size", now["shard_size"])
+    return _changes(saved, now)
 
 
 def _changes(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -91,4 +103,12 @@ def _lines(changed: Sequence[str], old: Mapping[str, Any], new: Mapping[str, Any
     def words(value: Any) -> str:
         return "not set" if value is None else shown(value)
 
-    return [f"{key}: {words(old.get(key))} → {words(new.get(key))}" for key in changed]
+    def line(was: Any, now: Any) -> str:
+        if isinstance(was, dict) and isinstance(now, dict):
+            old, new = cast("dict[str, Any]", was), cast("dict[str, Any]", now)
+            return (
+                f"other {', '.join(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))}"
+            )
+        return f"{words(was)} → {words(now)}"
+
+    return [f"{key}: {line(old.get(key), new.get(key))}" for key in changed]

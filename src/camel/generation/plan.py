@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from camel.core.errors import CamelError
-from camel.core.message import Usage
 from camel.generation.config import (
     ANSWERS,
     LISTS_PER_SHARD,
@@ -357,20 +356,3 @@ def _stage_dict(stage: StagePlan) -> dict[str, Any]:
     named = ("name", "items", "shards", "shard_size", "measured", "elsewhere", "done")
     known = {name: getattr(stage, name) for name in named}
     return known | _figures(stage.need)
-
-
-class PlanEstimator:
-    """Estimates a run by what it has committed, as it proceeds. Items that are not committed tell nothing, for those that end
-    first are short."""
-
-    def __init__(self, folder: RunFolder, config: GenerateConfig) -> None:
-        self._folder, self._config = folder, config
-        self._shards = committed_in(folder, config)
-
-    def add(self, marker: Marker) -> None:
-        """Take note of a finished shard."""
-        self._shards.setdefault(marker.stage, []).append(read_committed(self._folder, marker))
-
-    def expected(self) -> Usage:
-        """What all starts together will have used."""
-        return make_plan(self._config, committed=self._shards).need.likely.usage()

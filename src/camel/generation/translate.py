@@ -14,7 +14,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
@@ -27,19 +27,20 @@ from camel.core.stops import Stop
 from camel.core.transcript import Transcript
 from camel.engine.stage import Written
 from camel.generation.config import shard_size_for
-from camel.generation.generate import why_failed
+from camel.generation.conversations import read_transcripts, why_failed
 from camel.jobs.item import Item
 from camel.jobs.job import Job, Stage, Step
-from camel.jobs.ledger import usage_of
-from camel.jobs.state import name_of
+from camel.jobs.ledger import spent_on, usage_of
+from camel.jobs.progress import expect_line
+from camel.jobs.state import name_of, price_of
 from camel.jobs.status import check_finished
 from camel.models.spec import ModelSpec
-from camel.record.arrow import stream_shard, write_shard
+from camel.record.arrow import write_shard
 from camel.runs.markers import Marker
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.scenarios import Translate, load
-from camel.storage.store import is_remote
+from camel.storage.store import absolute_place
 
 STAGE = "translated-"
 """Begins the name of a stage; the language's code ends it."""
@@ -135,19 +136,41 @@ class Translation(Job):
 
     def absolute(self) -> Translation:
         """The same, with an absolute path of the run."""
-        return self if is_remote(self.run) else replace(self, run=str(Path(self.run).absolute()))
+        return replace(self, run=absolute_place(self.run))
 
-    def estimate(self) -> Usage:
-        """What is left will take about this: as what is done did, else each message once, as long as the original."""
-        originals, need = Originals(RunReader(self.run)), Usage()
-        for language in dict.fromkeys(self.languages):
-            need += Translator(originals, language, self.sampling).estimate()
-        return need
+    def estimator(self, run: RunFolder) -> TranslationEstimator:
+        """What is left will take about as much as what is done, else each message once, as long as the original."""
+        return TranslationEstimator(self, run)
 
     @property
     def title(self) -> str:
         """The run, and the languages."""
         return f"{Path(self.run).name} in {', '.join(self.languages)}"
+
+
+class TranslationEstimator:
+    """Estimates a translation when it starts."""
+
+    def __init__(self, job: Translation, run: RunFolder) -> None:
+        self._model, originals = job.model, Originals(RunReader(job.run))
+        done, self._left = Usage(), Usage()
+        for language in dict.fromkeys(job.languages):
+            translator = Translator(originals, language, job.sampling)
+            self._left += translator.estimate()
+            done += spent_on(run, [translator.stage_name])
+        self._expected = done + self._left
+
+    def add(self, marker: Marker) -> None:
+        """Take note of a finished shard: the estimate stays."""
+
+    def expected(self) -> Usage:
+        """What all starts together will have used."""
+        return self._expected
+
+    def forecast(self) -> Iterator[str]:
+        """What is left to do."""
+        if self._left.calls:
+            yield expect_line("expect", name_of(self._model), self._left, price_of(self._model))
 
 
 def translation() -> Translate:
@@ -196,7 +219,7 @@ class Translator:
             failure=why_failed,
             counts=_damage_of,
             id=lambda index: originals[index].id,
-            read=self._read,
+            read=partial(read_transcripts, self._folder),
             identity={
                 "model": model,
                 "prompt": hashlib.sha256(repr(prompt).encode()).hexdigest()[:16],
@@ -281,10 +304,6 @@ class Translator:
             deliberation=None,
         )
         return said, not wrong
-
-    def _read(self, marker: Marker) -> list[Transcript]:
-        with self._folder.opened([marker.file]) as files:
-            return list(stream_shard(next(files)))
 
 
 def _damage_of(record: Transcript) -> Iterable[str]:

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -79,8 +78,9 @@ def failure_of(error: ModelError, halt: Halt, *, last: bool = False) -> str:
 
 
 class FailedItems(msgspec.Struct, frozen=True):
-    """Items that failed for the same class of reason."""
+    """Items of a stage that failed for the same class of reason."""
 
+    stage: str
     name: str
     """Of the class."""
     count: int
@@ -89,16 +89,8 @@ class FailedItems(msgspec.Struct, frozen=True):
     words: str
     """Why that one failed."""
 
-
-def grouped(failed: Iterable[tuple[str, str]]) -> list[FailedItems]:
-    """Failures, given as an item's id and `Class: words`, by class: the most frequent first, each with an example."""
-    first: dict[str, tuple[str, str]] = {}
-    counts: Counter[str] = Counter()
-    for item, failure in failed:
-        name, _, words = failure.partition(": ")
-        counts[name] += 1
-        first.setdefault(name, (item, words))
-    return [FailedItems(name, count, *first[name]) for name, count in counts.most_common()]
+    def __str__(self) -> str:
+        return f"{self.count:,} of {self.stage} with {self.name}, for example {self.example}: {self.words}"
 
 
 class Failures:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from camel.core.message import Usage
+import msgspec
+
+from camel.core.message import Sampling, Usage
 from camel.core.model import Model
 from camel.engine.halt import Halt, Halted
 from camel.engine.notices import Tell
@@ -75,6 +77,16 @@ class Item:
         """Tell its models that it has ended: their replicas have room for another."""
         for one in self._used:
             one.inner.release(self.id)
+
+
+def item_seed(seed: int | None, index: int) -> int | None:
+    """The seed of an item's calls, a function of the job's seed; None where it has none."""
+    return None if seed is None else (seed * 1_000_003 + index) % 2**31
+
+
+def seeded(sampling: Sampling, seed: int | None, index: int) -> Sampling:
+    """The same settings with the item's own seed, where the job has one."""
+    return sampling if seed is None else msgspec.structs.replace(sampling, seed=item_seed(seed, index))
 
 
 class _ItemModel(RecordedModel):

@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
@@ -31,6 +32,10 @@ from camel.runs.run import RunFolder, open_folder
 
 if TYPE_CHECKING:
     from camel.jobs.item import Item
+
+
+KEPT = "kept"
+"""Where a job whose folder is for a report keeps its records."""
 
 
 class ItemFailed(CamelError):
@@ -91,6 +96,10 @@ class Estimator(Protocol):
         """What all starts together will have used."""
         ...
 
+    def forecast(self) -> Iterable[str]:
+        """What to expect, in lines to show before the first call."""
+        ...
+
 
 class Job(ABC):
     """What a long command declares: a value without open files, connections or secrets, which can be pickled."""
@@ -128,6 +137,16 @@ class Job(ABC):
     def absolute(self) -> Job:
         """The same job with paths that mean the same in every process that sees the same file system."""
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is computed when it is needed: it may be large, and is computed again."""
+        cached = {
+            name
+            for kind in type(self).__mro__
+            for name in vars(kind)
+            if isinstance(vars(kind)[name], cached_property)
+        }
+        return {name: value for name, value in self.__dict__.items() if name not in cached}
 
     @property
     def title(self) -> str:

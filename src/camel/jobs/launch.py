@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,9 +77,11 @@ class Launch:
         if is_locked(self.folder.root):
             raise InputError(f"another process is working on {self.folder.address}: wait for it or stop it")
 
-    def run(self, **told: Any) -> Outcome:
-        """Run it to its end, or until something stops it; `told` is put into the log's entry of this start."""
-        self._begin(told)
+    def run(self) -> Outcome:
+        """Run it to its end, or until something stops it."""
+        for line in self.watcher.forecast():
+            self.view.note(line)
+        self._begin()
         try:
             with self.view, self._place():
                 outcome = run_now(self._work(), lambda: self.runner.halt.set(STOPPED))
@@ -99,7 +101,7 @@ class Launch:
         self.folder.save_beside(self.runner.job.log)
         return outcome
 
-    def _begin(self, told: Mapping[str, Any]) -> None:
+    def _begin(self) -> None:
         """Write down that it begins, and with what."""
         job, options = self.runner.job, self.options
         specs = list(job.models.values())
@@ -117,7 +119,6 @@ class Launch:
             price=None if price is None else msgspec.to_builtins(price),
             concurrency=options.concurrency,
             budget=msgspec.to_builtins(options.budget),
-            **told,
         )
         self.view.event(entry)
 

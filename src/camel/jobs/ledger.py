@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,6 @@ from camel.jobs.failures import FailedItems
 from camel.jobs.job import Stage
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
-from camel.storage.journal import Damage
 
 USED = ("prompt", "completion", "cached", "calls", "unknown")
 """What of a shard's usage its marker keeps."""
@@ -116,20 +115,13 @@ def committed_shards(folder: RunFolder, stage: Stage) -> set[int]:
     return {shard for shard in folder.committed(stage.name) if shard * stage.shard_size < stage.count}
 
 
-def in_journals(
-    folder: RunFolder, stage: str, damaged: Callable[[Damage], None] = lambda damage: None
-) -> Iterator[Usage]:
-    """What each answer used that is journaled for a shard that is still open."""
-    return journaled(folder, stage, folder.journaled(stage), damaged)
-
-
 def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:
     """What all starts have used for stages, by their markers and the journals of what is still open."""
     used = Usage()
     for stage in stages:
         for marker in folder.markers(stage, sorted(folder.committed(stage))):
             used += usage_of(marker.totals)
-        used = sum(in_journals(folder, stage), used)
+        used = sum(journaled(folder, stage), used)
     return used
 
 
@@ -151,5 +143,5 @@ def failed_items(folder: RunFolder, stage: Stage) -> list[FailedItems]:
                 if (why := stage.failure(record)).startswith(name):
                     example, words = stage.id(first + place), why.partition(": ")[2]
                     break
-        found.append(FailedItems(name, count, example, words))
+        found.append(FailedItems(stage.name, name, count, example, words))
     return found

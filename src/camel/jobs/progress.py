@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from camel.core.message import Usage
+from camel.core.model import Price
 from camel.jobs.ledger import STOPPED
 from camel.jobs.log import last_events, part_of, time_of_day
 from camel.jobs.runner import Runner
 from camel.jobs.state import JobState, name_of
 from camel.models.replica import ReplicaState
+from camel.reports.numbers import money, short
 from camel.runs.again import named
 from camel.runs.run import RunFolder
 
@@ -199,6 +202,10 @@ class Watcher:
         """Items that had ended when this start began, by stage: they may still be in the journals."""
         self._in_journals: dict[str, int] = {}
 
+    def forecast(self) -> Iterable[str]:
+        """What to expect, in lines to show before the first call."""
+        return () if self._estimator is None else self._estimator.forecast()
+
     def committed(self, state: JobState, stage: str, shard: int) -> None:
         """Take note of a finished shard."""
         if self._estimator is not None and state.job is self._runner.job and not named(stage).retry:
@@ -284,6 +291,12 @@ class Watcher:
         if clock - then < 0.05:
             return None, None
         return (usage.calls - calls) / (clock - then), (usage.total - tokens) / (clock - then)
+
+
+def expect_line(word: str, model: str, need: Usage, price: Price | None) -> str:
+    """What a step will take and cost, about, in a line."""
+    cost = "price unknown" if price is None else money(price.cost(need))
+    return f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}"
 
 
 def items_in_journals(folder: RunFolder, stage: str, size: int, count: int) -> int:

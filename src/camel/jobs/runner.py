@@ -81,9 +81,9 @@ class Runner:
         self.job, self.concurrency, self.patience = job, concurrency, patience
         self.halt = halt or Halt()
         self.tell: Tell = unheard
-        """Is told what happens beside the work."""
+        """Called with each event that is worth a line in the log."""
         self.committed: Callable[[JobState, str, int], None] = lambda state, stage, shard: None
-        """Is told of each shard that is finished."""
+        """Called for each shard that is finished."""
         self.supervisor = supervisor
         self.meter = Meter(budget, self.halt, patience=patience, tell=self._tell)
         self.models = Models(self.meter, concurrency)
@@ -200,8 +200,7 @@ class Runner:
         for stage in stages:
             if named(stage.name).retry:  # what its stage had counted is no longer so
                 state.count_anew(named(stage.name).stage)
-        own = [one for one in stages if not named(one.name).retry]
-        if path[-1] == RETRIED or not state.retried(own):
+        if not state.retried(stages):
             await state.counted()
             self._note_failed(state, stages)
         return True

@@ -18,6 +18,7 @@ from camel.core.errors import InputError, ModelError
 from camel.core.message import Usage
 from camel.core.model import Model, Price
 from camel.engine.halt import Unfinished
+from camel.engine.journaled import journaled
 from camel.engine.notices import Tell
 from camel.engine.stage import Steps, Workload, Written
 from camel.jobs.budget import Meter, MeteredModel
@@ -29,7 +30,6 @@ from camel.jobs.ledger import (
     Counted,
     Tally,
     committed_shards,
-    in_journals,
     totals_in,
     totals_of,
     usage_of,
@@ -309,7 +309,7 @@ class JobState:
         """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""
         for name in names:
             cost = self._cost(name)
-            for usage in in_journals(self.folder, name, self._tell_of_damage):
+            for usage in journaled(self.folder, name, self._tell_of_damage):
                 self.meter.before += usage
                 self.meter.paid_before += cost(usage)
                 self.journaled += 1
@@ -326,9 +326,9 @@ class JobState:
         self._counting = loop.run_in_executor(None, self._read_markers, committed)
         self._counting.add_done_callback(partial(self._catch_up, names))
 
-    def recount(self, names: Iterable[str] | None = None) -> None:
+    def recount(self, names: Iterable[str]) -> None:
         """Count what is committed: read the markers that have not been read yet."""
-        for name in list(self.tallies) if names is None else names:
+        for name in names:
             self._read_markers({name: committed_shards(self.folder, self._stages[name])})
             self._tally_names(name, self._counted[name].shards)
             self.tallies[name].add(self._counted[name])

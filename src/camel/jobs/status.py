@@ -15,6 +15,7 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.message import Usage
+from camel.jobs.job import KEPT
 from camel.jobs.ledger import FAILED, MONEY, stops_of, usage_of
 from camel.jobs.log import LOG, age_of, last_events, part_of
 from camel.jobs.progress import Snapshot, StageState, items_in_journals
@@ -32,10 +33,6 @@ FRESH = 120.0
 """Seconds for which a rate in the log says something about now."""
 LISTS_BEFORE = 256
 """Lists in a shard, in runs that do not say."""
-
-
-KEPT = "kept"
-"""Where jobs whose folder is for a report keep their records."""
 
 
 def job_folder(where: str | Path) -> RunFolder:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from dataclasses import replace as fields_replaced
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,18 +24,18 @@ from camel.generation.ablation import (
     write_variant,
 )
 from camel.generation.config import GenerateConfig
-from camel.generation.generate import Generation
+from camel.generation.generate import Generation, models_of
 from camel.generation.plan import Plan, Range, make_plan
-from camel.jobs.job import Job, Step
-from camel.models.named import NamedModel
+from camel.jobs.job import KEPT, Job, Step
 from camel.models.spec import ModelSpec
 from camel.reports.plots import png, svg
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.scenarios import Scenario
 from camel.scenarios.reading import folder_of
+from camel.storage.store import absolute_place
 
-KEPT, PAGE = "kept", "ablation.html"
+PAGE = "ablation.html"
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,8 @@ class Ablation(Job):
     models: Mapping[str, Model | ModelSpec] = field(init=False)
 
     def __post_init__(self) -> None:
-        section = self.given.model
-        named = section if self.model is None else NamedModel(self.model, section.name, section.cost())
         object.__setattr__(self, "place", self.out)
-        object.__setattr__(self, "models", {"": named})
+        object.__setattr__(self, "models", models_of(self.given, self.model))
 
     @cached_property
     def config(self) -> GenerateConfig:
@@ -102,8 +99,8 @@ class Ablation(Job):
     def stages(self, run: RunFolder) -> Iterator[Step]:
         """One run for each variant, then what the detectors find in it."""
         for variant in self.variants:
-            lists_from = "" if variant.name == WHOLE else str(self.run_of(self.variants[0]))
-            yield Generation(self.config_of(variant), self.model, lists_from)
+            fork_of = "" if variant.name == WHOLE else str(self.run_of(self.variants[0]))
+            yield Generation(self.config_of(variant), self.model, fork_of)
         for variant in self.variants:
             yield Findings(str(self._kept(variant)), str(self.run_of(variant)), self.processes)
 
@@ -135,14 +132,7 @@ class Ablation(Job):
 
     def absolute(self) -> Ablation:
         """The same, with an absolute path."""
-        return fields_replaced(self, out=str(Path(self.out).absolute()))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {
-            name: value
-            for name, value in self.__dict__.items()
-            if name not in ("config", "scenario", "variants")
-        }
+        return fields_replaced(self, out=absolute_place(self.out))
 
     @property
     def title(self) -> str:

@@ -60,7 +60,7 @@ def run_job(
     if not outcome.complete:
         view.note(f"stopped: {outcome.reason}; the same call continues")
     for one in outcome.failed:
-        view.note(f"failed: {one.count:,} with {one.name}, for example {one.example}: {one.words}")
+        view.note(f"failed: {one}")
     return outcome
 
 

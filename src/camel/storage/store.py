@@ -95,6 +95,11 @@ def is_remote(where: str | Path) -> bool:
     return rest.startswith("/") or (scheme in _SCHEMES and bool(rest))
 
 
+def absolute_place(where: str | Path) -> str:
+    """The same place in every process that sees the same file system."""
+    return str(where) if is_remote(where) else str(Path(where).absolute())
+
+
 def open_store(where: str | Path) -> Store:
     """The store at an address."""
     return BucketStore(str(where)) if is_remote(where) else DiskStore(Path(where))

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -41,7 +40,7 @@ from camel.evaluation.humaneval.records import (
 )
 from camel.evaluation.humaneval.report import HumanEvalReport, default_ks, report_of
 from camel.evaluation.humaneval.report_page import write_report
-from camel.jobs.item import Item
+from camel.jobs.item import Item, seeded
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.state import price_of
 from camel.models.spec import ModelSpec
@@ -49,6 +48,7 @@ from camel.runs.markers import Marker, marker_name
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
 from camel.sandbox.process import Sandbox
+from camel.storage.store import absolute_place
 
 
 @dataclass(frozen=True)
@@ -162,10 +162,7 @@ class HumanEval(Job):
 
     async def _ask(self, asked: Sequence[Problem], item: Item) -> Sample:
         number, place = divmod(item.index, len(asked))
-        problem, sampling = asked[place], self.config.sampling
-        if self.config.seed is not None:
-            seed = (self.config.seed * 1_000_003 + number) % 2**31
-            sampling = msgspec.structs.replace(sampling, seed=seed)
+        problem, sampling = asked[place], seeded(self.config.sampling, self.config.seed, number)
         history = History()
         history.add("user", self.question(problem))
         reply = await item.model().reply(Request(history, sampling, problem.name, "programmer"))
@@ -259,7 +256,7 @@ class HumanEval(Job):
 
     def absolute(self) -> HumanEval:
         """The same, with an absolute path."""
-        return replace(self, place=str(Path(self.place).absolute()))
+        return replace(self, place=absolute_place(self.place))
 
     @property
     def title(self) -> str:

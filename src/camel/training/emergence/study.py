@@ -36,7 +36,7 @@ from camel.evaluation.humaneval.solving import HumanEval
 from camel.evaluation.report_table import STEPS
 from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
-from camel.jobs.job import Job, Stage, Step
+from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.models.spec import ModelSpec
 from camel.runs.markers import marker_name
 from camel.runs.run import RunFolder
@@ -52,7 +52,7 @@ from camel.training.stored_rows import Rows
 from camel.training.train import RESULT
 from camel.training.weights import GGUF, converter
 
-KEPT, MODELS, HUMANEVAL = "kept", "models", "humaneval"
+MODELS, HUMANEVAL = "models", "humaneval"
 LOCAL_PARALLEL = 2
 """Calls at a time of a model that is served here."""
 

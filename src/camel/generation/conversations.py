@@ -1,0 +1,81 @@
+"""The conversations of a run as a stage's records: written with their index, read again, and marked where they failed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+from camel.core.errors import CamelError
+from camel.core.message import Usage
+from camel.core.model import Model
+from camel.core.stops import Stop
+from camel.core.task import Task
+from camel.core.transcript import Transcript
+from camel.engine.stage import Written
+from camel.index.build import write_indexed
+from camel.jobs.item import Item
+from camel.jobs.job import Stage
+from camel.jobs.ledger import STOPPED
+from camel.jobs.state import price_of
+from camel.models.spec import ModelSpec
+from camel.record.arrow import stream_shard
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder
+
+
+def conversation_stage(
+    folder: RunFolder,
+    model: Model | ModelSpec,
+    *,
+    name: str,
+    count: int,
+    work: Callable[[Item], Awaitable[Transcript]],
+    id: Callable[[int], str],
+) -> Stage:
+    """The stage whose records are the run's. `work` keeps what there is of a record in `item.draft`."""
+    settings, price = folder.settings(), price_of(model)
+
+    def cost(model: str, usage: Usage) -> float | None:
+        return price.cost(usage) if price else None
+
+    def write(path: Path, records: Sequence[Transcript]) -> Written:
+        shard = write_indexed(folder, path.parent.name, path, records, settings.fingerprint, cost)
+        return Written(shard.rows, shard.sha256, {})
+
+    return Stage(
+        name=name,
+        count=count,
+        work=work,
+        write=write,
+        failed=failed_transcript,
+        failure=why_failed,
+        counts=stop_of,
+        id=id,
+        read=lambda marker: read_transcripts(folder, marker),
+        fingerprint=settings.fingerprint,
+        shard_size=int(settings.config["shard_size"]),
+    )
+
+
+def read_transcripts(folder: RunFolder, marker: Marker) -> list[Transcript]:
+    """The records of a committed shard."""
+    with folder.opened([marker.file]) as files:
+        return list(stream_shard(next(files)))
+
+
+def failed_transcript(item: Item, error: CamelError) -> Transcript:
+    """The record of a conversation that failed: what there was of it, and why."""
+    transcript: Transcript = item.draft or Transcript(item.id, Task(""))
+    if not transcript.failed:
+        transcript.stop = Stop.failed(error)
+    return transcript
+
+
+def why_failed(record: Transcript) -> str:
+    """Why a conversation failed, as `Class: words`; empty where it did not."""
+    return record.stop.detail if record.failed and record.stop else ""
+
+
+def stop_of(record: Transcript) -> Iterable[str]:
+    """The name under which a conversation is counted: why it ended."""
+    return (f"{STOPPED}{record.stop.reason}",) if record.stop else ()

@@ -1,0 +1,117 @@
+"""What a run will take, in words: the lines that are shown before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from camel.core.message import Usage
+from camel.generation.config import Figure, GenerateConfig
+from camel.generation.fork import Forked, look
+from camel.generation.plan import Plan, committed_in, is_alike, limits, make_plan, read_committed
+from camel.generation.rate import CallRate, assumed_rate, measured_rate
+from camel.reports.numbers import duration, money, short
+from camel.runs.markers import Marker
+from camel.runs.run import RunFolder, open_folder
+
+
+class PlanEstimator:
+    """Estimates a run by what it has committed, as it proceeds. Items that are not committed tell nothing, for those that end
+    first are short."""
+
+    def __init__(self, folder: RunFolder, config: GenerateConfig, fork_of: str = "") -> None:
+        self._folder, self._config, self._fork_of = folder, config, fork_of
+        self._shards = committed_in(folder, config)
+
+    def add(self, marker: Marker) -> None:
+        """Take note of a finished shard."""
+        self._shards.setdefault(marker.stage, []).append(read_committed(self._folder, marker))
+
+    def plan(self) -> Plan:
+        """The plan as it is now."""
+        return make_plan(self._config, committed=self._shards)
+
+    def expected(self) -> Usage:
+        """What all starts together will have used."""
+        return self.plan().need.likely.usage()
+
+    def forecast(self) -> Iterator[str]:
+        """What the run takes over from another, what it will take, and whether the budget is enough."""
+        plan, config, source = self.plan(), self._config, self._fork_of
+        if source:
+            yield from fork_lines(source, look(config, source), plan)
+        yield f"expect  {summary(plan)}"
+        for line in warnings(plan, config, rate_of(config).hours(plan.left)):
+            yield f"budget  {line}"
+
+
+def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
+    """What a fork keeps of a run, what is asked again and why, and what that takes."""
+    kept, why = forked
+    what = f"keeps its lists of {', '.join(kept)}" if kept else "keeps nothing of it"
+    lines = [f"forked from {source}: {what}"]
+    for reason in dict.fromkeys(why.values()):
+        levels = ", ".join(level for level in why if why[level] == reason)
+        lines.append(f"  asked again: the lists of {levels} ({reason})")
+    last = plan.stages[-1]
+    if not last.done:
+        lines.append(f"  asked again: all {last.name}, which depend on everything; in all {summary(plan)}")
+    return lines
+
+
+def summary(plan: Plan) -> str:
+    """A plan in one line."""
+    need, cost = plan.need, plan.money
+    tokens = [case.prompt + case.completion for case in need]
+    parts = [
+        f"{plan.items:,} {plan.stages[-1].name}",
+        f"about {short(need.likely.calls)} calls",
+        f"{short(tokens[1])} tokens{span(*map(short, (tokens[0], tokens[2], tokens[1])), gap=' ')}",
+    ]
+    if cost is not None and cost.high:
+        parts.append(f"{money(cost.likely)}{span(*map(money, (cost.low, cost.high, cost.likely)), gap=' ')}")
+    return ", ".join(parts)
+
+
+def span(low: str, high: str, likely: str, *, gap: str = "   ") -> str:
+    """The range of a figure; empty where it is the figure itself."""
+    return "" if low == high == likely else f"{gap}({low} to {high})"
+
+
+def warnings(plan: Plan, config: GenerateConfig, hours: Figure) -> list[str]:
+    """A line for each limit of the budget that will, or may, be reached before the run is complete."""
+    lines: list[str] = []
+    for one in limits(plan, config.budget, hours):
+        limit, likely, high = (_amount(one.name, value) for value in (one.limit, *one.expected[1:]))
+        if one.enough == "no":
+            share = one.limit / one.expected.likely
+            # Hours are those of a start; the rest is the run's, which has to get more.
+            more = "" if one.name == "hours" else "with more in [budget] "
+            lines.append(
+                f"{limit} will not suffice: about {likely} are expected, so that it stops after about {share:.0%}; "
+                f"{more}the same command continues"
+            )
+        elif one.enough == "perhaps":
+            lines.append(f"{limit} may not suffice: {likely} are likely, and up to {high} possible")
+    if config.budget.usd is not None and plan.price is None:
+        lines.append(
+            "budget.usd needs the model's price: give model.price, or limit tokens; camel generate will not start"
+        )
+    return lines
+
+
+def rate_of(config: GenerateConfig, given: float | None = None, source: str = "") -> CallRate:
+    """How fast the run will be: as given, else as it or the one it is forked from was, else as assumed."""
+    if given is not None:
+        return CallRate(Figure(given, given, given), "given", f"at the {given:,.6g} calls/s of --rate")
+    folder = open_folder(config.where)
+    source = source or (folder.settings().forked_from if folder.exists else "")
+    for place in (folder, *([open_folder(source)] if source else ())):
+        if is_alike(place, config) and (rate := measured_rate(place)):
+            return rate
+    return assumed_rate(config)
+
+
+def _amount(name: str, value: float) -> str:
+    if name == "usd":
+        return money(value)
+    return duration(3600 * value) if name == "hours" else f"{short(value)} {name}"
