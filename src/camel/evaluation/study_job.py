@@ -34,6 +34,13 @@ KEPT = "kept"
 """The folder, in that of a study, of what is kept from one to the next."""
 
 
+def study_folder(run: RunFolder) -> Path:
+    """Where the study of a run is kept unless another folder is given: in the run's, where that is on a disk."""
+    if run.on_disk:
+        return run.path("study")
+    return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
+
+
 @dataclass(frozen=True)
 class StudyJob(Job):
     """A run being studied."""
