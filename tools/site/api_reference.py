@@ -56,6 +56,7 @@ PARTS = {
             "models.local",
             "models.person",
             "models.scripted",
+            "library.simulated",
             "models.simulator.settings",
             "models.simulator.server",
         ),
@@ -92,6 +93,7 @@ PARTS = {
             "runs.run",
             "formats.exporters",
             "formats.documents",
+            "formats.push",
             "record.release",
             "record.arrow",
             "runs.verify",
@@ -109,6 +111,7 @@ PARTS = {
         "Evaluation",
         "Agents against single shots, votes, HumanEval.",
         (
+            "library.studies",
             "evaluation.agents",
             "evaluation.contest",
             "evaluation.windows",
@@ -121,12 +124,14 @@ PARTS = {
             "evaluation.votes",
             "evaluation.study",
             "evaluation.humaneval.solving",
+            "sandbox.process",
         ),
     ),
     "training": (
         "Training",
         "Rows, and fine-tuning on them.",
         (
+            "library.rows",
             "training.recipe",
             "training.rows",
             "training.rows_job",

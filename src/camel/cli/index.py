@@ -78,8 +78,7 @@ def _look(console: Console, run: RunReader) -> Looking:
     import os
 
     from camel.cli.panel import choose_view, stopped
-    from camel.evaluation.findings import Findings, Looker
-    from camel.evaluation.study_job import KEPT, study_folder
+    from camel.evaluation.findings import KEPT, Findings, Looker, study_folder
     from camel.index.marks import Looking
     from camel.jobs.launch import JobOptions, Launch
     from camel.storage import inside

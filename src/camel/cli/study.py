@@ -55,7 +55,8 @@ def study(
     from camel.cli.asking import acknowledged, chosen_model
     from camel.cli.command import expect
     from camel.core.errors import InputError
-    from camel.evaluation.study_job import StudyJob, study_folder
+    from camel.evaluation.findings import study_folder
+    from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
     from camel.jobs.state import name_of, price_of
     from camel.models.spec import ModelSpec

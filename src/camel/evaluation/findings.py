@@ -38,12 +38,21 @@ from camel.runs.derived import naming_source, source_of, still_true
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 
+KEPT = "kept"
+"""The folder, in that of a study, of what is kept from one to the next."""
 EXAMPLES = 5
 """Findings of each detector and shard that keep the words around them."""
 EXCERPT_CHARS = 2_000
 CONTEXT_CHARS = 500
 FEW = 400
 """Conversations up to which starting further processes takes longer than the work."""
+
+
+def study_folder(run: RunFolder) -> Path:
+    """Where the study of a run is kept unless another folder is given: in the run's, where that is on a disk."""
+    if run.on_disk:
+        return run.path("study")
+    return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
 
 
 @cache

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.deserved import Judging
-from camel.evaluation.findings import Looker
+from camel.evaluation.findings import KEPT, Looker
 from camel.evaluation.study import Gatherer, Study, study_of
 from camel.evaluation.study_page import write_study
 from camel.evaluation.windows import AskedModel
@@ -29,16 +29,6 @@ from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.storage.store import is_remote
-
-KEPT = "kept"
-"""The folder, in that of a study, of what is kept from one to the next."""
-
-
-def study_folder(run: RunFolder) -> Path:
-    """Where the study of a run is kept unless another folder is given: in the run's, where that is on a disk."""
-    if run.on_disk:
-        return run.path("study")
-    return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ def simulated_endpoint(**settings: Any) -> Generator[SimulatorProcess]:
             yield endpoint
         finally:
             for name, value in before.items():
+                if os.environ.get(name) != ours[name]:
+                    continue  # somebody has set it since
                 if value is None:
                     del os.environ[name]
                 else:

@@ -17,9 +17,7 @@ from camel.core.model import Model
 from camel.evaluation.comparison import SURE, Outcomes, points
 from camel.evaluation.comparison import compare as compare_outcomes
 from camel.evaluation.contest_records import AgentsConfig, Group
-from camel.evaluation.findings import Findings, Looker
-from camel.evaluation.study import Study
-from camel.evaluation.study_job import KEPT, StudyJob, study_folder
+from camel.evaluation.findings import KEPT, Findings, Looker, study_folder
 from camel.evaluation.windows import AskedModel
 from camel.jobs.job import Job
 from camel.library.jobs import run_job
@@ -31,6 +29,7 @@ from camel.storage import inside
 
 if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
+    from camel.evaluation.study import Study
 
 
 class BehaviorDifference(msgspec.Struct, frozen=True):
@@ -91,6 +90,8 @@ def study(
 
     A `judge` is asked about `sample` conversations whether they were done when they said so. `limits` are those of `run_job`.
     """
+    from camel.evaluation.study_job import StudyJob  # needs the extra study
+
     asked, models = _judge(judge)
     job = StudyJob(
         str(out or study_folder(RunReader(run).folder)),
@@ -138,7 +139,7 @@ def compare(
     if asked is not None:
         if not out:
             raise InputError("say where the judge's report is written: out='compared'")
-        from camel.evaluation.agents import AgentsEvaluation  # needs packages of the extra evaluate
+        from camel.evaluation.agents import AgentsEvaluation  # needs the extra evaluate
 
         contest = Group(names[0], dict(zip(names, (str(a), str(b)), strict=True)))
         config = AgentsConfig(tasks=tasks, seed=seed)
