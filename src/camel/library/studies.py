@@ -14,7 +14,7 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.core.model import Model
-from camel.evaluation.comparison import SURE, Outcomes, points
+from camel.evaluation.comparison import SURE, Effect, Outcomes, points
 from camel.evaluation.comparison import compare as compare_outcomes
 from camel.evaluation.contest_records import AgentsConfig, Group
 from camel.evaluation.findings import KEPT, Findings, Looker, study_folder
@@ -23,30 +23,13 @@ from camel.jobs.job import Job
 from camel.library.jobs import run_job
 from camel.models.spec import ModelSpec, find_spec
 from camel.reports.html import percent
-from camel.reports.intervals import Difference, Rate
+from camel.reports.intervals import Rate
 from camel.runs.reader import RunReader
 from camel.storage import inside
 
 if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
     from camel.evaluation.study import Study
-
-
-class BehaviorDifference(msgspec.Struct, frozen=True):
-    """How often one thing happens in the conversations of two runs."""
-
-    title: str
-    a: Rate
-    b: Rate
-    difference: Difference
-    """The share in `b` less the share in `a`, in conversations that both runs have."""
-    adjusted_p: float
-    """The p-value, corrected for the number of behaviors (Holm)."""
-
-    @property
-    def sure(self) -> bool:
-        """Whether the difference is significant at 5%, after the correction."""
-        return self.adjusted_p < SURE
 
 
 class RunComparison(msgspec.Struct, frozen=True):
@@ -56,17 +39,19 @@ class RunComparison(msgspec.Struct, frozen=True):
     b: str
     pairs: int
     """Conversations that both runs have."""
-    behaviors: list[BehaviorDifference]
+    rates: dict[str, Rate]
+    """How often which behavior occurs in `a`, by its name."""
+    effects: list[Effect]
+    """For each behavior its rate in `b`, and the difference in conversations that both runs have."""
     judged: Evaluation | None = None
     """What the judge said, where one was asked; the report is in the folder `out`."""
 
     def __str__(self) -> str:
         lines = [f"{self.a} and {self.b}: {self.pairs:,} conversations in both"]
-        for one in self.behaviors:
-            rates = f"{percent(one.a.rate):>5} → {percent(one.b.rate):>5}"
-            lines.append(
-                f"  {one.title:<28} {rates}  {points(one.difference.difference):>4} points{' *' if one.sure else ''}"
-            )
+        for one in self.effects:
+            rates = f"{percent(self.rates[one.measure].rate):>5} → {percent(one.rate.rate):>5}"
+            difference = f"{points(one.difference.difference):>4} points{' *' if one.adjusted < SURE else ''}"
+            lines.append(f"  {one.title:<28} {rates}  {difference}")
         for row in self.judged.headline if self.judged else ():
             won, lost = percent(row.shares.wins.rate), percent(row.shares.losses.rate)
             lines.append(f"  judged: {row.a} better in {won}, {row.b} in {lost}, else equal")
@@ -130,10 +115,6 @@ def compare(
         )
     names = _names(str(a), str(b))
     figures = compare_outcomes(seen[0], {names[1]: seen[1]}, {names[1]: ("", "")}, scenario="", model="")
-    behaviors = [
-        BehaviorDifference(one.title, figures.whole[one.measure], one.rate, one.difference, one.adjusted)
-        for one in figures.removals[0].effects
-    ]
     asked, models = _judge(judge)
     judged = None
     if asked is not None:
@@ -145,7 +126,7 @@ def compare(
         config = AgentsConfig(tasks=tasks, seed=seed)
         job = AgentsEvaluation(str(out), (contest,), config, models, asked, {}, (asked,))
         judged = _result(job, progress=progress, **limits)
-    return RunComparison(*names, pairs, behaviors, judged)
+    return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
 
 
 def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Model | ModelSpec]]:
