@@ -44,6 +44,7 @@ from tests.support import in_process
 from tests.support.notebook import NOTEBOOKS, code_cells
 
 ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src" / "camel"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([\w./-]+)"')
@@ -467,6 +468,24 @@ def test_links_lead_somewhere():
         and not any(name in os.path.normpath(page.parent / target) for name in GENERATED)
     ]
     assert not broken
+
+
+def test_files_that_contributors_are_sent_to_exist():
+    table = (
+        (ROOT / "CONTRIBUTING.md").read_text().partition("## Which files to touch")[2].partition("\n## ")[0]
+    )
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 10
+    for row in rows:
+        folder = ""
+        for name in re.findall(r"`([\w/*.]+(?:\.py|\.html|/))`", row):
+            # A name alone is in the folder of the one before it.
+            found = [*(SRC / name).parent.glob(Path(name).name)] or [*(SRC / folder).glob(name)]
+            assert found, f"{name} is not in src/camel"
+            folder = str(Path(name).parent) if "/" in name else folder
+    layout = (ROOT / "README.md").read_text().partition("## What is where")[2].partition("\n## ")[0]
+    for name in re.findall(r"\b\w+\.py\b", layout):
+        assert any(SRC.rglob(name)), f"{name} is not in src/camel"
 
 
 def test_every_extra_is_explained():
