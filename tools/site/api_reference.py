@@ -194,8 +194,8 @@ def _index(exported: dict[str, str], anchors: set[str]) -> str:
     lines = [
         "# The library",
         "",
-        "Made from the sources. What is imported from `camel` itself is the public interface; the modules that these pages name beside it are used by",
-        "the documents and are kept working, but may move between releases.",
+        "Made from the sources. What is imported from `camel`, `camel.detectors` and `camel.scenarios` is the public interface. Other modules are shown",
+        "for readers of the code, and may change in any release.",
         "",
         "| page | what is there |",
         "|---|---|",
