@@ -14,6 +14,7 @@ Commands run in this process, except those that a signal or another process is p
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -35,11 +36,15 @@ import msgspec
 import pytest
 import typer.main
 
+import camel
+from camel import detectors, scenarios
 from camel.cli import app
 from camel.models.simulator import Constant, SimulatorSettings, spawn
 from tests.support import in_process
+from tests.support.notebook import NOTEBOOKS, code_cells
 
 ROOT = Path(__file__).parent.parent
+SRC = ROOT / "src" / "camel"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([\w./-]+)"')
@@ -175,6 +180,58 @@ def test_python_block(body: str, tmp_path: Path, environment: dict[str, str]):
     assert done.status == 0, done.stdout + done.stderr
 
 
+PUBLIC = {"camel": camel, "camel.detectors": detectors, "camel.scenarios": scenarios}
+"""What programs may import from, as docs/extending.md says: the names in `__all__`."""
+
+
+def imported(source: str) -> Iterator[tuple[str, str]]:
+    """The modules and names of ours that a program uses."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif (
+            isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "camel"
+        ):
+            yield "camel", node.attr
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        if page.parent.name != "decisions" and page.name != "LOG.md":  # those are of their day
+            for number, (kind, _, body) in enumerate(FENCE.findall(page.read_text())):
+                if kind == "python":
+                    yield f"{page.relative_to(ROOT)}, block {number}", body
+    for path in NOTEBOOKS:
+        for number, cell in enumerate(code_cells(path)):
+            yield f"{path.name}, cell {number}", cell
+
+
+def test_programs_use_only_what_is_public():
+    wrong = [
+        f"{place}: {module} {name}"
+        for place, source in programs()
+        for module, name in imported(source)
+        if module.partition(".")[0] == "camel"
+        and (module not in PUBLIC or (name and name not in PUBLIC[module].__all__))
+    ]
+    assert not wrong, "export what a reader needs from camel/__init__.py, or use what is there"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from camel import Run", []),
+        ("import camel.core.model", [("camel.core.model", "")]),
+        ("def f():\n    from camel.query.where import Query", [("camel.query.where", "Query")]),
+        ("import camel\ncamel.nothing", [("camel", "nothing")]),
+    ],
+)
+def test_imports_of_a_program_are_seen(source: str, found: list[tuple[str, str]]):
+    assert [one for one in imported(source) if one not in (("camel", ""), ("camel", "Run"))] == found
+
+
 def follow(page: Path, folder: Path, environment: dict[str, str], trial: Path) -> None:
     """Do what a page says, in order."""
     for name in ("examples", "configs"):
@@ -305,20 +362,18 @@ def test_python_block_with_the_real_model(
     body: str, tmp_path: Path, small_server: Any, monkeypatch: pytest.MonkeyPatch
 ):
     """On the shared server, and two short messages instead of forty long ones."""
-    import camel
-    from camel.models import local
+    from camel import RolePlaying, Sampling
     from tests.support.small_model import connect
 
     @contextmanager
     def shared_model() -> Generator[Any]:
         yield connect(small_server)
 
-    short = msgspec.structs.replace(local.LOCAL_SAMPLING, max_tokens=24)
     monkeypatch.setattr(camel, "local_model", shared_model)
-    monkeypatch.setattr(local, "LOCAL_SAMPLING", short)
     monkeypatch.setattr(
-        camel, "RolePlaying", partial(camel.RolePlaying, rules=camel.paper_rules(max_messages=2))
+        camel, "Sampling", lambda **given: msgspec.convert({**given, "max_tokens": 24}, Sampling)
     )
+    monkeypatch.setattr(camel, "RolePlaying", partial(RolePlaying, rules=camel.paper_rules(max_messages=2)))
     done = in_process.python(body, folder=tmp_path)
     assert done.status == 0, done.stderr
     assert "Stock Trader" in done.stdout
@@ -413,6 +468,24 @@ def test_links_lead_somewhere():
         and not any(name in os.path.normpath(page.parent / target) for name in GENERATED)
     ]
     assert not broken
+
+
+def test_files_that_contributors_are_sent_to_exist():
+    table = (
+        (ROOT / "CONTRIBUTING.md").read_text().partition("## Which files to touch")[2].partition("\n## ")[0]
+    )
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 10
+    for row in rows:
+        folder = ""
+        for name in re.findall(r"`([\w/*.]+(?:\.py|\.html|/))`", row):
+            # A name alone is in the folder of the one before it.
+            found = [*(SRC / name).parent.glob(Path(name).name)] or [*(SRC / folder).glob(name)]
+            assert found, f"{name} is not in src/camel"
+            folder = str(Path(name).parent) if "/" in name else folder
+    layout = (ROOT / "README.md").read_text().partition("## What is where")[2].partition("\n## ")[0]
+    for name in re.findall(r"\b\w+\.py\b", layout):
+        assert any(SRC.rglob(name)), f"{name} is not in src/camel"
 
 
 def test_every_extra_is_explained():

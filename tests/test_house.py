@@ -21,96 +21,6 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
-# Every name users may import from `camel`. A change here is a change of the interface: CHANGELOG.md gets a line.
-PUBLIC = {
-    "Addressed",
-    "Agent",
-    "AssistantInstructs",
-    "Beam",
-    "BestFirst",
-    "BestOf",
-    "CamelError",
-    "Case",
-    "Casting",
-    "ChatModel",
-    "Choice",
-    "Conversation",
-    "Critic",
-    "Deliberation",
-    "DoneToken",
-    "Edges",
-    "Ending",
-    "Event",
-    "FunctionJudge",
-    "GenerateConfig",
-    "Groups",
-    "HandOver",
-    "History",
-    "Inception",
-    "InputError",
-    "Item",
-    "ItemFailed",
-    "Job",
-    "Judge",
-    "LocalServer",
-    "MaxMessages",
-    "Member",
-    "Message",
-    "MessageLoop",
-    "MissingExtra",
-    "Model",
-    "ModelError",
-    "ModelJudge",
-    "ModelSpec",
-    "Moderated",
-    "Move",
-    "NextCall",
-    "NoInstruction",
-    "Outcome",
-    "Person",
-    "Planner",
-    "Proposal",
-    "Reply",
-    "Request",
-    "Retrying",
-    "Ring",
-    "RolePlaying",
-    "RoundRobin",
-    "Rounds",
-    "Run",
-    "Sampling",
-    "ScriptedModel",
-    "Society",
-    "Speaker",
-    "Stage",
-    "Star",
-    "Stop",
-    "StopRule",
-    "StoredConversation",
-    "Task",
-    "TaskSpecifier",
-    "Text",
-    "TokenLimit",
-    "Transcript",
-    "Usage",
-    "Verdict",
-    "Vote",
-    "Written",
-    "__version__",
-    "assign_roles",
-    "connect",
-    "generate",
-    "load_society",
-    "local_model",
-    "make_plan",
-    "paper_rules",
-    "parse",
-    "plan_task",
-    "read_config",
-    "run_job",
-    "write_lines",
-}
-
 HEAVY = ["aiohttp", "typer", "rich", "xllamacpp", "ray", "opentelemetry", "prompt_toolkit"]
 MAX_DISTRIBUTIONS = 25
 
@@ -250,12 +160,29 @@ def test_the_citation_is_of_this_version():
 
 
 def test_public_names():
+    """Each is listed once, for programs and for type checkers alike, and the reference of the library has it."""
     import camel
 
-    assert set(camel.__all__) == PUBLIC
-    assert len(camel.__all__) == len(PUBLIC), "a name is listed twice"
-    for name in camel.__all__:
+    tree = ast.parse((ROOT / "src/camel/__init__.py").read_text())
+    checked = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in ast.walk(block)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    names = [name for name in camel.__all__ if name != "__version__"]
+    assert sorted(names) == sorted(vars(camel)["_MODULE_OF"])
+    assert {name: checked.get(name) for name in names} == vars(camel)["_MODULE_OF"]
+    reference = run(
+        "import sys; sys.path.insert(0, 'tools/site'); import api_reference; print(*api_reference.pages().values())"
+    )
+    for name in names:
         assert getattr(camel, name) is not None
+        assert f"`from camel import {name}`" in reference, (
+            f"no page of tools/site/api_reference.py has {name}"
+        )
 
 
 def test_tests_cannot_leave_the_machine():

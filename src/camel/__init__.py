@@ -54,26 +54,32 @@ if TYPE_CHECKING:
     from camel.core.turns import Addressed, Moderated, RoundRobin, Rounds
     from camel.detectors.finding import Finding
     from camel.engine.stage import Written, write_lines
+    from camel.formats.push import push_dataset
     from camel.generation.config import GenerateConfig, read_config
     from camel.generation.plan import make_plan
     from camel.jobs.item import Item
     from camel.jobs.job import ItemFailed, Job, Stage
     from camel.jobs.runner import Outcome
     from camel.library.jobs import generate, run_job
+    from camel.library.rows import make_rows
     from camel.library.run import Run, StoredConversation
+    from camel.library.simulated import simulated_endpoint
+    from camel.library.studies import RunComparison, compare, study
     from camel.models.chat import ChatModel
     from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
     from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
     from camel.models.spec import ModelSpec
+    from camel.query.catalogue import Catalogue
+    from camel.query.where import Query
+    from camel.sandbox.process import ProgramFailed, Sandbox
     from camel.scenarios.societies import load_society
 
 _HOME = {
     "camel.core.conversation": ["Agent", "Conversation", "Critic"],
     "camel.core.critic": ["BestOf", "Case", "FunctionJudge", "Judge", "Verdict"],
     "camel.core.errors": ["CamelError", "InputError", "MissingExtra", "ModelError"],
-    "camel.core.planner": ["Casting", "Planner", "assign_roles", "plan_task"],
     "camel.core.grammar": ["Move", "parse"],
     "camel.core.graphs": ["Edges", "Groups", "Ring", "Star"],
     "camel.core.history": ["History"],
@@ -82,6 +88,7 @@ _HOME = {
     "camel.core.member": ["Member"],
     "camel.core.message": ["Deliberation", "Message", "Proposal", "Sampling", "Usage"],
     "camel.core.model": ["Choice", "Event", "Model", "Reply", "Request", "Retrying", "Text"],
+    "camel.core.planner": ["Casting", "Planner", "assign_roles", "plan_task"],
     "camel.core.role_playing": ["RolePlaying"],
     "camel.core.search": ["Beam", "BestFirst"],
     "camel.core.society": ["Ending", "Society"],
@@ -101,21 +108,28 @@ _HOME = {
     "camel.core.task": ["Task", "TaskSpecifier"],
     "camel.core.transcript": ["Speaker", "Transcript"],
     "camel.core.turns": ["Addressed", "Moderated", "RoundRobin", "Rounds"],
-    "camel.models.chat": ["ChatModel"],
-    "camel.models.connect": ["connect"],
-    "camel.models.local": ["LocalServer", "local_model"],
-    "camel.models.person": ["HandOver", "Person"],
-    "camel.models.scripted": ["ScriptedModel"],
-    "camel.scenarios.societies": ["load_society"],
     "camel.engine.stage": ["Written", "write_lines"],
+    "camel.formats.push": ["push_dataset"],
     "camel.generation.config": ["GenerateConfig", "read_config"],
     "camel.generation.plan": ["make_plan"],
     "camel.jobs.item": ["Item"],
     "camel.jobs.job": ["ItemFailed", "Job", "Stage"],
     "camel.jobs.runner": ["Outcome"],
     "camel.library.jobs": ["generate", "run_job"],
+    "camel.library.rows": ["make_rows"],
     "camel.library.run": ["Run", "StoredConversation"],
+    "camel.library.simulated": ["simulated_endpoint"],
+    "camel.library.studies": ["RunComparison", "compare", "study"],
+    "camel.models.chat": ["ChatModel"],
+    "camel.models.connect": ["connect"],
+    "camel.models.local": ["LocalServer", "local_model"],
+    "camel.models.person": ["HandOver", "Person"],
+    "camel.models.scripted": ["ScriptedModel"],
     "camel.models.spec": ["ModelSpec"],
+    "camel.query.catalogue": ["Catalogue"],
+    "camel.query.where": ["Query"],
+    "camel.sandbox.process": ["ProgramFailed", "Sandbox"],
+    "camel.scenarios.societies": ["load_society"],
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -129,6 +143,7 @@ __all__ = [
     "CamelError",
     "Case",
     "Casting",
+    "Catalogue",
     "ChatModel",
     "Choice",
     "Conversation",
@@ -166,7 +181,9 @@ __all__ = [
     "Outcome",
     "Person",
     "Planner",
+    "ProgramFailed",
     "Proposal",
+    "Query",
     "Reply",
     "Request",
     "Retrying",
@@ -175,7 +192,9 @@ __all__ = [
     "RoundRobin",
     "Rounds",
     "Run",
+    "RunComparison",
     "Sampling",
+    "Sandbox",
     "ScriptedModel",
     "Society",
     "Speaker",
@@ -195,16 +214,21 @@ __all__ = [
     "Written",
     "__version__",
     "assign_roles",
+    "compare",
     "connect",
     "generate",
     "load_society",
     "local_model",
     "make_plan",
+    "make_rows",
     "paper_rules",
     "parse",
     "plan_task",
+    "push_dataset",
     "read_config",
     "run_job",
+    "simulated_endpoint",
+    "study",
     "write_lines",
 ]
 

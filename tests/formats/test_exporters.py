@@ -609,10 +609,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 
 
 def test_push_gates_before_it_uploads(hub: str, tmp_path: Path):
-    from camel.formats.push import push
+    from camel.formats.push import push_dataset
 
     dataset([talk(labels=["misalignment"])], tmp_path / "set", release=RELEASE)
-    address = push(tmp_path / "set", "me/set", endpoint=hub, token="let-me-in")
+    address = push_dataset(tmp_path / "set", "me/set", endpoint=hub, token="let-me-in")
     assert address.endswith("/datasets/me/set")
     paths = [path for _, path, _ in Hub.calls]
     settings = paths.index("/api/datasets/me/set/settings")
@@ -626,11 +626,11 @@ def test_push_gates_before_it_uploads(hub: str, tmp_path: Path):
 
 
 def test_push_says_in_one_line_why_it_failed(hub: str, tmp_path: Path):
-    from camel.formats.push import push
+    from camel.formats.push import push_dataset
 
     with pytest.raises(InputError, match=r"README\.md"):
-        push(tmp_path, "me/set", endpoint=hub, token="let-me-in")
+        push_dataset(tmp_path, "me/set", endpoint=hub, token="let-me-in")
     dataset([talk()], tmp_path / "set")
     with pytest.raises(InputError, match=r"me/set.*401"):
-        push(tmp_path / "set", "me/set", endpoint=hub, token="wrong")
+        push_dataset(tmp_path / "set", "me/set", endpoint=hub, token="wrong")
     assert not [path for _, path, _ in Hub.calls if path.endswith("settings")]

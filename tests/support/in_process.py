@@ -6,7 +6,10 @@ a signal, a terminal or the process itself is the subject.
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import contextlib
+import inspect
 import io
 import os
 import runpy
@@ -34,10 +37,15 @@ def camel(*arguments: str, folder: Path, environment: Mapping[str, str] | None =
 
 
 def python(source: str, *, folder: Path, environment: Mapping[str, str] | None = None) -> Done:
-    """Run a piece of code as `python -W error -c` would."""
+    """Run a piece of code as `python -W error -c` would; `await` is allowed, as in a notebook."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    code = compile(source, "<block>", "exec", dont_inherit=True)
-    return _finish(["-c"], lambda: exec(code, names), folder, environment, "error")
+    code = compile(source, "<block>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+    def run() -> None:
+        if inspect.iscoroutine(awaiting := eval(code, names)):
+            asyncio.run(awaiting)
+
+    return _finish(["-c"], run, folder, environment, "error")
 
 
 def script(path: Path, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Done:

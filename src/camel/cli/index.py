@@ -78,14 +78,13 @@ def _look(console: Console, run: RunReader) -> Looking:
     import os
 
     from camel.cli.panel import choose_view, stopped
-    from camel.cli.study import beside
-    from camel.evaluation.findings import Findings, Looker
+    from camel.evaluation.findings import Findings, Looker, study_folder
     from camel.index.marks import Looking
     from camel.jobs.job import KEPT
     from camel.jobs.launch import JobOptions, Launch
     from camel.storage import inside
 
-    kept = inside.path(beside(run.folder), KEPT)
+    kept = inside.path(study_folder(run.folder), KEPT)
     job = Findings(str(kept), run.folder.address, processes=os.cpu_count() or 1)
     outcome = Launch(job, JobOptions(), choose_view(console, False)).run()
     if not outcome.complete:

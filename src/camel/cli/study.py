@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from camel.evaluation.study import Study
-    from camel.runs.run import RunFolder
 
 
 @long_command(SPREAD)
@@ -54,6 +53,7 @@ def study(
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
     from camel.cli.asking import acknowledged, chosen_model
     from camel.core.errors import InputError
+    from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
     from camel.jobs.progress import expect_line
@@ -64,7 +64,7 @@ def study(
     if not judge and (local or how.budget.counts):
         raise InputError("a model is asked only with --judge: add it, or leave out --local and the budget")
     in_flight = how.concurrency or (2 if local else 16)
-    folder = out or beside(open_folder(run))
+    folder = out or study_folder(open_folder(run))
     with ExitStack() as stack:
         chat = stack.enter_context(chosen_model(how, model, base_url, local, in_flight)) if judge else None
         window = None if chat is None else chat.window if isinstance(chat, ModelSpec) else chat.context_tokens
@@ -88,13 +88,6 @@ def study(
             announce=announce,
             show=lambda made: _show(how.console, made, folder),
         )
-
-
-def beside(run: RunFolder) -> Path:
-    """The folder of a study: in that of its run, where that is on a disk."""
-    if run.on_disk:
-        return run.path("study")
-    return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:

@@ -46,6 +46,13 @@ FEW = 400
 """Conversations up to which starting further processes takes longer than the work."""
 
 
+def study_folder(run: RunFolder) -> Path:
+    """Where the study of a run is kept unless another folder is given: in the run's, where that is on a disk."""
+    if run.on_disk:
+        return run.path("study")
+    return Path("studies") / run.address.rstrip("/").rpartition("/")[2]
+
+
 @cache
 def schema() -> Any:
     """The Arrow schema of what is kept of a conversation."""

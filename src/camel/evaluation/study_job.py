@@ -29,8 +29,6 @@ from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.storage.store import absolute_place
 
-"""The folder, in that of a study, of what is kept from one to the next."""
-
 
 @dataclass(frozen=True)
 class StudyJob(Job):

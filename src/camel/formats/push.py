@@ -14,8 +14,8 @@ from camel._version import __version__
 from camel.core.errors import InputError, MissingExtra
 
 
-def push(
-    folder: Path,
+def push_dataset(
+    folder: str | Path,
     repo: str,
     *,
     endpoint: str | None = None,
@@ -27,6 +27,7 @@ def push(
     `repo` is `owner/name`; it is made if it does not exist. Without `endpoint` and `token` the client's own
     settings apply (`hf auth login`).
     """
+    folder = Path(folder)
     try:
         hub: Any = import_module("huggingface_hub")
     except ModuleNotFoundError:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from camel.core.transcript import Transcript
 from camel.formats.dataset import dataset_rows, dataset_schema
+from camel.formats.exporters import FORMATS
 from camel.record.arrow import read_shard, stream_shard
+from camel.record.release import Exported, Release
 from camel.reports.notebook import facts_html
+from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader, need_module
 
 if TYPE_CHECKING:
@@ -44,7 +48,7 @@ class Run(RunReader):
     """The records of a run, in the order of their items.
 
     `for transcript in Run("runs/ai_society")`, `run[0].show()`, `run["000017"].transcript`, `run.status()`,
-    `run.to_pandas()`, `run.sql("select stop.reason, count(*) …")`.
+    `run.export("chat", "chats.jsonl")`, `run.to_pandas()`, `run.sql("select stop.reason, count(*) …")`.
     """
 
     def __getitem__(self, which: int | str) -> StoredConversation:
@@ -72,6 +76,14 @@ class Run(RunReader):
         from camel.jobs.status import read_status
 
         return read_status(self.folder.address)
+
+    def export(self, format: str, path: str | Path, *, acknowledge: bool = False) -> Exported:
+        """Write what is committed in another format: `run.export("messages", "rows.jsonl")`. docs/formats.md lists them.
+
+        `acknowledge` is needed for conversations that simulate misuse; they then carry the canary of their scenario.
+        """
+        release = Release(acknowledge, canary_of(self.folder) if acknowledge else "")
+        return FORMATS.find(format).write(self, Path(path), release=release)
 
     def to_hf(self) -> Any:
         """All records as a Hugging Face `Dataset` of the export's layout, on disk in the cache of `datasets`."""

@@ -1,0 +1,43 @@
+"""Rows for training from runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.library.jobs import run_job
+from camel.training.recipe import Recipe
+from camel.training.rows_job import RowsJob
+from camel.training.stored_rows import Rows
+
+
+def make_rows(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    shape: dict[str, Any] | None = None,
+    filters: dict[str, Any] | None = None,
+    replace: bool = False,
+    progress: bool = True,
+) -> Rows:
+    """Make rows for training from one run or several, and open them; the same call continues one that was stopped.
+
+        for row in camel.make_rows("runs/trial", out="rows/trial", filters={"stop": ["done"]}):
+            print(row["messages"])
+
+    `shape` and `filters` are the tables of a recipe (docs/train.md). `replace` replaces rows of another recipe in `out`.
+    """
+    given = [runs] if isinstance(runs, str | Path) else runs
+    table = {"sources": [{"run": str(run)} for run in given], "out": str(out)}
+    try:
+        recipe = msgspec.convert({**table, "shape": shape or {}, "filters": filters or {}}, Recipe)
+    except msgspec.ValidationError as error:
+        raise InputError(f"the rows cannot be made: {error}") from None
+    outcome = run_job(RowsJob(recipe, replace=replace), progress=progress)
+    if not outcome.complete:
+        raise CamelError(f"making rows stopped: {outcome.reason}; the same call continues")
+    return Rows(out)

@@ -1,0 +1,159 @@
+"""What happens in runs: one studied, or two of the same items compared.
+
+What the detectors find in a run is kept in its folder, where `camel study` keeps it too: a run is looked through once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from camel.core.errors import CamelError, InputError
+from camel.core.model import Model
+from camel.evaluation.comparison import SURE, Effect, Outcomes, points
+from camel.evaluation.comparison import compare as compare_outcomes
+from camel.evaluation.contest_records import AgentsConfig, Group
+from camel.evaluation.findings import Findings, Looker, study_folder
+from camel.evaluation.windows import AskedModel
+from camel.jobs.job import KEPT, Job
+from camel.library.jobs import run_job
+from camel.models.spec import ModelSpec, find_spec
+from camel.reports.html import percent
+from camel.reports.intervals import Rate
+from camel.runs.reader import RunReader
+from camel.storage import inside
+
+if TYPE_CHECKING:
+    from camel.evaluation.results import Evaluation
+    from camel.evaluation.study import Study
+
+
+class RunComparison(msgspec.Struct, frozen=True):
+    """Two runs compared; `print` shows it as a table."""
+
+    a: str
+    b: str
+    pairs: int
+    """Conversations that both runs have."""
+    rates: dict[str, Rate]
+    """How often which behavior occurs in `a`, by its name."""
+    effects: list[Effect]
+    """For each behavior its rate in `b`, and the difference in conversations that both runs have."""
+    judged: Evaluation | None = None
+    """What the judge said, where one was asked; the report is in the folder `out`."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.a} and {self.b}: {self.pairs:,} conversations in both"]
+        for one in self.effects:
+            rates = f"{percent(self.rates[one.measure].rate):>5} → {percent(one.rate.rate):>5}"
+            difference = f"{points(one.difference.difference):>4} points{' *' if one.adjusted < SURE else ''}"
+            lines.append(f"  {one.title:<28} {rates}  {difference}")
+        for row in self.judged.headline if self.judged else ():
+            won, lost = percent(row.shares.wins.rate), percent(row.shares.losses.rate)
+            lines.append(f"  judged: {row.a} better in {won}, {row.b} in {lost}, else equal")
+        return "\n".join(lines)
+
+
+def study(
+    run: str | Path,
+    *,
+    out: str | Path = "",
+    judge: Model | str | None = None,
+    sample: int = 100,
+    acknowledge: Collection[str] = (),
+    progress: bool = True,
+    **limits: Any,
+) -> Study:
+    """Measure how often which behavior occurs in a run, and write the page of `camel study` into `out` (RUN/study).
+
+        for one in camel.study("runs/trial").behaviours:
+            print(one.title, one.conversations.rate)
+
+    A `judge` is asked about `sample` conversations whether they were done when they said so. `limits` are those of `run_job`.
+    """
+    from camel.evaluation.study_job import StudyJob  # needs the extra study
+
+    asked, models = _judge(judge)
+    job = StudyJob(
+        str(out or study_folder(RunReader(run).folder)),
+        str(run),
+        processes=os.cpu_count() or 1,
+        judge=asked,
+        sample=sample,
+        acknowledge=tuple(acknowledge),
+        models=models,
+    )
+    return _result(job, progress=progress, **limits)
+
+
+def compare(
+    a: str | Path,
+    b: str | Path,
+    *,
+    judge: Model | str | None = None,
+    tasks: int = 100,
+    seed: int = 0,
+    out: str | Path = "",
+    progress: bool = True,
+    **limits: Any,
+) -> RunComparison:
+    """Compare two runs of the same items, such as one configuration with two models: `print(camel.compare("runs/a", "runs/b"))`.
+
+    Conversations with the same id are compared: how often the detectors find which behavior, and how often they end as done.
+    That costs no call. A `judge`, a model or its name, also says for `tasks` of them which run solved the task better, in both
+    orders; its report is written into `out`. `limits` are those of `run_job`, such as `budget_usd`.
+    """
+    seen = [_outcomes(run, progress) for run in (a, b)]
+    pairs = len(seen[0].shown.keys() & seen[1].shown.keys())
+    if not pairs:
+        raise InputError(
+            f"{a} and {b} have no conversation id in common: compare runs of the same scenario or rows"
+        )
+    names = _names(str(a), str(b))
+    figures = compare_outcomes(seen[0], {names[1]: seen[1]}, {names[1]: ("", "")}, scenario="", model="")
+    asked, models = _judge(judge)
+    judged = None
+    if asked is not None:
+        if not out:
+            raise InputError("say where the judge's report is written: out='compared'")
+        from camel.evaluation.agents import AgentsEvaluation  # needs the extra evaluate
+
+        contest = Group(names[0], dict(zip(names, (str(a), str(b)), strict=True)))
+        config = AgentsConfig(tasks=tasks, seed=seed)
+        job = AgentsEvaluation(str(out), (contest,), config, models, asked, {}, (asked,))
+        judged = _result(job, progress=progress, **limits)
+    return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
+
+
+def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Model | ModelSpec]]:
+    """Who is asked, and the models of the job."""
+    if judge is None:
+        return None, {}
+    model = find_spec(judge) if isinstance(judge, str) else judge
+    window = model.window if isinstance(model, ModelSpec) else model.context_tokens
+    return AskedModel(model.name, "judge", window), {"judge": model}
+
+
+def _outcomes(run: str | Path, progress: bool) -> Outcomes:
+    """What the detectors find in each conversation of a run."""
+    records = RunReader(run)
+    kept = inside.path(study_folder(records.folder), KEPT)
+    _result(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
+    return Outcomes.of(Looker(records, kept).tables())
+
+
+def _names(a: str, b: str) -> tuple[str, str]:
+    """Short names, if they tell the two apart."""
+    short = Path(a).name, Path(b).name
+    return short if short[0] != short[1] else (a, b)
+
+
+def _result(job: Job, *, progress: bool, **limits: Any) -> Any:
+    outcome = run_job(job, progress=progress, **limits)
+    if not outcome.complete:
+        raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call continues")
+    return outcome.result
