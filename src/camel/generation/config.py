@@ -20,7 +20,7 @@ from camel.core.toml import read_table
 from camel.jobs.budget import Budget
 from camel.models.local import ALIAS, LOCAL_SAMPLING
 from camel.models.spec import ModelSpec
-from camel.runs.run import open_folder
+from camel.runs.run import RunFolder
 from camel.scenarios import RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
@@ -220,7 +220,7 @@ def check_place(path: Path, config: GenerateConfig) -> None:
     beside = path.parent / here
     if is_remote(config.where) or beside.absolute() == here.absolute():
         return
-    if open_folder(beside).exists and not open_folder(here).exists:
+    if RunFolder(beside).exists and not RunFolder(here).exists:
         raise InputError(
             f"there is no run {here} here, but one beside {path}: --out {beside} goes on with it, --out {here} makes another"
         )

@@ -192,7 +192,6 @@ class Watcher:
     def __init__(self, runner: Runner, *, resume: str = "") -> None:
         self._runner, self._resume = runner, resume
         folder = runner.folder
-        self._forked_from = folder.settings().forked_from if folder.exists else ""
         self._seen: deque[tuple[float, int, int]] = deque([(time.monotonic(), 0, 0)])
         self._estimator = runner.job.estimator(folder)
         self._expected: Usage | None = None
@@ -267,7 +266,6 @@ class Watcher:
             elapsed=clock - meter.started,
             eta=left / calls if left is not None and calls and working else None,
             why=runner.halt.reason,
-            forked_from=self._forked_from,
             resume=self._resume,
             log=str(runner.folder.root / runner.job.log),
         )
