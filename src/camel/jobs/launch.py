@@ -145,12 +145,11 @@ class Launch:
         try:
             with stopping.heard():
                 async with asyncio.TaskGroup() as group:
-                    watchers = [group.create_task(self._show()), group.create_task(self._keep())]
+                    watching = group.create_task(self._watch())
                     try:
                         outcome = await runner.run()
                     finally:
-                        for watcher in watchers:
-                            watcher.cancel()
+                        watching.cancel()
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         if not outcome.complete and not outcome.reason:
@@ -172,29 +171,28 @@ class Launch:
             seconds=seconds,
         )
 
-    async def _show(self) -> None:
+    async def _watch(self) -> None:
+        """Show how it is doing; write to the log what changes, and now and then how far it is."""
+        runner, view, endpoints = self.runner, self.view, EndpointNotices(self._tell)
+        shown, logged, kept, state = time.monotonic(), 0.0, 0.0, (1, False)
         while True:
-            await asyncio.sleep(self.view.every)
-            self.view.show(self.watcher.now())
-
-    async def _keep(self) -> None:
-        """Write to the log what changes, and now and then what stands."""
-        runner, endpoints = self.runner, EndpointNotices(self._tell)
-        written, put = (0.0, 1, False), 0.0
-        while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(min(1.0, view.every))
+            clock, before, state = time.monotonic(), state, (runner.workers, runner.halt.paused)
             endpoints.look(runner.replicas())
-            now = time.monotonic(), runner.workers, runner.halt.paused
-            if now[2] and not written[2]:
+            if state[1] and not before[1]:
                 self._tell("paused", f"paused: no new calls until camel resume {self.folder.address}")
-            elif written[2] and not now[2]:
+            elif before[1] and not state[1]:
                 self._tell("unpaused", "continues after a pause")
-            if now[0] - written[0] >= LOG_EVERY or now[1:] != written[1:]:
-                written = now
-                self.log.write("progress", **progress_of(self.watcher.now()))
-            if now[0] - put >= NOW_EVERY:
-                put = now[0]
-                self.log.write_now(**progress_of(self.watcher.now()))
+            now = self.watcher.now()
+            if clock - shown >= view.every:
+                shown = clock
+                view.show(now)
+            if clock - logged >= LOG_EVERY or state != before:
+                logged = clock
+                self.log.write("progress", **progress_of(now))
+            if clock - kept >= NOW_EVERY:
+                kept = clock
+                self.log.write_now(**progress_of(now))
 
     def _committed(self, state: JobState, stage: str, shard: int) -> None:
         self.watcher.committed(state, stage, shard)
