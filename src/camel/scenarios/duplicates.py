@@ -20,21 +20,8 @@ _WORD = re.compile(r"\w+")
 _EXACT = re.compile(r"[\d+=^*<>|\\$_{}~#%²³¹½√∫∑∏∂∇±×÷≤≥≠≈∞∈∉⊂∪∩→←↔°′]|\w['′]?\(")
 _WEAK = {"a", "an", "the", "of", "and"}
 _ORDERED = {
-    "to",
-    "from",
-    "into",
-    "onto",
-    "than",
-    "before",
-    "after",
-    "over",
-    "under",
-    "by",
-    "versus",
-    "vs",
-    "against",
-    "via",
-    "of",
+    *("to", "from", "into", "onto", "than", "before", "after", "over", "under", "of"),
+    *("by", "versus", "vs", "against", "via"),
 }
 _NEGATIVE = {"not", "no", "non", "without", "never", "neither", "nor", "except", "unlike"}
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.checks import shown
+from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
@@ -45,6 +45,15 @@ Lists = Callable[[str, int], Sequence[str]]
 def placeholders(text: str) -> list[str]:
     """The names of the `<PLACEHOLDERS>` in `text`, each once, in order."""
     return list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+
+
+def unknown_placeholder(name: str, known: Collection[str]) -> str:
+    """What to do about a placeholder that nobody fills in."""
+    listed = ", ".join(f"<{one}>" for one in known) or "none"
+    return (
+        f"<{name}> is not known here{similar(name, known)}; known: {listed}. "
+        "If it is meant as it stands, write it in lower case"
+    )
 
 
 def is_count(placeholder: str) -> bool:
@@ -188,7 +197,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     prompt: str
     """Asks it; may mention any level, and `<ROLE>`."""
-    problem: str
+    problem: str = ""
     role: str = "Expert"
     sampling: Sampling | None = None
 
