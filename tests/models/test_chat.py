@@ -18,7 +18,7 @@ from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models import chat, completions, endpoint
+from camel.models import completions, endpoint
 from camel.models.chat import OPENAI_URL, ChatModel
 from camel.models.governor import Rates
 from camel.models.guided import guided_fields

@@ -116,7 +116,7 @@ class ChatModel(Model):
             )
         entry = catalogue.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
-        # All replicas: a field that only OpenAI knows must reach nobody else.
+        # All replicas: other endpoints may refuse a field that only OpenAI knows.
         self._is_openai = {urlsplit(url).hostname for url in source.first} == {"api.openai.com"}
         self._wire = ChatCompletions(
             name,
@@ -147,7 +147,7 @@ class ChatModel(Model):
             await opened[1].aclose()
 
     def release(self, session: str) -> None:
-        """Say that a conversation has ended, so that its replica has room for another. Not needed, but kind."""
+        """Report that a conversation has ended, so that its replica has room for another. Optional."""
         self.pool.release(session)
 
     async def reply(self, request: Request) -> Reply:

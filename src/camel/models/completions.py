@@ -293,7 +293,7 @@ class StreamedReply:
 
 
 class ChatCompletions:
-    """How one model is asked. `is_openai` sends what only OpenAI knows, which must reach nobody else."""
+    """How one model is asked. `is_openai` sends what only OpenAI knows, which other endpoints may refuse."""
 
     path = "/chat/completions"
     """What follows the base URL."""

@@ -25,7 +25,7 @@ Opened = tuple["aiohttp.ClientSession", AsyncGenerator["aiohttp.ClientSession"]]
 
 
 async def open_session() -> AsyncGenerator[aiohttp.ClientSession]:
-    """Yield one session. A generator, because an event loop closes those before it ends: nobody has to."""
+    """Yield one session. A generator, because an event loop closes its generators before it ends."""
     import aiohttp
 
     session = aiohttp.ClientSession(
@@ -98,7 +98,7 @@ def _unpacker(encoding: str) -> Any:
     if encoding in ("", "identity"):
         return None
     if encoding in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(47)  # gzip or zlib, told apart by their headers
+        return zlib.decompressobj(47)  # gzip or zlib, by their headers
     raise MalformedReply(f"the reply is compressed as {encoding[:40]!r}, which was not asked for")
 
 

@@ -147,7 +147,7 @@ def load_loosely(body: bytes) -> Any:
 
 
 def _parse_int(digits: str) -> int | float:
-    # Longer numbers are nobody's count, do not fit where JSON is written again, and beyond 4,300 digits raise.
+    # Longer numbers are no counts, do not fit where JSON is written again, and beyond 4,300 digits raise.
     return int(digits) if len(digits) < 19 else float(digits)
 
 

@@ -1,4 +1,4 @@
-"""Says what is wrong with a scenario before anything is paid for, and shows what its prompts will look like."""
+"""Checks a scenario before anything is paid for, and shows what its prompts will look like."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from camel.scenarios.societies import templates, unknown_placeholders
 _LEVEL_NAME = re.compile(r"[a-z][a-z_]*")
 _PROMPT_CHARS = 20_000
 _LITERAL = re.compile(r"YOUR_[A-Z_]+|CAMEL_TASK_DONE")
-"""What inception prompts mention and nobody fills in."""
+"""Placeholders of inception prompts that are not filled in."""
 
 
 def load(name_or_path: str | Path) -> Scenario:
@@ -209,7 +209,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
 
 
 def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Where prompts of a role play mention what nobody fills in: which one, and what to do. `levels` are a scenario's own."""
+    """Unknown placeholders in the prompts of a role play: which prompt, and what to do. `levels` are a scenario's own."""
     for name, text in msgspec.structs.asdict(inception).items():
         known = [
             *levels,

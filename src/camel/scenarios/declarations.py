@@ -1,4 +1,4 @@
-"""Reads a TOML declaration into a struct. All mistakes are reported at once: an unknown key is dropped, and reading goes on."""
+"""Reads a TOML declaration into a struct. All mistakes are reported at once: an unknown key is dropped, and reading continues."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reads a scenario's folder: `scenario.toml` and the texts that it names.
 
-The one decision to know: reading goes on after a mistake where it can, so that somebody who writes a scenario learns
-of all mistakes at once. Files are read from the scenario's own folder only: a scenario may come from a stranger, and
+The one decision to know: reading continues after a mistake where it can, so that an author learns of all mistakes at once. Files are read from the scenario's own folder only: a scenario may come from a stranger, and
 what it names is sent to an endpoint.
 """
 
@@ -28,7 +27,7 @@ FILE = "scenario.toml"
 
 
 class ScenarioProblem(NamedTuple):
-    """Something about a scenario that is wrong, or that is seldom meant."""
+    """Something about a scenario that is wrong, or rarely intended."""
 
     where: str
     """The file or the level."""

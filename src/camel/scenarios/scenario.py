@@ -48,7 +48,7 @@ def placeholders(text: str) -> list[str]:
 
 
 def unknown_placeholder(name: str, known: Collection[str]) -> str:
-    """What to do about a placeholder that nobody fills in."""
+    """The message for a placeholder that is not known."""
     listed = ", ".join(f"<{one}>" for one in known) or "none"
     return (
         f"<{name}> is not known here{similar(name, known)}; known: {listed}. "
@@ -57,7 +57,7 @@ def unknown_placeholder(name: str, known: Collection[str]) -> str:
 
 
 def is_count(placeholder: str) -> bool:
-    """Whether a placeholder stands for how many items are asked: `COUNT`, or the paper's `NUM_ROLES` and the like."""
+    """Whether a placeholder means how many items are asked for: `COUNT`, or the paper's `NUM_ROLES` and the like."""
     return _COUNT.fullmatch(placeholder) is not None
 
 
@@ -115,7 +115,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     specifier_sampling: Sampling | None = None
     max_messages: int = 40
     critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
-    """Who chooses what is said. Unset rather than None, so that scenarios without one keep their fingerprints."""
+    """The critic. Unset rather than None, so that scenarios without one keep their fingerprints."""
     stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Further rules by name, asked after the paper's."""
 
@@ -185,7 +185,7 @@ class FilledQuestion(NamedTuple):
     """A question with its levels filled in."""
 
     role: str
-    """Who answers."""
+    """The role of the model that answers."""
     problem: str
     """What is recorded as the question."""
     prompt: str
@@ -216,7 +216,7 @@ class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     languages: dict[str, str]
     """Language names by code; other languages can be asked for by name."""
     keep: tuple[str, ...] = ()
-    """What must stand in the translation as it stands in the text."""
+    """What a translation must keep as it is in the text."""
     sampling: Sampling | None = None
 
     def asked(self, text: str, language: str) -> str:
@@ -229,7 +229,7 @@ class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return fill(self.prompt, values)
 
     def kept(self, text: str) -> list[str]:
-        """What of `keep` stands in `text`, as often as it does: a sound translation has the same."""
+        """The marks of `keep` in `text`, in order: a sound translation has the same."""
         found = [(at.start(), mark) for mark in self.keep for at in re.finditer(re.escape(mark), text)]
         return [mark for _, mark in sorted(found)]
 
@@ -430,7 +430,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     @property
     def gated(self) -> bool:
-        """Whether it runs only for somebody who said that they know what it is."""
+        """Whether it runs only with an acknowledgement."""
         return self.requires_acknowledgement or MISALIGNMENT in self.labels
 
     def gate(self, acknowledged: Collection[str]) -> None:

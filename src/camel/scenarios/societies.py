@@ -1,4 +1,4 @@
-"""Reads a society's file: `society.toml`, one table a decision.
+"""Reads a society's file: `society.toml`, one table per decision.
 
 The one decision to know: the tables are those of `Society` itself, so that what can be declared in Python can be
 declared in a file and the other way round; this file only says what is wrong in words that help.
@@ -52,7 +52,7 @@ def templates(society: Society) -> Iterator[tuple[str, str, bool]]:
 
 
 def unknown_placeholders(society: Society, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Where a text mentions what nobody fills in: where, and what to do. `levels` are a scenario's own."""
+    """Unknown placeholders: where they are, and what to do. `levels` are a scenario's own."""
     for where, text, is_prompt in templates(society):
         known = [*levels, *(PLACEHOLDERS if is_prompt else ())]
         for name in placeholders(text):
