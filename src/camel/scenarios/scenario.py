@@ -262,24 +262,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         _below("the item", index, self.count)
         return _digits(index, [level.count for level in self.levels])
 
-    def index(self, path: Sequence[int]) -> int:
-        """The item at a path: the inverse of `path`."""
-        if len(path) != len(self.levels):
-            raise InputError(f"a path of {self.name} has {len(self.levels)} numbers, not {len(path)}")
-        for level, place in zip(self.levels, path, strict=True):
-            _below(f"the {level.name}", place, level.count)
-        return _number(path, [level.count for level in self.levels])
-
     def id(self, index: int) -> str:
         """The item's name in files and records, 1-based: `001_001_001`, as the original numbered them."""
         return "_".join(f"{place + 1:03d}" for place in self.path(index))
-
-    def index_of(self, id: str) -> int:
-        """The item of an id: the inverse of `id`."""
-        parts = id.split("_")
-        if not all(part.isascii() and part.isdigit() for part in parts):
-            raise InputError(f"{shown(id)} is not an id such as {self.id(0)}")
-        return self.index([int(part) - 1 for part in parts])
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
