@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.core.lists import NAME_CHARS, SENTENCE_CHARS
-from camel.scenarios import deduplicate, near_duplicate, parse_list
+from camel.scenarios import parse_list
+from camel.scenarios.duplicates import Distinct
 from tests.support.scaling import assert_linear
 
 THREE = ["Accountant", "Actor", "Baker"]
@@ -56,6 +58,13 @@ REPLIES = {
     "thoughts": "<think>\n1. Hmm\n2. Well\n</think>\n1. Accountant\n2. Actor\n3. Baker",
     "windows": "1. Accountant\r\n2. Actor\r\n3. Baker\r\n",
 }
+
+
+def deduplicate(items: Iterable[str]) -> list[str]:
+    distinct = Distinct()
+    for item in items:
+        distinct.add(item)
+    return distinct.items
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES.keys())
@@ -321,23 +330,21 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("a", "b"), SAME)
 def test_the_same_in_other_words(a: str, b: str):
-    assert near_duplicate(a, b)
-    assert near_duplicate(b, a)
     assert deduplicate([a, b]) == [a]
+    assert deduplicate([b, a]) == [b]
 
 
 @pytest.mark.parametrize(("a", "b"), DIFFERENT)
 def test_alike_but_different(a: str, b: str):
-    assert not near_duplicate(a, b)
-    assert not near_duplicate(b, a)
     assert deduplicate([a, b]) == [a, b]
+    assert deduplicate([b, a]) == [b, a]
 
 
 @given(st.lists(words | st.text(max_size=30)))
 def test_deduplicating_again_changes_nothing(items: list[str]):
     once = deduplicate(items)
     assert deduplicate(once) == once
-    assert all(near_duplicate(item, item) for item in items)
+    assert all(deduplicate([item, item]) == [item] for item in items)
 
 
 def test_long_lists_are_fast():

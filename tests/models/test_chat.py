@@ -18,7 +18,7 @@ from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models import chat, endpoint
+from camel.models import completions, endpoint
 from camel.models.chat import OPENAI_URL, ChatModel
 from camel.models.governor import Rates
 from camel.models.guided import guided_fields
@@ -105,7 +105,7 @@ async def test_two_samplings_are_not_mixed_up() -> None:
 
 
 def _openai_body(**other: Any) -> bytes:
-    return ChatModel("m", api_key="sk-123456789")._body(_request(**other))
+    return ChatModel("m", api_key="sk-123456789")._wire.encode(_request(**other))
 
 
 def test_openai_has_its_own_fields() -> None:
@@ -156,7 +156,7 @@ def test_encoding_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
         return encode(content)
 
     monkeypatch.setattr(module, "_encode", counting)
-    monkeypatch.setattr(chat, "_encode", counting)
+    monkeypatch.setattr(completions, "_encode", counting)
     model, sampling = ChatModel("m", base_url="http://127.0.0.1:9"), Sampling()
 
     def cost(messages: int) -> int:
@@ -165,7 +165,7 @@ def test_encoding_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
         history = History()
         for _ in range(messages):
             history.add("user", "x" * 100)
-            model._body(Request(history, sampling))
+            model._wire.encode(Request(history, sampling))
         return encoded_bytes
 
     assert cost(400) <= 2.2 * cost(200)
@@ -421,7 +421,7 @@ def test_two_event_loops_in_sequence() -> None:
             if not model_at:
                 model_at.append(ChatModel("m", base_url=server.url))
             model = model_at[0]
-            model.pool._replicas[0].endpoint = f"{server.url}/chat/completions"
+            model.pool._replicas[0].url = server.url
             await talk(model, server)
 
     kept: list[ChatModel] = []

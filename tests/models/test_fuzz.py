@@ -22,7 +22,7 @@ from camel.core.errors import ModelError
 from camel.core.history import History
 from camel.core.message import well_formed
 from camel.core.model import Reply, Request
-from camel.models import wire
+from camel.models import completions, wire
 from camel.models.chat import ChatModel
 from tests.support.hostile import completion, delta, encoded, events, http, serving
 from tests.support.virtual_time import virtual_time
@@ -163,7 +163,7 @@ def _pieces(rng: random.Random, raw: bytes) -> list[bytes]:
 
 
 def _read_stream(pieces: list[bytes]) -> tuple[str, Reply]:
-    streamed = wire.StreamedReply()
+    streamed = completions.StreamedReply()
     said = [text for piece in [*pieces, b"\n"] for text in streamed.feed(piece)]
     return "".join(said), streamed.finished()
 
@@ -198,7 +198,7 @@ def _check_one(number: int) -> type[Any]:
     """Put body and stream `number` through all three readers; the type of what the body came to."""
     rng = random.Random(number)
     body, stream = _body(rng), _stream(rng)
-    whole = _outcome(lambda: wire.read_reply(body))
+    whole = _outcome(lambda: completions.read_reply(body))
     streamed = _outcome(lambda: _read_stream(_pieces(rng, stream)))
     failed = wire.failure(
         rng.choice((400, 401, 403, 404, 413, 429, 500, 503, 302, 101)), body, {"Retry-After": "3"}
@@ -278,7 +278,7 @@ ANY_TEXT = st.text(st.characters())
 @given(ANY_TEXT, st.booleans(), st.sampled_from(("stop", "length", "content_filter")))
 def test_a_completion_reads_back_to_its_own_content(text: str, ascii_only: bool, finish: str) -> None:
     raw = json.dumps(completion(text, finish), ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    reply = wire.read_reply(raw)
+    reply = completions.read_reply(raw)
     _check_reply(reply)
     if ascii_only or well_formed(text) == text:
         assert reply.content == well_formed(text)

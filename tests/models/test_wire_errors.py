@@ -22,7 +22,8 @@ from camel.core.history import History
 from camel.core.message import Usage
 from camel.core.model import Reply, Request
 from camel.models.chat import ChatModel
-from camel.models.wire import StreamedReply, failure, one_line, read_reply, retry_after
+from camel.models.completions import StreamedReply, read_reply
+from camel.models.wire import failure, one_line, retry_after
 from tests.support.hostile import KEEP, completion, delta, encoded, events, good, gzipped, http, serving
 
 

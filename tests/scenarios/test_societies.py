@@ -47,7 +47,7 @@ def test_there_are_three_examples_of_the_sizes_promised():
         ("membres = 1", "'membres'"),
         ('[[members]]\nnam = "A"', "'nam'"),
         ('[[members]]\nrole = "A"', "members[0]"),
-        (f'{ADA}sampling = {{ temprature = 1 }}', "member 1.sampling"),
+        (f'{ADA}sampling = {{ temprature = 1 }}', "members[0].sampling"),
         (f'{ADA}[turns]\npolicy = "moderate"', "'moderate'"),
         (f"{ADA}[turns]\npolicy = []", "turns.policy is []"),
         (f'{ADA}[turns]\nmoderator = "Ada"', "round_robin"),

@@ -31,7 +31,7 @@ class Document(NamedTuple):
     where: str
     """The file, and the place in it, as an error names it."""
     stem: str
-    """The file's name without its ending, or a number; stands in for an id."""
+    """The file's name without its ending, or a number; the id where there is no other."""
     data: Any
     """JSON, or what it decodes to."""
 
@@ -59,15 +59,14 @@ def documents_in(path: Path) -> Iterator[Document]:
         return _in_folder(path)
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    name = path.name.lower()
-    if name.endswith((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
-        return _whole(path, _in_tar(path))
-    if name.endswith(".zip"):
-        return _whole(path, _in_zip(path))
-    if name.endswith((".jsonl", ".jsonl.gz", ".ndjson")):
-        return _whole(path, _in_lines(path))
-    if name.endswith((".json", ".json.gz")):
-        return _whole(path, _in_json(path))
+    for endings, read in (
+        ((".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"), _in_tar),
+        ((".zip",), _in_zip),
+        ((".jsonl", ".jsonl.gz", ".ndjson"), _in_lines),
+        ((".json", ".json.gz"), _in_json),
+    ):
+        if path.name.lower().endswith(endings):
+            return _whole(path, read(path))
     raise InputError(f"{path}: known are .tar.gz, .zip, .json, .jsonl and folders of .json files")
 
 
@@ -105,14 +104,9 @@ def _in_zip(path: Path) -> Iterator[Document]:
 
 
 def _is_json(name: str) -> bool:
-    """Whether a member is a document, and not what an operating system put beside it."""
-    parts = PurePosixPath(name).parts
-    return (
-        bool(parts)
-        and parts[-1].endswith(".json")
-        and not parts[-1].startswith(".")
-        and parts[0] != "__MACOSX"
-    )
+    """Whether a member is a document, and not metadata of an operating system."""
+    *folders, last = PurePosixPath(name).parts or ("",)
+    return last.endswith(".json") and not last.startswith(".") and folders[:1] != ["__MACOSX"]
 
 
 def _document(where: str, name: str, opened: IO[bytes]) -> Document:

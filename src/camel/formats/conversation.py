@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +22,25 @@ def messages(
     release: Release = Release(),  # noqa: B008 - frozen
     seat: str = ASSISTANT,
     system: bool = True,
+    sharegpt: bool = False,
 ) -> Exported:
-    """`{"messages": [{"role", "content"}…]}`, as OpenAI and TRL read it: what the model in `seat` heard and said."""
+    """`{"messages": [{"role", "content"}…]}`, as OpenAI and TRL read it: what the model in `seat` heard and said.
+
+    With `sharegpt`, `{"conversations": [{"from", "value"}…]}` of human and gpt.
+    """
 
     def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        if turns := turns_of(transcript, seat, system=system):
+        turns = turns_of(transcript, seat, system=system)
+        if turns and sharegpt:
+            yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
+        elif turns:
             yield {"messages": [{"role": role, "content": content} for role, content in turns]}
 
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
+sharegpt = partial(messages, sharegpt=True)
 _SHAREGPT = {"system": "system", "user": "human", "assistant": "gpt"}
-
-
-def sharegpt(
-    transcripts: Iterable[Transcript],
-    path: Path,
-    *,
-    release: Release = Release(),  # noqa: B008 - frozen
-    seat: str = ASSISTANT,
-    system: bool = True,
-) -> Exported:
-    """`{"conversations": [{"from", "value"}…]}`: what the model in `seat` heard and said."""
-
-    def rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
-        if turns := turns_of(transcript, seat, system=system):
-            yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
-
-    return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
 
 
 def alpaca(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen

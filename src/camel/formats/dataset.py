@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -34,7 +34,7 @@ def dataset(
     """A folder of Parquet files and a card, ready for `datasets.load_dataset` and for the hub.
 
     `transcripts` may map the names of splits to their transcripts; otherwise all of them are `train`. No licence is
-    stated unless you give one, such as `cc-by-4.0`: the data is yours, whoever's scenario it was made with. Where more
+    stated unless you give one, such as `cc-by-4.0`: the data is yours, also with a scenario of another author. Where more
     conversations were `planned` than there are, the card says so.
     """
     given = cast("Any", transcripts)
@@ -152,13 +152,8 @@ class _Figures:
             self.models[message.model] += 1
 
     def update(self, other: _Figures) -> None:
-        self.conversations += other.conversations
-        self.usage += other.usage
-        self.characters += other.characters
-        self.bytes += other.bytes
-        self.empty += other.empty
-        for name in ("lengths", "stops", "finishes", "models", "scenarios", "fingerprints", "labels"):
-            getattr(self, name).update(getattr(other, name))
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     @property
     def messages(self) -> int:
@@ -259,14 +254,11 @@ def card_of(
         ),
         "---",
     ]
+    warned = " Data with this GUID must not be in a training corpus." if restricted else ""
     first = [
         [f"# {plain(title)}"],
         [f"> **Warning.** {WARNING}"] if restricted else [],
-        [f"Canary: `{plain(canary)}`. Data with this GUID must not be in a training corpus."]
-        if canary and restricted
-        else [f"Canary: `{plain(canary)}`."]
-        if canary
-        else [],
+        [f"Canary: `{plain(canary)}`.{warned}"] if canary else [],
     ]
     said = "\n\n".join("\n".join(part) for part in [*first, *parts] if part)
     return "\n".join(front) + "\n\n" + said + "\n"

@@ -40,33 +40,33 @@ from camel.runs.settings import Settings
 _ROWS_PER_SHARD = 512
 
 OnError = Callable[[InputError], None]
-"""Told of each document that was passed over."""
+"""Called with each document that was skipped."""
 T = TypeVar("T")
 
 
 def chat(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Conversations in the original's chat format."""
-    return _converted(documents_in(path), lambda document: _chat(document, scenario), on_error)
+    return _converted(path, lambda document: _chat(document, scenario), on_error)
 
 
 def problems(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Problems and their solutions in the original's Math and Science format."""
-    return _converted(documents_in(path), lambda document: _problem(document, scenario), on_error)
+    return _converted(path, lambda document: _problem(document, scenario), on_error)
 
 
 def instruction(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
-    """Conversations put together from neighbouring rows of the original's instruction format.
+    """Conversations put together from neighboring rows of the original's instruction format.
 
     Only what was instructed and solved is in the file; the messages keep the numbers they had.
     """
-    rows = _converted(documents_in(path), _instruction_row, on_error)
+    rows = _converted(path, _instruction_row, on_error)
     for shared, group in groupby(rows, key=lambda row: row.shared):
         yield _instruction(shared, group, scenario)
 
 
 def transcript(path: Path, *, scenario: str = "", on_error: OnError | None = None) -> Iterator[Transcript]:
     """Conversations that `camel play --save` or `Transcript.to_json` wrote."""
-    return _converted(documents_in(path), lambda document: _transcript(document, scenario), on_error)
+    return _converted(path, lambda document: _transcript(document, scenario), on_error)
 
 
 IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
@@ -78,10 +78,8 @@ IMPORTERS: dict[str, Callable[..., Iterator[Transcript]]] = {
 """Every format that can be read back, by the name under which it is exported; and what `camel play --save` writes."""
 
 
-def _converted(
-    documents: Iterable[Document], convert: Callable[[Document], T], on_error: OnError | None
-) -> Iterator[T]:
-    for document in documents:
+def _converted(path: Path, convert: Callable[[Document], T], on_error: OnError | None) -> Iterator[T]:
+    for document in documents_in(path):
         try:
             made = convert(document)
         except InputError as error:
@@ -107,10 +105,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
     row, where = document.row(), document.where
     roles = {USER: _role(row, "role_2", where), ASSISTANT: _role(row, "role_1", where)}
     numbered = sorted((int(key[8:]), key) for key in row if re.fullmatch(r"message_[0-9]{1,9}", key))
-    if not numbered and row.get("num_messages") not in (
-        0,
-        "0",
-    ):  # a conversation may have failed before it began
+    if not numbered and str(row.get("num_messages")) != "0":  # it may have failed before it began
         raise InputError(f"{where}: a conversation needs message_1; {_looks_like(row)}")
     messages: list[Message] = []
     for index, (_, key) in enumerate(numbered):
@@ -124,7 +119,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
     return Transcript(
         document.id(row, "id", "input"),
         _task(row, where),
-        _speakers(roles),
+        _speakers(roles[USER], roles[ASSISTANT]),
         messages,
         _stop(row, where),
         scenario,
@@ -133,7 +128,7 @@ def _chat(document: Document, scenario: str) -> Transcript:
 
 
 def _looks_like(row: dict[str, Any]) -> str:
-    """What a row of another format is, for whoever named the wrong one."""
+    """The format that a row seems to have, for an error about the wrong one."""
     if "message_1" in row:
         found = "chat" if isinstance(row["message_1"], dict) else "problems"
     elif "instruction" in row and "output" in row:
@@ -171,7 +166,7 @@ def _problem(document: Document, scenario: str) -> Transcript:
     return Transcript(
         document.id(row, "id"),
         Task(problem),
-        _speakers({USER: "User", ASSISTANT: role}),
+        _speakers("User", role),
         [Message(0, USER, "User", problem), Message(1, ASSISTANT, role, text_of(row, "message_2", where))],
         Stop("done", "the question was answered", ASSISTANT),
         scenario,
@@ -232,7 +227,7 @@ def _instruction(shared: _Shared, rows: Iterable[_InstructionRow], scenario: str
     return Transcript(
         shared.id,
         shared.task,
-        _speakers({USER: shared.user, ASSISTANT: shared.assistant}),
+        _speakers(shared.user, shared.assistant),
         messages,
         shared.stop,
         scenario,
@@ -269,8 +264,8 @@ def _reads_as(right: Callable[[Move], bool], *texts: str) -> str:
     return next((text for text in texts if right(parse(text))), texts[0])
 
 
-def _speakers(roles: dict[str, str]) -> list[Speaker]:
-    return [Speaker(name, role) for name, role in roles.items()]
+def _speakers(user: str, assistant: str) -> list[Speaker]:
+    return [Speaker(USER, user), Speaker(ASSISTANT, assistant)]
 
 
 def _role(row: dict[str, Any], key: str, where: str) -> str:

@@ -11,8 +11,8 @@ Each takes any iterable, holds one transcript (`dataset`: one row group) at a ti
 with a rename, so a file that is there is whole. The same transcripts in the same order give the same bytes.
 
 The one decision to know: a row made from a transcript with labels carries them under an additional last key `labels`,
-whatever the format; rows without labels have exactly the format's own keys. What is labelled `misalignment` is
-refused unless the release acknowledges it and names a canary, which then stands in every such row under `canary`.
+whatever the format; rows without labels have exactly the format's own keys. What is labeled `misalignment` is
+refused unless the release acknowledges it and names a canary, which every such row then has under `canary`.
 """
 
 from __future__ import annotations

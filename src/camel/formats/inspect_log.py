@@ -229,7 +229,7 @@ def _sample(transcript: Transcript, marked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _assistant_of(transcript: Transcript) -> str:
-    """Whose chat it is: the assistant's; in other societies that of whoever spoke last."""
+    """The seat whose chat it is: the assistant; in other societies the last speaker."""
     names = [speaker.name for speaker in transcript.speakers]
     if ASSISTANT in names or not transcript.messages:
         return ASSISTANT

@@ -21,9 +21,7 @@ from camel.record.release import Exported, Release
 
 def chat(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
     """The original's chat format: one JSON object a conversation, in a file of its own or on a line."""
-    return write_rows(
-        transcripts, path, release, lambda transcript: [_chat_row(transcript)], DOCUMENT_ENDINGS
-    )
+    return write_rows(transcripts, path, release, _chat_rows, DOCUMENT_ENDINGS)
 
 
 def instruction(transcripts: Iterable[Transcript], path: Path, *, release: Release = Release()) -> Exported:  # noqa: B008 - frozen
@@ -36,7 +34,7 @@ def problems(transcripts: Iterable[Transcript], path: Path, *, release: Release 
     return write_rows(transcripts, path, release, _problem_rows, DOCUMENT_ENDINGS)
 
 
-def _chat_row(transcript: Transcript) -> dict[str, Any]:
+def _chat_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
     seats = _Seats.of(transcript)
     row: dict[str, Any] = {
         **seats.roles,
@@ -54,7 +52,7 @@ def _chat_row(transcript: Transcript) -> dict[str, Any]:
         }
     row["num_messages"] = len(transcript.messages)
     row["termination_reason"] = termination(transcript.stop, seats.user.name)
-    return row
+    yield row
 
 
 def _instruction_rows(transcript: Transcript) -> Iterator[dict[str, Any]]:
@@ -100,7 +98,7 @@ class _Seats(NamedTuple):
 
     @staticmethod
     def of(transcript: Transcript) -> _Seats:
-        """By name; whoever is named otherwise instructs if they come first."""
+        """By name; of speakers with other names the first one instructs."""
         if len(transcript.speakers) > 2:
             raise InputError(
                 f"conversation {shown(transcript.id)} has {len(transcript.speakers)} speakers, and the format has room for two"
@@ -147,7 +145,7 @@ def termination(stop: Stop | None, user: str = USER) -> str:
 
 
 def stop_reason(text: str) -> str:
-    """What the original's words for the end of a conversation mean; words of nobody's are `stopped`."""
+    """What the original's words for the end of a conversation mean; unknown words are `stopped`."""
     if text.startswith("RoleType.") and ": max_tokens" in text:
         return "token_limit"
     return "error" if text.startswith("error: ") else _STOP_REASON.get(text, "stopped")
@@ -182,7 +180,7 @@ _DECORATION = re.compile(r"(?:(?:^|\n)[ \t]*(?:\d{1,3}[.)]|[-+•*#]+)?[ \t]*[#*
 
 
 def _before(content: str, instruction: str) -> str:
-    """What stands before the marker of `instruction`."""
+    """The text before the marker of `instruction`."""
     if content.startswith(f"Instruction: {instruction}"):
         return ""
     text = content.replace("\r\n", "\n").replace("\r", "\n")

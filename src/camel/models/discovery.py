@@ -1,7 +1,7 @@
 """Where replicas are: given, listed in a file, or behind a DNS name.
 
-The one decision to know: a list that cannot be read any more changes nothing. Replicas that are known go on being used, and
-whether they still answer is for the pool to find out.
+The one decision to know: a list that can no longer be read changes nothing. Known replicas stay in use, and the pool finds
+out whether they still answer.
 """
 
 from __future__ import annotations
@@ -22,43 +22,49 @@ FILE_SECONDS, DNS_SECONDS = 2.0, 5.0
 _DNS = "dns+"
 
 BaseUrl = str | Sequence[str]
-"""One URL, several, `file:///path` or the path of a file with one a line, or `dns+http://host:port/v1`."""
+"""One URL, several, `file:///path` or the path of a file with one per line, or `dns+http://host:port/v1`."""
 
 
-class Given:
-    """Replicas that are known from the start."""
+class Source:
+    """Where replicas are."""
 
     every = float("inf")
     """Seconds after which to look again."""
+    first: tuple[str, ...] = ()
+    """The URLs that were last known."""
+
+    def look(self) -> tuple[str, ...]:
+        """The URLs as they are now; the last known ones where they cannot be found out."""
+        return self.first
+
+
+class Given(Source):
+    """Replicas that are known from the start."""
 
     def __init__(self, urls: Sequence[Any]) -> None:
         self.first = _unique([checked_url(url) for url in urls])
         if not self.first:
             raise InputError("base_url names no endpoint: give at least one URL")
 
-    def look(self) -> tuple[str, ...]:
-        """The URLs as they are now."""
-        return self.first
 
-
-class Listed:
-    """Replicas in a file, one URL a line; blank lines and those that begin with # are skipped."""
+class Listed(Source):
+    """Replicas in a file, one URL per line; blank lines and those that begin with # are skipped."""
 
     every = FILE_SECONDS
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
-        self.first: tuple[str, ...] = ()
         self.first = self._read()
 
     def look(self) -> tuple[str, ...]:
-        """The URLs as they are now; those of before where the file is gone or holds something else."""
+        """The URLs in the file; the last known ones where it is gone or contains something else."""
         with contextlib.suppress(InputError):
             self.first = self._read()
         return self.first
 
     def _read(self) -> tuple[str, ...]:
+        what = f"the list of endpoints {shown(str(self._path))}"
         try:
             with self._path.open("rb") as file:
                 stat = self._path.stat()
@@ -68,13 +74,9 @@ class Listed:
                 data = file.read(MOST_BYTES + 1)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or "not a path"
-            raise InputError(
-                f"the list of endpoints {shown(str(self._path))} cannot be read: {why}"
-            ) from None
+            raise InputError(f"{what} cannot be read: {why}") from None
         if len(data) > MOST_BYTES:
-            raise InputError(
-                f"the list of endpoints {shown(str(self._path))} is larger than {MOST_BYTES:,} bytes"
-            )
+            raise InputError(f"{what} is larger than {MOST_BYTES:,} bytes")
         urls: list[str] = []
         for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
             line = line.strip()
@@ -89,12 +91,12 @@ class Listed:
                     "without user, password or query"
                 ) from None
         if not urls:
-            raise InputError(f"the list of endpoints {shown(str(self._path))} is empty: one URL a line")
+            raise InputError(f"{what} is empty: one URL a line")
         self._stamp = stamp
         return _unique(urls)
 
 
-class DnsName:
+class DnsName(Source):
     """Every address behind a DNS name, e.g. a headless service's."""
 
     every = DNS_SECONDS
@@ -105,12 +107,11 @@ class DnsName:
             raise InputError(
                 "dns+ needs http://: certificates are for names, not addresses; list the replicas by name instead"
             )
+        # Looked up at the first call, not before: describing an endpoint sends nothing.
         self._parts = urlsplit(checked_url(plain))
-        # Known at the first call: to describe an endpoint asks nobody.
-        self.first: tuple[str, ...] = ()
 
     def look(self) -> tuple[str, ...]:
-        """The URLs as they are now; those of before where nobody knows the name."""
+        """The URLs of all addresses; the last known ones where the name cannot be resolved."""
         host, port = self._parts.hostname or "", self._parts.port or 80
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -126,11 +127,8 @@ class DnsName:
         return self.first
 
 
-Source = Given | Listed | DnsName
-
-
 def find_replicas(base_url: object) -> Source:
-    """From what a user gives as `base_url` to where the replicas are; raises an `InputError` for anything else."""
+    """Find out what kind of source a `base_url` is; raises an `InputError` where it is none."""
     if isinstance(base_url, list | tuple):
         return Given(cast("Sequence[Any]", base_url))
     if isinstance(base_url, str):

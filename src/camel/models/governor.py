@@ -83,7 +83,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EndpointReport(msgspec.Struct, frozen=True, gc=False):
-    """What one worker tells of one endpoint; counts are since its start."""
+    """One worker's report on one endpoint; counts are since the worker started."""
 
     in_flight: float = 0
     waiting: float = 0
@@ -101,11 +101,11 @@ class EndpointReport(msgspec.Struct, frozen=True, gc=False):
     failing: int = 0
     """Failures in a row."""
     age: float = 0.0
-    """Seconds since it was told; the coordinator's."""
+    """Seconds since it was made, by the coordinator's clock."""
 
     @staticmethod
     def summed(reports: Sequence[EndpointReport]) -> EndpointReport:
-        """What all workers together tell."""
+        """The sum of all workers' reports."""
         return EndpointReport(
             *(sum(getattr(one, name) for one in reports) for name in EndpointReport.__struct_fields__[:9]),
             broken=any(one.broken for one in reports),
@@ -219,7 +219,7 @@ class Governor:
             self._tokens.take(tokens)
         return self._epoch
 
-    # --- being told -----------------------------------------------------------------------------------------------
+    # --- results -------------------------------------------------------------------------------------------------
 
     def left(self) -> None:
         """A call was abandoned; it says nothing about the endpoint."""
@@ -281,7 +281,7 @@ class Governor:
                 self._cut(now)
                 self._refusals = _tolerated(self.limit) / 2
                 self._spacing = min(LONGEST_PAUSE, self._latency / (SLACK * self.limit))
-        # The call itself waits by itself; this is for those who would come in its place.
+        # The call itself waits in the client; this is for the calls that would take its place.
         closed = self._unserved_cuts >= 2 and (retry_after or 0.0) > VAGUE
         if others_wait and (closed or self._in_a_row >= STORM):
             asked = 0.5 * 2 ** min(7, self._in_a_row - STORM) if retry_after is None else retry_after
@@ -299,7 +299,7 @@ class Governor:
                 bucket.set_rate(max(rate, 1e-6))
 
     def report(self, now: float, waiting: int = 0) -> EndpointReport:
-        """What a coordinator wants to know."""
+        """A report for the coordinator."""
         allowed = self.allowed(now)
         return EndpointReport(
             self.in_flight,
@@ -319,7 +319,7 @@ class Governor:
         if self.in_flight < 0.8 * self.limit - 1 or self.limit >= self.ceiling:
             return  # a limit that is not reached teaches nothing
         # By each call, and not by time alone: calls come back in bunches, and what is sent in their place is a bunch
-        # too. So at most half as many more in a round, and a fifth where nobody has been yet.
+        # too. So at most half as many more in a round, and a fifth beyond the last cut.
         step = 0.5 if self._top is None or self.limit < self._top else 0.2
         most = self.limit + step * min(1.0, self.limit)
         if self._top is not None:

@@ -37,42 +37,24 @@ lower    ::= [a-zß-ÿ]+
 number   ::= "$"? [0-9] [0-9]? [0-9]? [0-9]? "%"?
 """
 
-# An instruction has four words at least: "None." and "Nothing." would be no instruction.
-_GBNF_INSTRUCTION = (
-    r"""root     ::= "Instruction: " task (" " sentence)? "\nInput: " ("None" | sentence) | "<CAMEL_TASK_DONE>"
-task     ::= opener word{3,16} [.!?]"""
-    + _PROSE
-)
-
-# After each sentence the model may stop; after the fourth it must.
-_GBNF_SOLUTION = r"""root     ::= "Solution: " sentence ([ \n] sentence){0,3} "\nNext request." """ + _PROSE
-
-_GBNF_TASK = r"""root     ::= sentence (" " sentence){0,2}""" + _PROSE
-
-# Lines of a few words each; how many are kept is for whoever asked.
-_GBNF_LIST = (
-    r"""root     ::= item ("\n" item){1,24}
-item     ::= "- " opener word{0,9}"""
-    + _PROSE
-)
-
-# The bound on lines ends a model that loops before its token limit cuts the closing words off.
-_REGEX_INSTRUCTION = r"(Instruction: [^\n]+\nInput: [^\n]+(\n[^\n]*){0,60})|(<CAMEL_TASK_DONE>)"
-_REGEX_SOLUTION = r"Solution: [^\n]+(\n[^\n]*){0,120}\nNext request\."
-_REGEX_TASK = r"[^\n]+"
-_REGEX_LIST = r"[^\n]+(\n[^\n]+){0,200}"
-
 _GBNF: dict[Expects, str] = {
-    "task": _GBNF_TASK,
-    "instruction": _GBNF_INSTRUCTION,
-    "solution": _GBNF_SOLUTION,
-    "list": _GBNF_LIST,
+    "task": r"""root     ::= sentence (" " sentence){0,2}""",
+    # An instruction has four words at least: "None." and "Nothing." would be no instruction.
+    "instruction": r"""root     ::= "Instruction: " task (" " sentence)? "\nInput: " ("None" | sentence) | "<CAMEL_TASK_DONE>"
+task     ::= opener word{3,16} [.!?]""",
+    # After each sentence the model may stop; after the fourth it must.
+    "solution": r"""root     ::= "Solution: " sentence ([ \n] sentence){0,3} "\nNext request." """,
+    # Lines of a few words each; the caller decides how many it keeps.
+    "list": r"""root     ::= item ("\n" item){1,24}
+item     ::= "- " opener word{0,9}""",
 }
+"""The first rules of each grammar; `_PROSE` follows."""
+# The bound on lines ends a model that loops before its token limit cuts the closing words off.
 _REGEX: dict[Expects, str] = {
-    "task": _REGEX_TASK,
-    "instruction": _REGEX_INSTRUCTION,
-    "solution": _REGEX_SOLUTION,
-    "list": _REGEX_LIST,
+    "task": r"[^\n]+",
+    "instruction": r"(Instruction: [^\n]+\nInput: [^\n]+(\n[^\n]*){0,60})|(<CAMEL_TASK_DONE>)",
+    "solution": r"Solution: [^\n]+(\n[^\n]*){0,120}\nNext request\.",
+    "list": r"[^\n]+(\n[^\n]+){0,200}",
 }
 
 
@@ -104,26 +86,19 @@ def _critic_gbnf(expects: Expects, options: int) -> str:
 
 def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, Any]:
     """A critic's answer as a JSON schema, in the part of the language that OpenAI takes as strict."""
-    option: dict[str, Any] = {"type": "integer", "enum": list(range(1, options + 1))}
     text: dict[str, Any] = {"type": "string"}
-    fields: dict[str, Any] = {"choice": option, "reason": text}
-    if expects == "scores":
-        score = {"type": "integer", "enum": list(range(11))}
-        fields = {
-            "scores": {"type": "array", "items": score, **bounds},
-            "reasons": {"type": "array", "items": text, **bounds},
-        }
-    elif expects == "verdict":
-        ruling = {"type": "string", "enum": ["accept", "revise"]}
-        fields = {"choice": option, "verdict": ruling, "feedback": text}
-    elif expects == "comparison":
-        # The reason first: what a model writes before it decides is what it decides by.
-        score = {"type": "integer", "enum": list(range(11))}
-        fields = {
-            "reason": text,
-            "scores": {"type": "array", "items": score, **bounds},
-            "better": {"type": "integer", "enum": [0, 1, 2]},
-        }
+    option = {"type": "integer", "enum": list(range(1, options + 1))}
+    scores = {"type": "array", "items": {"type": "integer", "enum": list(range(11))}, **bounds}
+    match expects:
+        case "scores":
+            fields = {"scores": scores, "reasons": {"type": "array", "items": text, **bounds}}
+        case "verdict":
+            fields = {"choice": option, "verdict": {**text, "enum": ["accept", "revise"]}, "feedback": text}
+        case "comparison":
+            # The reason first: what a model writes before it decides is what it decides by.
+            fields = {"reason": text, "scores": scores, "better": {"type": "integer", "enum": [0, 1, 2]}}
+        case _:
+            fields = {"choice": option, "reason": text}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
@@ -147,6 +122,6 @@ def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str,
     if guide == "openai":
         return {}
     if guide == "llama.cpp":
-        return {"grammar": _GBNF[expects]}
+        return {"grammar": _GBNF[expects] + _PROSE}
     # vLLM 0.12 and later; the older `guided_regex` was removed there.
     return {"structured_outputs": {"regex": _REGEX[expects]}}

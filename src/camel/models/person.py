@@ -26,13 +26,13 @@ from camel.core.model import Choice, Expects, Model, Reply, Request, Text, check
 PERSON = "person"
 """Stands in a message's `model` where a person spoke."""
 _PATIENCE = 10
-"""How often somebody who says nothing is asked."""
+"""How often a person who says nothing is asked."""
 
 T = TypeVar("T")
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """A person's answer when the model beside them is to speak in their place, now and in their turns after it."""
+    """A person's answer when their stand-in model is to speak for them, in this turn and the next `turns - 1`."""
 
     turns: int = 1
 
@@ -43,12 +43,12 @@ class HandOver(msgspec.Struct, frozen=True):
 
 
 Answer = str | HandOver | None
-"""What a person says; or that the model goes on; or, with None, that they leave, which ends the conversation."""
+"""What a person says; or that the model speaks; or None to leave, which ends the conversation."""
 Ask = Callable[[Request], Answer | Awaitable[Answer]]
 
 
 class Person(Model):
-    """Somebody who is asked by a function: `RolePlaying(user_model=Person(ask, model=model), model=model, …)`.
+    """A person who is asked by a function: `RolePlaying(user_model=Person(ask, model=model), model=model, …)`.
 
     `ask(request)` is async, or plain and then called in a thread, so that it may wait as long as a person takes. What was
     heard last is `request.history.entries[-1].content`, the seat is `request.speaker`. At the end of input (`EOFError`)
@@ -60,14 +60,14 @@ class Person(Model):
             raise InputError(f"a person is asked by a function of the request, not {shown(ask)}")
         self._ask, self._verbatim = ask, verbatim
         self.stand_in = None if model is None else checked_model(model)
-        """The model beside: a look-ahead asks it, for nobody wants to be asked what they might say."""
+        """The model that a look-ahead asks, and that speaks when the turn is handed over."""
         self._handed: dict[tuple[str, str], int] = {}
         """Turns that the model still has, by conversation and seat."""
 
     async def reply(self, request: Request) -> Reply:
         """What the person says, or the model if it was handed the turn."""
         if request.expects == "task":
-            # Whoever gives a task is not asked what they mean by it.
+            # The person gave the task: they are not asked to specify it.
             return await self.stand_in.reply(request) if self.stand_in else _said("", 0.0)
         started, seat = time.monotonic(), (request.session, request.speaker)
         if not self._handed.get(seat):
@@ -92,7 +92,7 @@ class Person(Model):
         return left
 
     async def aclose(self) -> None:
-        """Close the model beside."""
+        """Close the stand-in model."""
         if self.stand_in is not None:
             await self.stand_in.aclose()
 
@@ -123,12 +123,12 @@ def as_move(text: str, expects: Expects | None) -> str:
     if expects == "solution":
         return f"Solution: {text}" if said.next_request else f"Solution: {text}\nNext request."
     instruction = f"Instruction: {text}"
-    # Who writes an `Input:` line need not write the marker above it.
+    # An `Input:` line needs no marker above it.
     return instruction if parse(instruction).input is not None else f"{instruction}\nInput: None"
 
 
 async def called(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-    """Call an async function, or a plain one in a thread: it may wait for a person, and others go on meanwhile."""
+    """Call an async function, or a plain one in a thread: it may wait for a person while others continue."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     ):
@@ -138,7 +138,7 @@ async def called(function: Callable[..., T | Awaitable[T]], *args: Any) -> T:
 
 
 async def _in_thread(function: Callable[..., T], *args: Any) -> T:
-    """Not in the loop's own threads: those are waited for at the end, and nobody may be at the keyboard any more."""
+    """In a daemon thread, not in the loop's own: those are joined at the end, and the person may have left."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

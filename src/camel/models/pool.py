@@ -5,7 +5,7 @@ decides where a conversation *starts* (rendezvous hashing of its session over th
 1.25 times its fair part) and only failure moves it. The session is the conversation, not the speaker: both agents' prompts
 hold the same messages, and a replica that fails should move one conversation once.
 
-The pool is passive: it sends nothing and retries nothing. The client takes a slot for each attempt and says how it ended.
+The pool is passive: it sends nothing and retries nothing. The client takes a slot for each attempt and reports how it ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from camel.models.replica import (
 )
 
 IDLE = 30.0
-"""Seconds without a call after which a conversation that nobody released counts as ended."""
+"""Seconds without a call after which a conversation that was not released counts as ended."""
 REMEMBERED = 65_536
 """Sessions whose replica is known, at most."""
 
@@ -69,15 +69,15 @@ class Pool:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         """Conversations that are open, the one that was silent longest first."""
         self._ended: OrderedDict[str, Session] = OrderedDict()
-        """Those that seemed to have ended, should they go on."""
+        """Those that seemed to have ended, in case they continue."""
         self._stranded: deque[Waiter] = deque()
         """Calls of started conversations while no replica is healthy."""
         self._fresh: deque[Waiter] = deque()
         """First calls of conversations: they wait until no other call does."""
         self._counts_tokens = self.settings.rates.tpm is not None
         self.gate: Callable[[], None] | None = None
-        """Raises once nothing may be sent any more. Asked before every attempt, and again where its bytes are written:
-        a process that was stopped in between must not send them when it wakes up."""
+        """Raises once nothing may be sent any more. Called before every attempt, and again where its bytes are written:
+        a process that was paused in between must not send them when it resumes."""
         self._shared = False
         """Whether a coordinator says how much may be used."""
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
@@ -107,7 +107,7 @@ class Pool:
             return self._admit(replica, name, session, now, guess)
 
     async def wait(self, request: Request, body: bytes, deadline: float) -> Slot:
-        """A slot as soon as there is one; raises `DeadlineExceeded` at `deadline`, by the event loop's clock."""
+        """Wait for a slot; raises `DeadlineExceeded` at `deadline`, by the event loop's clock."""
         loop = asyncio.get_running_loop()
         with self._lock:
             waiter = Waiter(request.session, self._guess(request, body), loop.create_future())
@@ -227,7 +227,7 @@ class Pool:
     # --- the coordinator's side -----------------------------------------------------------------------------------
 
     def report(self) -> dict[str, EndpointReport]:
-        """What a coordinator wants to know of each endpoint."""
+        """A report on each endpoint for the coordinator."""
         now = self._clock()
         with self._lock:
             spread = math.ceil((len(self._fresh) + len(self._stranded)) / max(1, len(self._replicas)))
@@ -281,7 +281,7 @@ class Pool:
     # --- where to -------------------------------------------------------------------------------------------------
 
     def _guess(self, request: Request, body: bytes) -> float:
-        """The tokens of a call, before anybody has counted them."""
+        """An estimate of a call's tokens."""
         if not self._counts_tokens:
             return 0.0
         return len(body) / 4 + (request.sampling.max_tokens or 256) * request.sampling.n
@@ -294,7 +294,7 @@ class Pool:
         return math.ceil(self.settings.load * (total + 1) / len(usable))
 
     def _start(self, order: list[Replica], now: float, guess: float) -> Replica | None:
-        """Where a new conversation may begin: the first in its order with a place, free or to be had soon."""
+        """The first replica in the order that has a free place for a new conversation."""
         usable = self._usable(order, now)
         if not usable:
             return None
@@ -305,7 +305,7 @@ class Pool:
         return None
 
     def _home(self, session: Session, now: float) -> Replica | None:
-        """Where a started conversation goes on: where it is, else at the next in its order that is healthy."""
+        """The replica of a started conversation: the one it is on, else the next healthy one in its order."""
         home = session.replica
         if home.usable(now) and home is not session.fled:
             return home
@@ -344,7 +344,7 @@ class Pool:
         return Slot(replica, session, now, guess, replica.governor.begin(guess, now))
 
     def _sweep(self, now: float) -> None:
-        """Take conversations that have been silent for long as ended."""
+        """End conversations that have been idle for too long."""
         for _ in range(len(self._sessions)):
             name, session = next(iter(self._sessions.items()))
             full = len(self._sessions) > REMEMBERED
@@ -388,12 +388,12 @@ class Pool:
             home.queue.append(waiter)
 
     def _strand(self, replica: Replica) -> None:
-        """Free those who wait for a replica that is not to be used."""
+        """Move the calls that wait for an unusable replica to the common queue."""
         self._stranded.extend(replica.queue)
         replica.queue.clear()
 
     def _pump(self, replicas: Iterable[Replica]) -> None:
-        """Give places that have become free to those who wait: started conversations first."""
+        """Give free places to waiting calls, those of started conversations first."""
         now = self._clock()
         for replica in replicas:
             while replica.queue and replica.usable(now):
@@ -463,7 +463,7 @@ class Pool:
             future.set_result(slot)
 
     def _arm(self, now: float) -> None:
-        """See to it that those who wait are looked at again when something is to change by itself."""
+        """Set the timer to when something changes by itself, so that waiting calls are looked at again."""
         loop = running_loop()
         wait = min(self._changes(now), default=math.inf)
         if loop is None or math.isinf(wait):

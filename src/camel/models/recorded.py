@@ -1,6 +1,6 @@
-"""A model whose replies are kept: asked again after a crash, it answers from what was paid for before.
+"""A model whose replies are recorded: asked again after a crash, it answers from what was paid for before.
 
-Knows nothing of journals: whoever runs it hands it a function that takes a step once and remembers its result.
+It knows nothing of journals: its caller passes a function that takes a step once and remembers the result.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class RecordedModel(WrappedModel):
             try:
                 reply = await self.inner.reply(request)
             except RequestRejected as error:
-                # Whoever is refused several choices asks for one after the other: other steps, that must come again.
+                # A caller that is refused several choices asks for one at a time: other steps, which must recur.
                 if request.sampling.n > 1 and type(error) is RequestRejected:
                     return _encode(well_formed(str(error)))
                 raise
             try:
                 return _encode(reply)
             except UnicodeEncodeError:
-                # A model of somebody's own may let half a surrogate pair through; it is paid for all the same.
+                # A model of a plug-in may let half a surrogate pair through; the reply is paid for all the same.
                 choices = tuple(replace(one, content=well_formed(one.content)) for one in reply.choices)
                 return _encode(replace(reply, choices=choices))
 

@@ -79,7 +79,7 @@ class Replica:
     """One server of the model."""
 
     def __init__(self, url: str, settings: PoolSettings, now: float) -> None:
-        self.url, self.endpoint = url, f"{url}/chat/completions"
+        self.url = url
         self.proxy = proxy_for(url)
         self.governor = Governor(settings.rates, now=now)
         self.room = _Room(settings.open_per_replica)

@@ -1,4 +1,4 @@
-"""A model that says what it is told to, for tests of your own scenarios and of ours."""
+"""A model that replies from a script, for tests of scenarios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Line = str | Reply | ModelError
 
 
 class ScriptedModel(Model):
-    """Replays lines in order, or asks a function for each; an error in the script is raised where it stands.
+    """Replays lines in order, or asks a function for each; an error in the script is raised when its turn comes.
 
     `ScriptedModel(["Instruction: …", "Solution: …"])` or `ScriptedModel(lambda request: "…")`. Every request it got is
     kept in `requests`, and what it had heard by then in `heard`. A script that runs out fails the call, so that a test notices.
@@ -29,7 +29,7 @@ class ScriptedModel(Model):
     async def reply(self, request: Request) -> Reply:
         """Answer with the next line."""
         self.requests.append(request)
-        self.heard.append(tuple(request.history.entries))  # the history itself goes on growing
+        self.heard.append(tuple(request.history.entries))  # the history itself keeps growing
         if self._author:
             line = self._author(request)
         else:

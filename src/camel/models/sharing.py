@@ -1,7 +1,7 @@
-"""What a coordinator of many workers computes: shares of an endpoint's limits.
+"""Shares of an endpoint's limits, which a coordinator computes for many workers.
 
-The one decision to know: they are safe against silence. A share expires by itself at the worker, so it is given to nobody
-else until it has. Pure: no clock, no I/O, so that it runs in whatever process coordinates.
+The one decision to know: shares are safe when a worker is silent. A share expires by itself at the worker, and no other
+worker gets it before that. Pure: no clock and no I/O, so it runs in any process.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def share_out(
 ) -> dict[str, dict[str, Share]]:
     """Each worker's share of each endpoint: worker → endpoint → share.
 
-    `limits` hold for the whole cluster; an endpoint without a ceiling is left to the workers' own governors. Everybody
-    gets what they ask for (in flight and waiting) if there is enough, else equal parts; what nobody asks for is spread
-    evenly, so that a worker that becomes busy can begin at once. Where there are fewer calls than workers they take
-    turns, by `tick`. `previous` is what was given last: a worker that is silent keeps it until it has expired.
+    `limits` hold for the whole cluster; an endpoint without a ceiling is left to the workers' own governors. Every worker
+    gets what it asks for (in flight and waiting) if there is enough, else an equal part. The rest is spread evenly, so
+    that a worker that becomes busy can begin at once. Where there are fewer calls than workers they take turns, by
+    `tick`. `previous` are the last shares: a silent worker keeps its share until it has expired.
     """
     shares: dict[str, dict[str, Share]] = {worker: {} for worker in reports}
     for endpoint in sorted({name for report in reports.values() for name in report}):
@@ -81,7 +81,7 @@ def _ceilings(total: int, reports: Mapping[str, EndpointReport], tick: int) -> d
 
 
 def _filled(total: int, wanted: Mapping[str, int], order: list[str]) -> dict[str, int]:
-    """Max-min fair: those who want little get it, the others equal parts of the rest; odd ones in `order`."""
+    """Max-min fair: small demands are met, the others get equal parts of the rest; odd ones in `order`."""
     given = dict.fromkeys(order, 0)
     left = total
     hungry: list[str] = [w for w in order if wanted[w] > 0]

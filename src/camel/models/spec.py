@@ -26,11 +26,11 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     name: str
     base_url: str | tuple[str, ...] = ""
-    """Where it is reached, one place or several; left out: OPENAI_BASE_URL."""
+    """Where it is reached, one address or several; default: OPENAI_BASE_URL."""
     key_variable: str = ""
-    """The environment variable that holds the key; left out: OPENAI_API_KEY. The key itself stands in no file."""
+    """The environment variable that holds the key; default: OPENAI_API_KEY. The key itself is in no file."""
     open_per_replica: int | None = None
-    """Conversations open on one replica at a time; left out, it is learnt from the cached tokens in replies."""
+    """Conversations open on one replica at a time; by default learned from the cached tokens in replies."""
     rpm: float | None = None
     """Requests per minute to one endpoint."""
     tpm: float | None = None
@@ -38,7 +38,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     deadline: float = 600.0
     """Seconds for one call, its retries included."""
     attempt_timeout: float | None = None
-    """Seconds for one try of it; half the deadline if not given, so that a call that hangs is tried once more."""
+    """Seconds for one attempt; by default half the deadline, so that a call that hangs is tried once more."""
     session_field: str = ""
     """Field of the body that tells a gateway which calls belong together, e.g. `prompt_cache_key`."""
     guided: Guide | None = None
@@ -48,7 +48,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def __post_init__(self) -> None:
         if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
-            # Without what stands there: it may be the key itself.
+            # Without the value: it may be the key itself.
             raise InputError(
                 "model.key_variable is the name of an environment variable, such as OPENAI_API_KEY; a key goes into no file"
             )

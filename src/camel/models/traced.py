@@ -1,6 +1,6 @@
 """A model whose calls are OpenTelemetry spans, by the GenAI conventions.
 
-The one decision to know: it is on only where somebody listens (OTEL_EXPORTER_OTLP_ENDPOINT) and OpenTelemetry is installed,
+The one decision to know: it is on only where a collector is set (OTEL_EXPORTER_OTLP_ENDPOINT) and OpenTelemetry is installed,
 and a span holds figures and names: never a prompt, a reply or a key, and of an error its type alone.
 """
 
@@ -19,7 +19,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
 def traced(model: Model, name: str) -> Model:
-    """The same model with spans, where somebody listens to them."""
+    """The same model, with spans where a collector is set."""
     if not any(os.environ.get(variable) for variable in ENDPOINTS):
         return model
     tracer = _tracer()
@@ -27,7 +27,7 @@ def traced(model: Model, name: str) -> Model:
 
 
 def flush() -> None:
-    """Send what was not sent yet; a process that is about to leave must not take it along."""
+    """Send what was not sent yet, before the process exits."""
     if _tracer.cache_info().currsize:
         provider = import_module("opentelemetry.trace").get_tracer_provider()
         if hasattr(provider, "force_flush"):
@@ -45,7 +45,7 @@ class TracedModel(WrappedModel):
         parts = urlsplit(model.base_url)
         self._fixed: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "openai",  # of the protocol, whoever speaks it
+            "gen_ai.provider.name": "openai",  # the protocol, not the company
             "gen_ai.request.model": name,
         }
         if parts.hostname:
@@ -104,7 +104,7 @@ def _tracer() -> Any:
     except ImportError:
         return None
     if not isinstance(trace.get_tracer_provider(), sdk.TracerProvider):
-        # Whoever uses camel as a library may have set up their own.
+        # A program that uses camel as a library may have set up its own.
         named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "camel"}
         provider = sdk.TracerProvider(resource=resources.Resource.create(named))
         provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))

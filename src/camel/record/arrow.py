@@ -16,7 +16,7 @@ from functools import cache
 from itertools import accumulate, chain, pairwise, repeat
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import inspect
@@ -31,7 +31,7 @@ ROW_GROUP = 2_000
 _MOST_CHARS = 2**27
 """Characters of a row group; a column of Arrow strings holds at most 2 GiB of UTF-8."""
 _READ_ROWS = 256
-"""Rows turned into transcripts at a time, so that whoever reads one after the other holds few."""
+"""Rows turned into transcripts at a time, so that a reader of one after the other holds few."""
 _NEEDED = ("id", "task", "speakers", "messages", "stop", "schema")
 """Columns by which a table of transcripts is known, in every version."""
 _TOTALS = ("prompt", "completion", "cached", "calls")
@@ -40,82 +40,57 @@ _PROSE = frozenset({"id", "content", "reasoning", "original", "specified", "deta
 _AS_JSON = (Sampling, Deliberation)
 
 
-class _Column(Protocol):
-    """How the values of one field are kept."""
+class _Column:
+    """How the values of one field are kept. Columns are made when pyarrow is first needed, and not before."""
 
-    blank: Any
-    """Stands where there is no value."""
+    blank: Any = 0
+    """What is there where there is no value."""
 
-    @property
-    def type(self) -> Any:
-        """The Arrow type."""
-        ...
+    def __init__(self, type: Any) -> None:
+        self.type = type
 
     def write(self, values: list[Any]) -> Any:
         """An Arrow array of these values."""
-        ...
+        return arrow().array(values, self.type)
 
     def read(self, array: Any) -> list[Any]:
         """The values of an Arrow array."""
-        ...
+        return array.to_pylist()
 
 
-class _Text:
-    blank: Any = ""
+class _Text(_Column):
+    blank = ""
 
     def __init__(self, *, prose: bool) -> None:
+        super().__init__(arrow().string())
         self._prose = prose
-
-    @property
-    def type(self) -> Any:
-        return arrow().string()
 
     def write(self, values: list[Any]) -> Any:
         try:
-            return arrow().array(values, self.type)
+            return super().write(values)
         except UnicodeEncodeError:
             # Half of a surrogate pair; the loop lets none in, but a record may come from elsewhere.
-            return arrow().array([well_formed(value) for value in values], self.type)
+            return super().write([well_formed(value) for value in values])
 
     def read(self, array: Any) -> list[Any]:
         return array.to_pylist() if self._prose else _shared(array)
 
 
-class _Number:
-    blank: Any = 0
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @property
-    def type(self) -> Any:
-        return getattr(arrow(), self._name)()
-
-    def write(self, values: list[Any]) -> Any:
-        return arrow().array(values, self.type)
-
-    def read(self, array: Any) -> list[Any]:
-        return array.to_pylist()
-
-
-class _Json:
+class _Json(_Column):
     """Values as JSON, because they are trees or may hold anything. Nearly all rows share one object."""
 
-    blank: Any = None
+    blank = None
 
     def __init__(self, kind: Any) -> None:
+        super().__init__(arrow().string())
         self._decode = msgspec.json.Decoder(kind).decode
-
-    @property
-    def type(self) -> Any:
-        return arrow().string()
 
     def write(self, values: list[Any]) -> Any:
         texts: dict[int, str | None] = {id(None): None}
         for value in values:
             if id(value) not in texts:
                 texts[id(value)] = msgspec.json.encode(value).decode()
-        return arrow().array([texts[id(value)] for value in values], self.type)
+        return super().write([texts[id(value)] for value in values])
 
     def read(self, array: Any) -> list[Any]:
         encoded = array.dictionary_encode()
@@ -123,15 +98,12 @@ class _Json:
         return [None if index is None else values[index] for index in encoded.indices.to_pylist()]
 
 
-class _List:
-    blank: Any = ()
+class _List(_Column):
+    blank = ()
 
     def __init__(self, element: _Column) -> None:
+        super().__init__(arrow().list_(element.type))
         self._element = element
-
-    @property
-    def type(self) -> Any:
-        return arrow().list_(self._element.type)
 
     def write(self, values: list[Any]) -> Any:
         elements = self._element.write(list(chain.from_iterable(values)))
@@ -141,14 +113,11 @@ class _List:
         return _cut(array, self._element.read)
 
 
-class _Map:
+class _Map(_Column):
     def __init__(self, value: _Column) -> None:
-        self.blank: Any = dict[str, Any]()
         self._key, self._value = _Text(prose=False), value
-
-    @property
-    def type(self) -> Any:
-        return arrow().map_(self._key.type, self._value.type)
+        super().__init__(arrow().map_(self._key.type, value.type))
+        self.blank = dict[str, Any]()
 
     def write(self, values: list[Any]) -> Any:
         keys = self._key.write(list(chain.from_iterable(values)))
@@ -165,20 +134,13 @@ class _Map:
         return [dict(pairs) for pairs in _cut(array, pairs)]
 
 
-class _Struct:
+class _Struct(_Column):
     def __init__(self, info: inspect.StructType, *, optional: bool = False) -> None:
         self.cls, self.optional = info.cls, optional
         self._fields = {field.name: _column_of(field.name, field.type) for field in info.fields}
         self._defaults = {field.name: field for field in info.fields}
-        self.blank: Any = self.cls(*(column.blank for column in self._fields.values()))
-
-    @property
-    def type(self) -> Any:
-        return arrow().struct(self.columns())
-
-    def columns(self) -> list[tuple[str, Any]]:
-        """Name and Arrow type of each field."""
-        return [(name, column.type) for name, column in self._fields.items()]
+        self.blank = self.cls(*(column.blank for column in self._fields.values()))
+        super().__init__(arrow().struct([(name, column.type) for name, column in self._fields.items()]))
 
     def arrays(self, values: list[Any]) -> list[Any]:
         """One array for each field."""
@@ -233,9 +195,9 @@ def _column_of(name: str, info: inspect.Type) -> _Column:
         case inspect.StrType() | inspect.LiteralType():
             return _Text(prose=name in _PROSE)
         case inspect.IntType():
-            return _Number("int64")
+            return _Column(arrow().int64())
         case inspect.FloatType():
-            return _Number("float64")
+            return _Column(arrow().float64())
         case inspect.StructType() if info.cls not in _AS_JSON:
             return _Struct(info, optional=optional)
         case inspect.StructType():
@@ -262,7 +224,7 @@ def schema() -> Any:
     """The Arrow schema of a transcript."""
     pa = arrow()
     totals = [("num_messages", pa.int64()), *((name, pa.int64()) for name in map(_total_name, _TOTALS))]
-    return pa.schema([*_transcript().columns(), *totals])
+    return pa.schema([*_transcript().type, *totals])
 
 
 def _total_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What whoever publishes must declare, and what labelled rows carry because of it."""
+"""Metadata that a published dataset must declare, and what labeled rows carry because of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from camel.core.errors import InputError
 from camel.core.transcript import Transcript
 
 RESTRICTED = frozenset({"misalignment"})
-"""Labels of what simulates malicious use."""
+"""Labels of conversations that simulate malicious use."""
 WARNING = (
     "These conversations simulate malicious use, for red-team research only. They contain harmful content by design: "
     "do not train a deployed model on them, and do not act on what they say."
@@ -21,10 +21,10 @@ WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What whoever publishes declares."""
+    """What a publication declares."""
 
     acknowledge: bool = False
-    """Rows with a restricted label are meant to be in it, and whoever gets it will know."""
+    """Rows with a restricted label are included on purpose, and its readers are told."""
     canary: str = ""
     """A GUID that lets others find, and keep out of training, what came from here. Restricted rows need one."""
 
@@ -60,7 +60,7 @@ def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[
 
 
 def marks(transcript: Transcript, release: Release) -> dict[str, Any]:
-    """What a labelled row carries besides; refuses what the release does not acknowledge."""
+    """The additional fields of a labeled row; refuses what the release does not acknowledge."""
     if not transcript.labels:
         return {}
     restricted = check_labels(transcript.id, transcript.labels, release)

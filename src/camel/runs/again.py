@@ -4,7 +4,7 @@
     committed/<stage>~1/<shard>.json     the marker of a shard that the first retry has written anew
 
 The one decision to know: a retry writes whole shards, with the records that stay and the new ones in their old order. Of
-several markers of a shard the newest counts, so that nobody who reads a run has to know that items were done again.
+several markers of a shard the newest counts, so that readers of a run need not know that items were done again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BETWEEN = "~"
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Items that are done again. Made once and never changed; whoever is stopped continues it."""
+    """Items that are done again. Made once and never changed; a retry that was stopped is continued."""
 
     number: int
     """From 1."""
@@ -57,7 +57,7 @@ def last_retry(store: Store) -> Retry | None:
 
 
 def add_retry(store: Store, stages: dict[str, dict[int, list[int]]]) -> Retry:
-    """Begin another retry. For whoever has locked the run."""
+    """Begin another retry. The caller has locked the run."""
     last = last_retry(store)
     retry = Retry(last.number + 1 if last else 1, stages)
     if not store.create(f"{FOLDER}/{retry.number:06d}.json", msgspec.json.encode(retry)):

@@ -4,12 +4,12 @@
     compacted/<stage>/<first>-<last>.json              its marker, made last and only once
 
 The shards' own markers stay: they say what is done. A compaction's says only where it can be read as well, so that
-whoever is killed while making one leaves a file that nobody names. `camel gc` removes the small files, when told to and
-only after it has compared them with the large one.
+a process that is killed while making one leaves a file that no marker names. `camel gc` removes the small files, on request
+and only after it has compared them with the large one.
 
 The one decision to know: a compaction holds 2, 4, 8, … shards and begins at a multiple of that number. Two such ranges
 are apart or one is within the other, never half and half, so the larger can always be read in place of the smaller,
-whoever made them and in whatever order, and no reader ever needs what a larger one has replaced.
+in whatever order they were made, and no reader ever needs what a larger one has replaced.
 
 A compaction of which a retry has written a shard anew is not read any more: its shards are read from files of their own
 until they are compacted again.
@@ -164,8 +164,8 @@ def open_parts(
 ) -> Generator[Iterator[Path]]:
     """The files of parts as local ones, one after the other, each compared with its marker before it is given.
 
-    For whoever reads whole files, beside which a hash costs little: Parquet has no checksum of its own, and a byte that
-    has changed on the disk would be somebody's word. `sound` remembers the names of those that were compared.
+    For readers of whole files, compared with which a hash costs little: Parquet has no checksum of its own, and a changed
+    byte would look like text. `sound` remembers the names of those that were compared.
     """
     with folder.opened(part.file for part in parts) as files:
 
@@ -268,7 +268,7 @@ def _sizes(folder: RunFolder, stage: str, markers: Sequence[Marker]) -> dict[int
 
 
 def _compact_range(folder: RunFolder, stage: str, fingerprint: str, sources: Sequence[Part]) -> Compaction:
-    """Write one file and its marker; whoever made the same range before keeps theirs."""
+    """Write one file and its marker; a compaction of the same range that was made before stays."""
     first, last = sources[0].first, sources[-1].last
     rows = [count for part in sources for count in part.rows]
     path = folder.data_path(stage, first, new_attempt(), ".parquet")

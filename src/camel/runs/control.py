@@ -1,12 +1,12 @@
-"""The control file of a run: what somebody wishes of whoever works on it.
+"""The control file of a run, which its workers read.
 
-    control.json     {"wish": "pause"}     no new calls until there is another wish
-                     {"wish": "stop"}      as Ctrl-C: what is in flight ends, and the process leaves
+    control.json     {"wish": "pause"}     no new calls until the wish changes
+                     {"wish": "stop"}      as Ctrl-C: calls in flight end, and the process exits
                      {"wish": "go"}        or no such file
 
-The one decision to know: a wish is a file in the run, so that it reaches a run on another machine, and needs no port, no
-process id and no rights but those to write there. A pause stays until somebody says go, also for the next start, so that
-nothing that restarts a run by itself begins to pay again; a stop is for those who work on it now, and goes with them.
+The one decision to know: a wish is a file in the run, so it reaches a run on another machine and needs no port, no process
+id and no rights but those to write there. A pause lasts until `go`, restarts included, so that a supervisor that restarts
+the run does not begin to pay again. A stop is for the processes that are working now.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from typing import Literal
 import msgspec
 
 from camel.runs.run import RunFolder
-from camel.storage import inside
-from camel.storage.store import BucketStore
 
 CONTROL = "control.json"
 Wish = Literal["go", "pause", "stop"]
@@ -28,7 +26,7 @@ class _Control(msgspec.Struct, frozen=True):
 
 
 def read_wish(folder: RunFolder) -> Wish:
-    """What is wished; "go" where nothing is, or nothing that can be understood."""
+    """The wish; "go" where there is none that can be read."""
     try:
         return msgspec.json.decode(folder.store.get(CONTROL), type=_Control).wish
     except (OSError, msgspec.MsgspecError, RecursionError):
@@ -36,13 +34,9 @@ def read_wish(folder: RunFolder) -> Wish:
 
 
 def wish(folder: RunFolder, what: Wish) -> None:
-    """Wish something of whoever works on a run."""
+    """Tell the workers of a run what to do."""
     if what == "go":
         folder.store.remove([CONTROL])
-        return
-    data = msgspec.json.encode(_Control(what))
-    if isinstance(folder.store, BucketStore):
-        folder.store.put(CONTROL, data)
-        return
-    # Durable: a pause that is lost in a power cut would let whatever restarts the run begin to pay again.
-    inside.write(folder.root, CONTROL, data)
+    else:
+        # Durable: a pause that is lost in a power cut would let a supervisor restart the run and pay again.
+        folder.store.put(CONTROL, msgspec.json.encode(_Control(what)))

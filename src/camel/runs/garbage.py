@@ -80,7 +80,7 @@ def collect_garbage(
     Files of shards without a marker are removed when they are older than `older` seconds, or than `IDLE` where the run is
     on a disk and no process works on it. A run in an object store may be worked on from anywhere.
 
-    `derived` names files that are derived from the conversations and that nobody needs any more: `index.garbage.unused`.
+    `derived` names files that are derived from the conversations and are not needed any more: `index.garbage.unused`.
     `confirm` gets what was found and says whether to remove it. Only what it was shown is removed.
     """
     folder.settings()

@@ -28,7 +28,7 @@ class LocalFiles:
         return inside.path(self.root, name)
 
     def check_room(self) -> None:
-        """Raise unless journals can be written: who has no room is to know it before paying for what cannot be kept."""
+        """Raise unless journals can be written: a full disk is reported before anything is paid for."""
         probe = self.root / f".room-{new_attempt()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class LocalFiles:
     def replay(
         self, stage: str, shard: int, damaged: Callable[[Damage], None] = lambda damage: None
     ) -> Generator[bytes]:
-        """Everything that earlier attempts at a shard have journaled; `damaged` is told of what cannot be read."""
+        """Everything that earlier attempts at a shard have journaled; `damaged` gets what cannot be read."""
         for path in self.journals_of(stage, shard):
             settle(path)
             for one in scan(path):

@@ -1,6 +1,6 @@
 """Reading a run: its conversations one by one, or as a table for whatever you like to ask.
 
-Believes markers only, so that it can be used while the run goes on: what is not committed is not there yet. Where small
+Relies on markers only, so it can be used while the run continues: what is not committed is not there yet. Where small
 shards have been compacted, the larger file is read in their place. A run in an object store is read through temporary
 files: iteration holds a few at a time, tables and queries fetch what they need first.
 """

@@ -10,11 +10,11 @@
     stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
     holders/<stage>.json                in an object store: which folder has the journals of a stage
 
-The one decision to know: a marker is created, never replaced. Whoever comes second, a paused worker or a second
-machine, finds that it exists, and its own file is garbage.
+The one decision to know: a marker is created, never replaced. A second process, such as a paused worker
+or another machine, finds that it exists, and its own file is garbage.
 
 A run lives in a folder, or in an object store (`open_folder("s3://bucket/prefix")`). The journal needs a disk either
-way: a run in an object store has a folder beside it, `root`, for its journals, lock and log, and for shards on their
+way: a run in an object store also has a local folder, `root`, for its journals, lock and log, and for shards on their
 way to the store. A run on a disk is its own.
 """
 
@@ -73,7 +73,7 @@ class RunFolder(LocalFiles):
         self._known: dict[str, set[int]] = {}
         """Shards seen committed; a marker never goes away."""
         self._recent: dict[tuple[str, int], Marker] = {}
-        """Markers that are kept at hand."""
+        """Markers that are cached."""
         self._newest: dict[str, dict[int, int]] = {}
         """By stage and shard the last retry that has written it anew, when last listed."""
 
@@ -130,7 +130,7 @@ class RunFolder(LocalFiles):
         return settings
 
     def _meant(self) -> str:
-        """A suggestion where there is no run here and one with such a name beside it; a store is not searched for it."""
+        """A suggestion where there is no run here, and one with a similar name in the same folder on a disk."""
         if not self.on_disk:
             return ""
         try:
@@ -158,8 +158,8 @@ class RunFolder(LocalFiles):
             number += 1
 
     def begun(self, stage: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet. For
-        whoever has `locked` the run."""
+        """What a stage that is not of the run's configuration was begun with: `settings`, if nothing was done yet. The caller
+        has `locked` the run."""
         name = f"stages/{stage}.json"
         done = self.committed(stage) or self._has_replies(stage)
         if not done and not self.held_elsewhere(stage):
@@ -219,13 +219,13 @@ class RunFolder(LocalFiles):
     def hold_journals(self, stage: str) -> None:
         """Have the journals of a stage here and nowhere else; of a run on a disk they are.
 
-        Whoever comes with another folder, by mistake or at the same time, would pay for what is answered there. It is
-        the folder that holds them, not the process: every further start from it goes on, wherever it has been moved.
+        A process with another folder, by mistake or at the same time, would pay for what is answered there. The folder
+        holds them, not the process: every further start from it continues, wherever it has been moved.
         """
         if self.on_disk:
             return
         beside = DiskStore(self.root)
-        # Here first: whoever is killed in between must find its own word in the store, or none.
+        # Here first: a process that is killed in between must find its own holder in the store, or none.
         beside.create(HOLDER, msgspec.json.encode(Holder(platform.node(), str(self.root.absolute()))))
         while not self.store.create(f"holders/{stage}.json", beside.get(HOLDER)):
             if other := self.held_elsewhere(stage):
@@ -290,8 +290,7 @@ class RunFolder(LocalFiles):
         self._newest[stage] = found
 
     def have_at_hand(self, marker: Marker) -> None:
-        """Keep a marker in memory for a while: who commits on a thread is asked about it on an event loop, which must not
-        wait for a store."""
+        """Cache a marker: it is committed on a thread and read on an event loop, which must not wait for a store."""
         if len(self._recent) >= _AT_HAND:
             self._recent = {}
         self._recent[str(again.StageName(marker.stage, marker.retry)), marker.shard] = marker
@@ -302,7 +301,7 @@ class RunFolder(LocalFiles):
         return map(one, shards) if self.on_disk else ahead(one, shards, AT_ONCE)
 
     def commit(self, marker: Marker) -> bool:
-        """Declare a shard finished; False when somebody else has."""
+        """Commit a shard; False where another process has."""
         return self.store.create(
             marker_name(marker.stage, marker.shard, marker.retry), msgspec.json.encode(marker)
         )
@@ -314,7 +313,7 @@ class RunFolder(LocalFiles):
         return folder / f"{shard:06d}-{attempt}{suffix}"
 
     def keep(self, path: Path) -> Kept:
-        """Have a file that was written at a `data_path` last, before its marker is made."""
+        """Make a finished file at a `data_path` durable, before its marker is made."""
         kept = Kept(path.relative_to(self.root).as_posix(), path.stat().st_size)
         if isinstance(self.store, BucketStore):
             self.store.upload(path, kept.file)
@@ -322,7 +321,7 @@ class RunFolder(LocalFiles):
         return kept
 
     def discard(self, path: Path) -> None:
-        """Remove a file whose marker somebody else's made superfluous."""
+        """Remove a file whose shard another process has committed."""
         path.unlink(missing_ok=True)
         if not self.on_disk:
             self.store.remove([path.relative_to(self.root).as_posix()])
@@ -404,7 +403,7 @@ class RunFolder(LocalFiles):
         Objects that no marker names are left to `camel gc`: to find them a large run would have to be listed.
         """
         if self.on_disk:
-            # Whoever made the last names here may have been killed before they were durable.
+            # The process that made the last names here may have been killed before they were durable.
             settle(self.root)
         for part in ("journal", "data", "committed"):
             for made in (self.path(part), self.path(f"{part}/{stage}")):
@@ -417,7 +416,7 @@ class RunFolder(LocalFiles):
             if not self.on_disk:  # a copy on its way to the store
                 if self.is_committed(stage, shard):
                     _remove(paths)
-            # The rule is one file for each shard: whoever resumes a large run does not read every marker.
+            # The rule is one file for each shard: resuming a large run does not read every marker.
             elif len(paths) > 1 and self.is_committed(stage, shard):
                 named = self.root / self.marker(stage, shard).file
                 _remove([path for path in paths if path != named])
@@ -443,7 +442,7 @@ def open_folder(where: str | Path, journal: Path | None = None) -> RunFolder:
     """The run at a folder or an address such as `s3://bucket/prefix`, there or about to be made.
 
     `journal` is the folder, on a disk, of an object store's run for its journals. The one it had before must be used
-    to go on with what was being worked on; what is committed needs none.
+    to continue what was in progress; what is committed needs none.
     """
     if not is_remote(where):
         return RunFolder(Path(where))

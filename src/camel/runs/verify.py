@@ -79,7 +79,7 @@ def verify(
     *,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verification:
-    """Look at every marker and every file of a run; `progress` is told how many files are done, and of how many.
+    """Look at every marker and every file of a run; `progress` gets how many files are done, and of how many.
 
     `planned` says what each stage is to have; without it a stage must only be without gaps.
     """
@@ -118,8 +118,8 @@ def verify(
             wrong = [*found.problems]
             if one.fingerprint != expected:
                 wrong.append(f"its fingerprint {one.fingerprint!r} is not {whose}, {expected!r}")
-            if isinstance(one, Marker):
-                wrong += _against_plan(one, plan)
+            if isinstance(one, Marker) and plan and one.rows != (rows := plan.rows(one.shard)):
+                wrong.append(f"it has {one.rows:,} rows, and {rows:,} are planned")
             if not again:
                 wrong += _repeated(found.ids, one.file, seen)
             named = one.name if isinstance(one, Compaction) else marker_name(stage, one.shard)
@@ -158,7 +158,7 @@ def _journals(folder: RunFolder, stage: str) -> list[Fault]:
 def gone(folder: RunFolder, stage: str) -> list[str]:
     """The files of committed shards that are not there, as listings of a disk tell it; of an object store, none is looked for.
 
-    For whoever is about to call a run complete: cheap enough for each start, and blind to all other damage.
+    For the check before a run is called complete: cheap enough for each start, and blind to all other damage.
     """
     if not folder.on_disk:
         return []
@@ -252,12 +252,6 @@ def look_at(path: Path, one: Marker | Compaction) -> _Found:
     return _Found(size, rows, ids, problems, [])
 
 
-def _against_plan(marker: Marker, plan: Planned | None) -> list[str]:
-    if plan is None or marker.rows == plan.rows(marker.shard):
-        return []
-    return [f"it has {marker.rows:,} rows, and {plan.rows(marker.shard):,} are planned"]
-
-
 def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
     """Ids that stand in this file twice, or in another as well."""
     problems: list[str] = []
@@ -271,13 +265,11 @@ def _repeated(ids: list[bytes], file: str, seen: dict[bytes, str]) -> list[str]:
 
 def _compared(large: list[Compaction], markers: dict[int, Marker], stage: str) -> list[Fault]:
     """Whether compactions hold what the shards' markers say."""
-    problems: list[Fault] = []
-    for one in large:
-        for shard, rows in zip(one.shards, one.rows, strict=True):
-            if shard not in markers:
-                said = f"it holds shard {shard}, which is not committed"
-                problems.append(Fault(stage, said, one.file, one.name))
-            elif markers[shard].rows != rows:
-                said = f"it holds other rows of shard {shard} than are committed"
-                problems.append(Fault(stage, said, one.file, one.name))
-    return problems
+    return [
+        Fault(stage, f"it holds other rows of shard {shard} than are committed", one.file, one.name)
+        if shard in markers
+        else Fault(stage, f"it holds shard {shard}, which is not committed", one.file, one.name)
+        for one in large
+        for shard, rows in zip(one.shards, one.rows, strict=True)
+        if shard not in markers or markers[shard].rows != rows
+    ]

@@ -28,18 +28,8 @@ LIBRARY = f"{sys.platlibdir}/python{sys.version_info.major}.{sys.version_info.mi
 _PREFIX = "camel-sandbox-"
 _OLD = 24 * 3600.0
 _LEFT_OUT = {
-    "__pycache__",
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "idlelib",
-    "tkinter",
-    "turtledemo",
-    "lib2to3",
-    "ensurepip",
-    "distutils",
-    "pydoc_data",
+    *("__pycache__", "site-packages", "dist-packages", "test", "tests", "idlelib"),
+    *("tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils", "pydoc_data"),
 }
 _CARGO = re.compile(r"config-\d|.*-linux-gnu$")
 _LINKED = re.compile(r"(?:=>\s*)?(/\S+) \(0x")
@@ -50,7 +40,7 @@ class ImageFailed(CamelError):
 
 
 def make_image() -> Path:
-    """Make it in a temporary folder that every user can read; whoever asked removes it."""
+    """Make it in a temporary folder that every user can read; the caller removes it."""
     _sweep(Path(tempfile.gettempdir()))
     root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     try:

@@ -85,7 +85,7 @@ class Limits(NamedTuple):
     seconds: int = 10
     """Of processor time, in all."""
     wall: float = 60.0
-    """By the clock, in all; longer, so that a busy machine fails nobody."""
+    """By the clock, in all; longer, so that a busy machine fails no program."""
     memory: int = 1 << 30
     """Of address space."""
     answer: int = 32 << 20
@@ -95,7 +95,7 @@ class Limits(NamedTuple):
 
 
 class Foreign:
-    """An answer that is no plain value. Whoever compares it, or asks whether it is true, fails the program."""
+    """An answer that is no plain value. Comparing it, or using it as a condition, fails the program."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -1,6 +1,6 @@
 """The system calls that a sandboxed interpreter may make, as a program for the kernel's filter.
 
-The one decision to know: what is not on the list fails with "operation not permitted", and the program goes on. There is
+The one decision to know: what is not on the list fails with "operation not permitted", and the program continues. There is
 no fork, no thread, no socket, no signal to others, nothing that makes, renames or removes a file, and none of the calls
 by which kernels are attacked (io_uring, bpf, user namespaces, keys, ptrace, perf, userfaultfd …). `execve` must stay, for
 with it the interpreter itself begins; whatever it starts has the same filter, and there is nothing else to start.
@@ -52,13 +52,10 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _NOT_PERMITTED, _NO_SUCH_CALL = 1, 38
 
 
+@cache
 def filter_program(machine: str = "") -> bytes:
     """The filter as the kernel and bubblewrap read it, for this kind of machine or the one named."""
-    return _made(machine or platform.machine())
-
-
-@cache
-def _made(machine: str) -> bytes:
+    machine = machine or platform.machine()
     if machine not in _MACHINES:
         known = " and ".join(_MACHINES)
         raise InputError(

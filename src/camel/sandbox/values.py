@@ -29,7 +29,7 @@ class NotPlain(Exception):
 
 
 class BadBytes(Exception):
-    """Bytes that are not a value: only somebody who wrote them by hand sends such."""
+    """Bytes that are not a value; `encode` never writes such bytes."""
 
 
 def encode(value: object) -> bytes:
@@ -146,6 +146,6 @@ def _decode(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         return tuple(items), at
     made = dict(zip(items[::2], items[1::2], strict=True)) if tag == 100 else set(items)
     if len(made) != (count // 2 if tag == 100 else count):
-        # NaN is unequal to itself, so several may stand in a set: only what is equal and was told twice is refused.
+        # NaN is unequal to itself, so several may stand in a set: only equal members are refused.
         raise BadBytes("a member twice")
     return (frozenset(made) if tag == 90 else made), at

@@ -8,7 +8,6 @@ scenario.count, scenario.id(0)         # 25000, "001_001_001"
 
 from camel.core.lists import parse_list
 from camel.scenarios.checking import Rendered, check, load, sample
-from camel.scenarios.duplicates import deduplicate, near_duplicate
 from camel.scenarios.lists import ListTooShort, NamedList, ask_list, heading, read_lists, render_lists
 from camel.scenarios.reading import ScenarioProblem, known, shipped
 from camel.scenarios.scaffold import scaffold
@@ -41,12 +40,10 @@ __all__ = [
     "Translate",
     "ask_list",
     "check",
-    "deduplicate",
     "heading",
     "known",
     "load",
     "load_society",
-    "near_duplicate",
     "parse_list",
     "read_lists",
     "render_lists",

@@ -1,16 +1,15 @@
-"""Says what is wrong with a scenario before anything is paid for, and shows what its prompts will look like."""
+"""Checks a scenario before anything is paid for, and shows what its prompts will look like."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never
 from uuid import UUID
 
 import msgspec
 
-from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.grammar import DONE_TOKEN
 from camel.core.inception import Inception, fill
@@ -26,13 +25,14 @@ from camel.scenarios.scenario import (
     Translate,
     is_count,
     placeholders,
+    unknown_placeholder,
 )
 from camel.scenarios.societies import templates, unknown_placeholders
 
 _LEVEL_NAME = re.compile(r"[a-z][a-z_]*")
 _PROMPT_CHARS = 20_000
 _LITERAL = re.compile(r"YOUR_[A-Z_]+|CAMEL_TASK_DONE")
-"""What inception prompts mention and nobody fills in."""
+"""Placeholders of inception prompts that are not filled in."""
 
 
 def load(name_or_path: str | Path) -> Scenario:
@@ -51,7 +51,7 @@ def load(name_or_path: str | Path) -> Scenario:
 
 def check(target: Scenario | str | Path) -> list[ScenarioProblem]:
     """Everything that is wrong with a scenario or its folder, errors first; an empty list for a sound one."""
-    problems = list(_lint(target)) if isinstance(target, Scenario) else _examined(folder_of(target))[1]
+    problems = _problems(target) if isinstance(target, Scenario) else _examined(folder_of(target))[1]
     return sorted(problems, key=lambda problem: problem.severity)
 
 
@@ -59,16 +59,25 @@ def _examined(folder: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
     scenario, problems = read(folder)
     if scenario is not None:
         # A text that could not be read is empty here, and one line about it is enough.
-        problems += _lint(scenario)
+        problems += _problems(scenario)
     return scenario, problems
 
 
-def _lint(scenario: Scenario) -> Iterator[ScenarioProblem]:
+_Found = tuple[str, str] | tuple[str, str, Literal["warning"]]
+"""The fields of a `ScenarioProblem`."""
+
+
+def _problems(scenario: Scenario) -> list[ScenarioProblem]:
+    found = _lint(scenario)
+    return [ScenarioProblem(where, said, "warning" if warns else "error") for where, said, *warns in found]
+
+
+def _lint(scenario: Scenario) -> Iterator[_Found]:
     yield from _whole(scenario)
     names = [level.name for level in scenario.levels]
     for place, level in enumerate(scenario.levels):
         if names.index(level.name) < place:
-            yield ScenarioProblem(f"level {level.name}", "the name is taken: every level needs its own")
+            yield f"level {level.name}", "the name is taken: every level needs its own"
         yield from _level(level, [other.placeholder for other in scenario.levels], place)
     match scenario.end:
         case RolePlay():
@@ -85,7 +94,7 @@ def _lint(scenario: Scenario) -> Iterator[ScenarioProblem]:
         used = {name for text in _texts(scenario) for name in placeholders(text)}
         for level in scenario.levels:
             if level.placeholder not in used:
-                yield ScenarioProblem(
+                yield (
                     f"level {level.name}",
                     f"nothing mentions <{level.placeholder}>, so its {level.count:,} items only repeat the rest: "
                     "use it in a later prompt or take it out",
@@ -93,93 +102,79 @@ def _lint(scenario: Scenario) -> Iterator[ScenarioProblem]:
                 )
 
 
-def _whole(scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _whole(scenario: Scenario) -> Iterator[_Found]:
     if not scenario.title.strip():
-        yield ScenarioProblem(FILE, "the title is empty: say in a few words what it is")
+        yield FILE, "the title is empty: say in a few words what it is"
     if not scenario.levels and not isinstance(scenario.end, Translate):
-        yield ScenarioProblem(
-            FILE, "there are no levels: add a [[levels]] table for what varies, e.g. the task"
-        )
+        yield FILE, "there are no levels: add a [[levels]] table for what varies, e.g. the task"
     if scenario.gated and not scenario.requires_acknowledgement:
-        yield ScenarioProblem(
-            FILE, "a scenario labelled misalignment must say requires_acknowledgement = true"
-        )
+        yield FILE, "a scenario labelled misalignment must say requires_acknowledgement = true"
     if scenario.gated and not scenario.labels:
-        yield ScenarioProblem(FILE, 'what must be acknowledged must be labelled: add labels = ["…"]')
+        yield FILE, 'what must be acknowledged must be labelled: add labels = ["…"]'
     if scenario.gated or scenario.canary:
         try:
             UUID(scenario.canary)
         except ValueError:
-            yield ScenarioProblem(
-                FILE, 'canary must be a GUID of its own: python -c "import uuid; print(uuid.uuid4())"'
-            )
+            yield FILE, 'canary must be a GUID of its own: python -c "import uuid; print(uuid.uuid4())"'
 
 
-def _level(level: Level, known: list[str], place: int) -> Iterator[ScenarioProblem]:
+def _level(level: Level, known: list[str], place: int) -> Iterator[_Found]:
     where = f"level {level.name}"
     if not _LEVEL_NAME.fullmatch(level.name) or is_count(level.placeholder):
-        yield ScenarioProblem(
+        yield (
             where,
             "a level's name is in lower-case letters and underscores, and not count or num_…: rename it",
         )
     if level.count < 1:
-        yield ScenarioProblem(where, f"count is {level.count}: it must be at least 1")
+        yield where, f"count is {level.count}: it must be at least 1"
     if level.ask < 1:
-        yield ScenarioProblem(where, f"ask is {level.ask}: it must be at least 1")
+        yield where, f"ask is {level.ask}: it must be at least 1"
     if level.items:
         yield from _items(level, where)
     elif level.prompt:
         yield from _list_prompt(level, where, known, place)
 
 
-def _items(level: Level, where: str) -> Iterator[ScenarioProblem]:
+def _items(level: Level, where: str) -> Iterator[_Found]:
     if level.count > len(level.items):
-        yield ScenarioProblem(
-            where, f"gives {len(level.items)} items and count = {level.count}: lower it or add items"
-        )
+        yield where, f"gives {len(level.items)} items and count = {level.count}: lower it or add items"
     seen: set[str] = set()
     for item in level.items:
         short = item if len(item) <= 40 else f"{item[:37]}..."
         if not item.strip():
-            yield ScenarioProblem(where, "an item is empty: write it or take it out")
+            yield where, "an item is empty: write it or take it out"
         elif item.casefold() in seen:
-            yield ScenarioProblem(where, f"the item {short!r} is there twice: take one out")
+            yield where, f"the item {short!r} is there twice: take one out"
         if len(item) > MAX_TASK_CHARS:
-            yield ScenarioProblem(
+            yield (
                 where,
                 f"the item {short!r} has {len(item):,} characters; at most {MAX_TASK_CHARS:,} are allowed",
             )
         seen.add(item.casefold())
 
 
-def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iterator[ScenarioProblem]:
+def _list_prompt(level: Level, where: str, known: list[str], place: int) -> Iterator[_Found]:
     used = placeholders(level.prompt)
     if not any(map(is_count, used)):
-        yield ScenarioProblem(
-            where, "its prompt does not say how many: write <COUNT> where the number belongs"
-        )
+        yield where, "its prompt does not say how many: write <COUNT> where the number belongs"
     for name in used:
         if name in known[:place] or is_count(name):
             continue
         if name == level.placeholder:
-            yield ScenarioProblem(
-                where, f"its prompt mentions <{name}>, which is what it asks for: take that out"
-            )
+            yield where, f"its prompt mentions <{name}>, which is what it asks for: take that out"
         elif name in known:
-            yield ScenarioProblem(
-                where, f"its prompt mentions <{name}>, which comes later: move that level before this one"
-            )
+            yield where, f"its prompt mentions <{name}>, which comes later: move that level before this one"
         else:
-            yield _unknown(where, name, [*known[:place], "COUNT"])
+            yield where, unknown_placeholder(name, [*known[:place], "COUNT"])
     yield from _length(where, level.prompt)
 
 
-def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[_Found]:
     where = "role_play"
     try:
         play.rules()
     except InputError as error:
-        yield ScenarioProblem(f"{where}.stop_rules", str(error))
+        yield f"{where}.stop_rules", str(error)
     known = [level.placeholder for level in scenario.levels]
     for name, template, limit in (
         ("assistant", play.assistant, MAX_ROLE_CHARS),
@@ -190,14 +185,12 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[ScenarioProblem]:
         longest = {level.name: max(level.items, key=len) for level in scenario.levels if level.items}
         filled = fill(template, {name.upper(): item for name, item in longest.items()})
         if len(filled) > limit:
-            yield ScenarioProblem(
-                f"{where}.{name}", f"can have {len(filled):,} characters; at most {limit:,} are allowed"
-            )
+            yield f"{where}.{name}", f"can have {len(filled):,} characters; at most {limit:,} are allowed"
     for name, value in (("word_limit", play.word_limit), ("max_messages", play.max_messages)):
         if value < 1:
-            yield ScenarioProblem(where, f"{name} is {value}: it must be at least 1")
+            yield where, f"{name} is {value}: it must be at least 1"
     for name, problem in unknown_in_prompts(play.inception, known):
-        yield ScenarioProblem(f"{where}, the {name} prompt", problem)
+        yield f"{where}, the {name} prompt", problem
     for name, text in msgspec.structs.asdict(play.inception).items():
         yield from _length(f"{where}, the {name} prompt", text)
     # The words that the stop rules and the grammar look for.
@@ -208,7 +201,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[ScenarioProblem]:
     ):
         for word in words:
             if text and word not in text:
-                yield ScenarioProblem(
+                yield (
                     f"{where}, the {name} prompt",
                     f"does not mention {word}: conversations rest on it",
                     "warning",
@@ -216,7 +209,7 @@ def _role_play(play: RolePlay, scenario: Scenario) -> Iterator[ScenarioProblem]:
 
 
 def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """Where prompts of a role play mention what nobody fills in: which one, and what to do. `levels` are a scenario's own."""
+    """Unknown placeholders in the prompts of a role play: which prompt, and what to do. `levels` are a scenario's own."""
     for name, text in msgspec.structs.asdict(inception).items():
         known = [
             *levels,
@@ -227,73 +220,60 @@ def unknown_in_prompts(inception: Inception, levels: Collection[str] = ()) -> It
         ]
         for used in placeholders(text):
             if used not in known and not _LITERAL.fullmatch(used):
-                yield name, _unknown("", used, known).message
+                yield name, unknown_placeholder(used, known)
 
 
-def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _meeting(meeting: Meeting, scenario: Scenario) -> Iterator[_Found]:
     known = [level.placeholder for level in scenario.levels]
     yield from _template("society.task", meeting.task, known)
     for where, message in unknown_placeholders(meeting.society, known):
-        yield ScenarioProblem(f"society, {where}", message)
+        yield f"society, {where}", message
     for where, text, _ in templates(meeting.society):
         yield from _length(f"society, {where}", text)
 
 
-def _question(question: Question, scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _question(question: Question, scenario: Scenario) -> Iterator[_Found]:
     known = [level.placeholder for level in scenario.levels]
     yield from _template("question.role", question.role, known)
     yield from _template("question.problem", question.problem, known)
     used = placeholders(question.prompt)
     for name in used:
         if name not in known and name != "ROLE":
-            yield _unknown("question, the prompt", name, [*known, "ROLE"])
+            yield "question, the prompt", unknown_placeholder(name, [*known, "ROLE"])
     missing = [name for name in placeholders(question.problem) if name not in used]
     if question.prompt and missing:
-        yield ScenarioProblem(
-            "question, the prompt", f"does not ask the problem: mention <{missing[0]}>, best at its end"
-        )
+        yield "question, the prompt", f"does not ask the problem: mention <{missing[0]}>, best at its end"
     yield from _length("question, the prompt", question.prompt)
 
 
-def _translate(translate: Translate, scenario: Scenario) -> Iterator[ScenarioProblem]:
+def _translate(translate: Translate, scenario: Scenario) -> Iterator[_Found]:
     where = "translate, the prompt"
     if scenario.levels:
-        yield ScenarioProblem(FILE, "a translation has no levels: take them out")
+        yield FILE, "a translation has no levels: take them out"
     if not translate.languages:
-        yield ScenarioProblem(
-            "translate", 'there are no languages: add some, e.g. languages = { de = "German" }'
-        )
+        yield "translate", 'there are no languages: add some, e.g. languages = { de = "German" }'
     used = placeholders(translate.prompt)
     kept = {name for mark in translate.keep for name in placeholders(mark)}
     for name in ("LANGUAGE", "TEXT"):
         if translate.prompt and name not in used:
-            yield ScenarioProblem(where, f"does not mention <{name}>")
+            yield where, f"does not mention <{name}>"
     for name in used:
         if name not in {"LANGUAGE", "TEXT", "KEEP", *kept}:
-            yield _unknown(where, name, ["LANGUAGE", "TEXT", "KEEP"])
+            yield where, unknown_placeholder(name, ["LANGUAGE", "TEXT", "KEEP"])
     yield from _length(where, translate.prompt)
 
 
-def _template(where: str, template: str, known: Collection[str]) -> Iterator[ScenarioProblem]:
+def _template(where: str, template: str, known: Collection[str]) -> Iterator[_Found]:
     if not template.strip():
-        yield ScenarioProblem(where, "is empty: say who or what it is, or name a level such as <TASK>")
+        yield where, "is empty: say who or what it is, or name a level such as <TASK>"
     for name in placeholders(template):
         if name not in known:
-            yield _unknown(where, name, known)
+            yield where, unknown_placeholder(name, known)
 
 
-def _unknown(where: str, name: str, known: Collection[str]) -> ScenarioProblem:
-    listed = ", ".join(f"<{one}>" for one in known)
-    return ScenarioProblem(
-        where,
-        f"<{name}> is not known here{similar(name, known)}; known: {listed}. "
-        "If it is meant as it stands, write it in lower case",
-    )
-
-
-def _length(where: str, text: str) -> Iterator[ScenarioProblem]:
+def _length(where: str, text: str) -> Iterator[_Found]:
     if len(text) > _PROMPT_CHARS:
-        yield ScenarioProblem(where, f"the prompt has {len(text):,} characters: shorten it", "warning")
+        yield where, f"the prompt has {len(text):,} characters: shorten it", "warning"
 
 
 def _texts(scenario: Scenario) -> Iterator[str]:

@@ -45,7 +45,7 @@ CRITICS: Registry[Callable[..., Critic]] = Registry("critics", {}, _plugged, kin
 
 
 class Critics(NamedTuple):
-    """Who chooses what the two say, as `RolePlaying` is given it."""
+    """The critics of both seats, as `RolePlaying` takes them."""
 
     critic: Critic | None
     user_critic: Critic | None
@@ -80,7 +80,7 @@ class CriticSettings(
     use: str = ""
     """A plug-in's critic by name instead of ours; of the other fields only `seats` is then used."""
     options: dict[str, Any] = {}
-    """What the plug-in's critic is given besides."""
+    """Further arguments for the plug-in's critic."""
 
     def __post_init__(self) -> None:
         if not self.seats:
@@ -129,7 +129,7 @@ class CriticSettings(
         """Calls for a criticised message: at least, likely, at most."""
         critic = self.critic(_NOBODY)
         if self.use:
-            # Nobody knows what it asks for; it is guessed to be as one of ours that chooses among proposals.
+            # Unknown; assumed to be like one of ours that chooses among proposals.
             return 1.0, 2.0, float(self.proposals + 1)
         if isinstance(critic, TreeSearch):
             # A beam proposes, judges, and in each round has as many answers and proposals as it is wide, and a judgement.

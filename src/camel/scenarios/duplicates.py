@@ -10,7 +10,6 @@ There is no edit distance on purpose: by it "Microeconomics" is "Macroeconomics"
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 SIMILARITY = 0.85
@@ -20,21 +19,8 @@ _WORD = re.compile(r"\w+")
 _EXACT = re.compile(r"[\d+=^*<>|\\$_{}~#%²³¹½√∫∑∏∂∇±×÷≤≥≠≈∞∈∉⊂∪∩→←↔°′]|\w['′]?\(")
 _WEAK = {"a", "an", "the", "of", "and"}
 _ORDERED = {
-    "to",
-    "from",
-    "into",
-    "onto",
-    "than",
-    "before",
-    "after",
-    "over",
-    "under",
-    "by",
-    "versus",
-    "vs",
-    "against",
-    "via",
-    "of",
+    *("to", "from", "into", "onto", "than", "before", "after", "over", "under", "of"),
+    *("by", "versus", "vs", "against", "via"),
 }
 _NEGATIVE = {"not", "no", "non", "without", "never", "neither", "nor", "except", "unlike"}
 
@@ -98,11 +84,6 @@ def _same(one: _Key, other: _Key) -> bool:
     return [w for w in one.words if w in common] == [w for w in other.words if w in common]
 
 
-def near_duplicate(a: str, b: str) -> bool:
-    """Whether two items say the same."""
-    return _same(_key(a), _key(b))
-
-
 class Distinct:
     """Items that differ from each other, in the order in which they came."""
 
@@ -129,11 +110,3 @@ class Distinct:
 
     def __len__(self) -> int:
         return len(self.items)
-
-
-def deduplicate(items: Iterable[str]) -> list[str]:
-    """The items without those that say again what one before them said."""
-    distinct = Distinct()
-    for item in items:
-        distinct.add(item)
-    return distinct.items

@@ -72,7 +72,7 @@ async def ask_list(
         calls += 1
         items = parse_list(reply.content, names=names)
         if reply.choices[0].finish == "length":
-            del items[-1:]  # cut off in the middle, as like as not
+            del items[-1:]  # probably cut off in the middle
         before = len(distinct)
         for item in items:
             distinct.add(item)
@@ -133,7 +133,7 @@ def read_lists(
     count: int | None = None,
     parents: Iterable[Sequence[str]] | None = None,
 ) -> list[NamedList]:
-    """Read lists back, however somebody spaced or numbered them.
+    """Read lists back, however they are spaced or numbered.
 
     What must be right: each list has `count` items, and the lists are those of `parents`, in that order. Errors name
     `source` and the line.

@@ -1,25 +1,24 @@
 """Reads a scenario's folder: `scenario.toml` and the texts that it names.
 
-The one decision to know: reading goes on after a mistake where it can, so that somebody who writes a scenario learns
-of all mistakes at once. Files are read from the scenario's own folder only: a scenario may come from a stranger, and
+The one decision to know: reading continues after a mistake where it can, so that an author learns of all mistakes at once. Files are read from the scenario's own folder only: a scenario may come from a stranger, and
 what it names is sent to an endpoint.
 """
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.core import inception as prompts
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
-from camel.core.inception import Inception
 from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry
 from camel.scenarios.critics import CriticSettings
+from camel.scenarios.declarations import parse_declaration
 from camel.scenarios.lists import read_lists
 from camel.scenarios.scenario import DEFAULT_ASK, Level, Meeting, Question, RolePlay, Scenario, Translate
 from camel.scenarios.societies import SOCIETY_FILE, read_society
@@ -28,7 +27,7 @@ FILE = "scenario.toml"
 
 
 class ScenarioProblem(NamedTuple):
-    """Something about a scenario that is wrong, or that is seldom meant."""
+    """Something about a scenario that is wrong, or rarely intended."""
 
     where: str
     """The file or the level."""
@@ -84,24 +83,6 @@ class SocietyTable(_Table, frozen=True, kw_only=True):
     sampling: Sampling | None = None
 
 
-class QuestionTable(_Table, frozen=True, kw_only=True):
-    """`[question]`."""
-
-    prompt: str
-    problem: str = ""
-    role: str = "Expert"
-    sampling: Sampling | None = None
-
-
-class TranslateTable(_Table, frozen=True, kw_only=True):
-    """`[translate]`."""
-
-    prompt: str
-    languages: dict[str, str]
-    keep: tuple[str, ...] = ()
-    sampling: Sampling | None = None
-
-
 class Declaration(_Table, frozen=True, kw_only=True):
     """The whole of `scenario.toml`."""
 
@@ -109,8 +90,8 @@ class Declaration(_Table, frozen=True, kw_only=True):
     levels: tuple[LevelTable, ...] = ()
     role_play: RolePlayTable | None = None
     society: SocietyTable | None = None
-    question: QuestionTable | None = None
-    translate: TranslateTable | None = None
+    question: Question | None = None
+    translate: Translate | None = None
     critic: CriticSettings | None = None
     labels: tuple[str, ...] = ()
     requires_acknowledgement: bool = False
@@ -161,19 +142,18 @@ def folder_of(name_or_path: str | Path) -> Path:
     raise InputError(f"there is no scenario {text!r}{similar(text, known())}; known: {', '.join(known())}")
 
 
-def read(folder: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
+def read(path: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
     """Read a folder as far as possible; the scenario is None where there is not enough for one."""
-    problems: list[ScenarioProblem] = []
-    declaration = _declaration(folder, problems)
+    folder = _Folder(path)
+    declaration = folder.declaration()
     if declaration is None:
-        return None, problems
-    texts = _Texts(folder, problems)
-    levels = tuple(_level(table, texts) for table in declaration.levels)
-    end = _end(declaration, texts)
+        return None, folder.problems
+    levels = tuple(_level(table, folder) for table in declaration.levels)
+    end = _end(declaration, folder)
     if end is None:
-        return None, problems
+        return None, folder.problems
     scenario = Scenario(
-        name=folder.resolve().name,
+        name=path.resolve().name,
         title=declaration.title,
         levels=levels,
         end=end,
@@ -181,23 +161,25 @@ def read(folder: Path) -> tuple[Scenario | None, list[ScenarioProblem]]:
         requires_acknowledgement=declaration.requires_acknowledgement,
         canary=declaration.canary,
     )
-    return scenario, problems
+    return scenario, folder.problems
 
 
-class _Texts:
-    """The text files of a folder, and what is wrong with them."""
+class _Folder:
+    """The files of a scenario, and what is wrong with them."""
 
-    def __init__(self, folder: Path, problems: list[ScenarioProblem]) -> None:
-        self._folder = folder
-        self.problems = problems
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.problems: list[ScenarioProblem] = []
 
-    def read(self, name: str) -> str:
-        path = self._folder / name
+    def report(self, where: str, message: str) -> None:
+        self.problems.append(ScenarioProblem(where, message))
+
+    def text(self, name: str) -> str:
+        """The text in a file; empty where it cannot be read."""
+        path = self._path / name
         try:
-            if not path.resolve().is_relative_to(self._folder.resolve()):
-                self.problems.append(
-                    ScenarioProblem(FILE, f"{name} is outside the scenario's folder: copy it into the folder")
-                )
+            if not path.resolve().is_relative_to(self._path.resolve()):
+                self.report(FILE, f"{name} is outside the scenario's folder: copy it into the folder")
                 return ""
             text = path.read_text("utf-8-sig").strip()
         except (OSError, ValueError) as error:
@@ -208,84 +190,48 @@ class _Texts:
                     f"{shown(name)} stands where a file is named, and looks like the text itself: put the text into a file "
                     "beside this one, such as prompt.txt, and name that"
                 )
-            self.problems.append(ScenarioProblem(FILE, said))
+            self.report(FILE, said)
             return ""
         if not text:
-            self.problems.append(ScenarioProblem(name, "the file is empty: write the text"))
+            self.report(name, "the file is empty: write the text")
         return text
 
-
-def _declaration(folder: Path, problems: list[ScenarioProblem]) -> Declaration | None:
-    try:
-        text = (folder / FILE).read_text("utf-8-sig")
-        table = tomllib.loads(text)
-    except FileNotFoundError:
-        problems.append(
-            ScenarioProblem(FILE, f"{folder} has no {FILE}: make a folder with camel scenarios new NAME")
-        )
-        return None
-    except OSError as error:
-        problems.append(ScenarioProblem(FILE, f"cannot be read: {error.strerror}"))
-        return None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        problems.append(ScenarioProblem(FILE, f"is not valid TOML: {' '.join(str(error).split())}"))
-        return None
-    _drop_unknown(table, Declaration, "", problems)
-    tables: list[tuple[str, Any, type[msgspec.Struct]]] = [
-        ("role_play", table.get("role_play"), RolePlayTable),
-        ("society", table.get("society"), SocietyTable),
-        ("question", table.get("question"), QuestionTable),
-        ("translate", table.get("translate"), TranslateTable),
-        ("critic", table.get("critic"), CriticSettings),
-    ]
-    levels: Any = table.get("levels")
-    if isinstance(levels, list):
-        numbered = enumerate(cast("list[Any]", levels))
-        tables += [(f"levels[{number}]", level, LevelTable) for number, level in numbered]
-    for name, inner, kind in tables:
-        if isinstance(inner, dict):
-            _drop_unknown(cast("dict[str, Any]", inner), kind, f" in {name}", problems)
-    try:
-        return msgspec.convert(table, Declaration)
-    except msgspec.ValidationError as error:
-        problems.append(ScenarioProblem(FILE, str(error).replace("`", "").replace("$.", "")))
-        return None
-
-
-def _drop_unknown(
-    table: dict[str, Any], kind: type[msgspec.Struct], where: str, problems: list[ScenarioProblem]
-) -> None:
-    known = kind.__struct_fields__
-    for key in sorted(table.keys() - set(known)):
-        del table[key]
-        problems.append(
-            ScenarioProblem(
-                FILE, f"unknown key {key!r}{where}{similar(key, known)}; known: {', '.join(known)}"
+    def declaration(self) -> Declaration | None:
+        try:
+            text = (self._path / FILE).read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            said = (
+                f"cannot be read: {error.strerror}"
+                if isinstance(error, OSError)
+                else f"is not UTF-8 text: {error}"
             )
-        )
+            if isinstance(error, FileNotFoundError):
+                said = f"{self._path} has no {FILE}: make a folder with camel scenarios new NAME"
+            self.report(FILE, said)
+            return None
+        declaration, problems = parse_declaration(text, Declaration)
+        for message in problems:
+            self.report(FILE, message)
+        return declaration
 
 
-def _level(table: LevelTable, texts: _Texts) -> Level:
+def _level(table: LevelTable, folder: _Folder) -> Level:
     where = f"level {table.name}"
     given = [name for name in ("prompt", "items", "file") if getattr(table, name)]
     if len(given) != 1:
-        texts.problems.append(
-            ScenarioProblem(where, f"give one of prompt, items and file, not {' and '.join(given) or 'none'}")
-        )
+        folder.report(where, f"give one of prompt, items and file, not {' and '.join(given) or 'none'}")
     items = table.items
-    if table.file and (text := texts.read(table.file)):
-        items = _items(text, table.file, texts)
+    if table.file and (text := folder.text(table.file)):
+        items = _items(text, table.file, folder)
     count = table.count
     if count is None:
         count = len(items) or 1
         if table.prompt:
-            texts.problems.append(
-                ScenarioProblem(where, "count is missing: say how many to ask for, e.g. count = 10")
-            )
+            folder.report(where, "count is missing: say how many to ask for, e.g. count = 10")
     return Level(
         name=table.name,
         count=count,
-        prompt=texts.read(table.prompt) if table.prompt else "",
+        prompt=folder.text(table.prompt) if table.prompt else "",
         items=items,
         ask=table.ask,
         names=table.names,
@@ -293,36 +239,33 @@ def _level(table: LevelTable, texts: _Texts) -> Level:
     )
 
 
-def _items(text: str, name: str, texts: _Texts) -> tuple[str, ...]:
+def _items(text: str, name: str, folder: _Folder) -> tuple[str, ...]:
     found = read_lists(text, source=name)
     if len(found) != 1 or found[0].parents:
-        texts.problems.append(
-            ScenarioProblem(name, "must hold one list without headings: one item on each line")
-        )
+        folder.report(name, "must hold one list without headings: one item on each line")
         return ()
     return found[0].items
 
 
-def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Question | Translate | None:
+def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Question | Translate | None:
     ends = [declaration.role_play, declaration.society, declaration.question, declaration.translate]
     last = f"<{declaration.levels[-1].name.upper()}>" if declaration.levels else ""
     if declaration.critic and not declaration.role_play:
-        texts.problems.append(
-            ScenarioProblem(FILE, "a [critic] needs a [role_play] to listen to: take it out")
-        )
+        folder.report(FILE, "a [critic] needs a [role_play] to listen to: take it out")
     match [end for end in ends if end is not None]:
         case [RolePlayTable() as play]:
-            paper = prompts.paper()
+            files = {
+                "assistant": play.assistant_prompt,
+                "user": play.user_prompt,
+                "specifier": play.specifier,
+                "opening": play.opening,
+            }
+            own = {name: folder.text(file) for name, file in files.items() if file}
             return RolePlay(
                 assistant=play.assistant,
                 user=play.user,
                 task=play.task,
-                inception=Inception(
-                    assistant=texts.read(play.assistant_prompt) if play.assistant_prompt else paper.assistant,
-                    user=texts.read(play.user_prompt) if play.user_prompt else paper.user,
-                    specifier=texts.read(play.specifier) if play.specifier else paper.specifier,
-                    opening=texts.read(play.opening) if play.opening else paper.opening,
-                ),
+                inception=replace(prompts.paper(), **own),
                 sampling=play.sampling,
                 specify=play.specify,
                 word_limit=play.word_limit,
@@ -332,30 +275,19 @@ def _end(declaration: Declaration, texts: _Texts) -> RolePlay | Meeting | Questi
                 critic=declaration.critic or msgspec.UNSET,
             )
         case [SocietyTable() as meeting]:
-            society, problems = read_society(texts.read(meeting.file))
-            texts.problems += [ScenarioProblem(meeting.file, message) for message in problems]
+            society, problems = read_society(folder.text(meeting.file))
+            for message in problems:
+                folder.report(meeting.file, message)
             task = meeting.task or (society.task if society else "") or last
             return society and Meeting(society=society, task=task, sampling=meeting.sampling)
-        case [QuestionTable() as question]:
-            return Question(
-                prompt=texts.read(question.prompt),
-                problem=question.problem or last,
-                role=question.role,
-                sampling=question.sampling,
-            )
-        case [TranslateTable() as translate]:
-            return Translate(
-                prompt=texts.read(translate.prompt),
-                languages=translate.languages,
-                keep=translate.keep,
-                sampling=translate.sampling,
-            )
+        case [Question() as question]:
+            return replace(question, prompt=folder.text(question.prompt), problem=question.problem or last)
+        case [Translate() as translate]:
+            return replace(translate, prompt=folder.text(translate.prompt))
         case several:
-            texts.problems.append(
-                ScenarioProblem(
-                    FILE,
-                    f"has {len(several)} of [role_play], [society], [question] and [translate]: say with exactly one "
-                    "how the scenario ends",
-                )
+            folder.report(
+                FILE,
+                f"has {len(several)} of [role_play], [society], [question] and [translate]: say with exactly one "
+                "how the scenario ends",
             )
             return None

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from camel.core import inception as prompts
-from camel.core.checks import shown
+from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
 from camel.core.message import Sampling
@@ -47,8 +47,17 @@ def placeholders(text: str) -> list[str]:
     return list(dict.fromkeys(_PLACEHOLDER.findall(text)))
 
 
+def unknown_placeholder(name: str, known: Collection[str]) -> str:
+    """The message for a placeholder that is not known."""
+    listed = ", ".join(f"<{one}>" for one in known) or "none"
+    return (
+        f"<{name}> is not known here{similar(name, known)}; known: {listed}. "
+        "If it is meant as it stands, write it in lower case"
+    )
+
+
 def is_count(placeholder: str) -> bool:
-    """Whether a placeholder stands for how many items are asked: `COUNT`, or the paper's `NUM_ROLES` and the like."""
+    """Whether a placeholder means how many items are asked for: `COUNT`, or the paper's `NUM_ROLES` and the like."""
     return _COUNT.fullmatch(placeholder) is not None
 
 
@@ -106,7 +115,7 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     specifier_sampling: Sampling | None = None
     max_messages: int = 40
     critic: CriticSettings | msgspec.UnsetType = msgspec.UNSET
-    """Who chooses what is said. Unset rather than None, so that scenarios without one keep their fingerprints."""
+    """The critic. Unset rather than None, so that scenarios without one keep their fingerprints."""
     stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Further rules by name, asked after the paper's."""
 
@@ -176,7 +185,7 @@ class FilledQuestion(NamedTuple):
     """A question with its levels filled in."""
 
     role: str
-    """Who answers."""
+    """The role of the model that answers."""
     problem: str
     """What is recorded as the question."""
     prompt: str
@@ -188,7 +197,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     prompt: str
     """Asks it; may mention any level, and `<ROLE>`."""
-    problem: str
+    problem: str = ""
     role: str = "Expert"
     sampling: Sampling | None = None
 
@@ -207,7 +216,7 @@ class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     languages: dict[str, str]
     """Language names by code; other languages can be asked for by name."""
     keep: tuple[str, ...] = ()
-    """What must stand in the translation as it stands in the text."""
+    """What a translation must keep as it is in the text."""
     sampling: Sampling | None = None
 
     def asked(self, text: str, language: str) -> str:
@@ -220,7 +229,7 @@ class Translate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return fill(self.prompt, values)
 
     def kept(self, text: str) -> list[str]:
-        """What of `keep` stands in `text`, as often as it does: a sound translation has the same."""
+        """The marks of `keep` in `text`, in order: a sound translation has the same."""
         found = [(at.start(), mark) for mark in self.keep for at in re.finditer(re.escape(mark), text)]
         return [mark for _, mark in sorted(found)]
 
@@ -253,24 +262,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         _below("the item", index, self.count)
         return _digits(index, [level.count for level in self.levels])
 
-    def index(self, path: Sequence[int]) -> int:
-        """The item at a path: the inverse of `path`."""
-        if len(path) != len(self.levels):
-            raise InputError(f"a path of {self.name} has {len(self.levels)} numbers, not {len(path)}")
-        for level, place in zip(self.levels, path, strict=True):
-            _below(f"the {level.name}", place, level.count)
-        return _number(path, [level.count for level in self.levels])
-
     def id(self, index: int) -> str:
         """The item's name in files and records, 1-based: `001_001_001`, as the original numbered them."""
         return "_".join(f"{place + 1:03d}" for place in self.path(index))
-
-    def index_of(self, id: str) -> int:
-        """The item of an id: the inverse of `id`."""
-        parts = id.split("_")
-        if not all(part.isascii() and part.isdigit() for part in parts):
-            raise InputError(f"{shown(id)} is not an id such as {self.id(0)}")
-        return self.index([int(part) - 1 for part in parts])
 
     # --- lists ---------------------------------------------------------------------------------------------------
 
@@ -421,7 +415,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
 
     @property
     def gated(self) -> bool:
-        """Whether it runs only for somebody who said that they know what it is."""
+        """Whether it runs only with an acknowledgement."""
         return self.requires_acknowledgement or MISALIGNMENT in self.labels
 
     def gate(self, acknowledged: Collection[str]) -> None:

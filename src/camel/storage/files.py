@@ -1,7 +1,7 @@
 """Files and folders that are there whole or not at all, and the documents that go into them.
 
-Everything is written beside its place and renamed into it once it is durable; names made from ids never lead out of
-their folder.
+Everything is written to a temporary name next to its place and renamed once it is durable. Names made from ids never lead
+out of their folder.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Archive:
         self._names.add(entry.name)
         entry.size = len(data)
         self._archive.addfile(entry, BytesIO(data))
-        cast("Any", self._archive).members = []  # kept for a listing that nobody asks for
+        cast("Any", self._archive).members = []  # kept for a listing that is never used
 
 
 def file_name(id: str) -> str:
@@ -126,14 +126,14 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
 @contextlib.contextmanager
 def taking_place(path: Path) -> Generator[Path]:
     """Where to write the file that takes the place of `path` once it is whole and durable; the folder must be there."""
-    temporary = _beside(path)
+    temporary = _temporary_name(path)
     try:
         yield temporary
         sync(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
     finally:
-        with contextlib.suppress(OSError):  # what went wrong before is what is to be told
+        with contextlib.suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
 
 
@@ -143,7 +143,7 @@ def new_folder(path: Path) -> Generator[Path]:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"{path} exists: move it away or choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(path)
+    temporary = _temporary_name(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -156,14 +156,14 @@ def new_folder(path: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def in_place_of(path: Path, force: bool) -> Generator[Path]:
-    """Where to write what is to be at `path`: there, or, by `force`, beside the folder whose place it takes once whole.
+    """Where to write what is to be at `path`: there or, with `force`, next to the folder that it replaces once it is complete.
 
-    Not where that folder holds anything that the new one does not: a mistyped name must cost nobody his files.
+    A folder with files that the new one does not have is not replaced: a mistyped name must not cost any files.
     """
     if not (force and path.is_dir() and any(path.iterdir())):
         yield path
         return
-    temporary, old = _beside(path), _beside(path)
+    temporary, old = _temporary_name(path), _temporary_name(path)
     try:
         yield temporary
         known = set(_kinds(temporary))
@@ -193,7 +193,7 @@ def _kinds(folder: Path) -> dict[tuple[str, str], str]:
     return found
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     path = path.absolute()
     return path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.partial")
 

@@ -120,7 +120,7 @@ class Journal:
         """Refuse further records, wait for what is being written and close the file."""
         self._closed = True
         if self._writer is not None:
-            # Shielded: whoever waits for a record gets it, even if nobody waits for the end any more.
+            # Shielded: a waiting append gets its result even if the caller of `close` is cancelled.
             await asyncio.shield(self._writer)
         if self._file is not None:
             os.close(self._file)

@@ -4,8 +4,8 @@
     s3://bucket/prefix         S3 and what speaks its protocol: `BucketStore`; also gs:// and az://
 
 Names are relative to the run and have forward slashes. The one decision to know: what is made with `create` is made
-whole and once, whoever else tries, so that a marker settles a race. On a disk a link does that, in a bucket a
-conditional put; and where the answer to one was lost, what lies there tells whose it was.
+whole and once, however many processes try, so that a marker settles a race. On a disk a link does that, in a bucket a
+conditional put; where the answer to one was lost, the content of the object tells whose it was.
 
 Credentials come from the usual environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …) and are never shown: an error
 says the operation, the name, and the status that the store gave, nothing else of what it said.
@@ -26,7 +26,7 @@ from datetime import timedelta
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, TypeVar
 
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError, MissingExtra
@@ -53,42 +53,6 @@ class StoreFailed(CamelError):
     """Whether there was no answer at all, so that it may have been done."""
 
 
-class Store(Protocol):
-    """Where a run's files last. What is missing raises `FileNotFoundError`."""
-
-    address: str
-    """As people write it."""
-
-    def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
-        ...
-
-    def get(self, name: str) -> bytes:
-        """A small file."""
-        ...
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Make a small file whole and durably, or find that somebody else has: False, and theirs stays."""
-        ...
-
-    def names(self, folder: str, *, after: str = "") -> list[str]:
-        """The files right in a folder, without its name, hidden ones left out; only those that sort after `after`
-        where that saves listing them."""
-        ...
-
-    def folders(self, folder: str) -> list[str]:
-        """The folders right in a folder, without its name, hidden ones left out, sorted."""
-        ...
-
-    def entries(self, folder: str) -> Iterator[FileEntry]:
-        """All files below a folder."""
-        ...
-
-    def remove(self, names: Sequence[str]) -> None:
-        """Delete files, those that are gone already included."""
-        ...
-
-
 def is_remote(where: str | Path) -> bool:
     """Whether an address is a place in an object store; also one that a `Path` has taken a slash from."""
     scheme, _, rest = str(where).partition(":/")
@@ -100,13 +64,11 @@ def absolute_place(where: str | Path) -> str:
     return str(where) if is_remote(where) else str(Path(where).absolute())
 
 
-def open_store(where: str | Path) -> Store:
-    """The store at an address."""
-    return BucketStore(str(where)) if is_remote(where) else DiskStore(Path(where))
-
-
 class DiskStore:
-    """A folder on a disk. Durable means synced: the file, and the names that lead to it. No link in it is followed."""
+    """A folder on a disk. Durable means synced: the file, and the names that lead to it. No link in it is followed.
+
+    What is missing raises `FileNotFoundError`, here and in a `BucketStore`.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.address = root, str(root)
@@ -120,11 +82,15 @@ class DiskStore:
         return inside.read(self.root, name)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file that did not exist; False when it does."""
+        """Make a small file whole and durably; False where another process has, and its file stays."""
         return inside.create(self.root, name, data)
 
+    def put(self, name: str, data: bytes) -> None:
+        """Make or replace a small file, durably."""
+        inside.write(self.root, name, data)
+
     def names(self, folder: str, *, after: str = "") -> list[str]:
-        """The files in a folder; all of them, for a disk lists names faster than they can be chosen."""
+        """The files right in a folder, without its name. `after` is for object stores: a disk lists all of them."""
         with contextlib.suppress(FileNotFoundError):
             return [name for name in inside.names(self.root, folder) if not name.startswith(".")]
         return []
@@ -156,7 +122,7 @@ class BucketStore:
     """
 
     patience = PATIENCE
-    """Seconds for which requests are repeated. Whoever only looks may have less."""
+    """Seconds for which requests are repeated. A caller that only looks may set fewer."""
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition(":/")
@@ -212,7 +178,7 @@ class BucketStore:
 
     @contextlib.contextmanager
     def _typed(self, doing: str, name: str) -> Generator[None]:
-        """Let nothing of the client's own errors out but what is ours to say."""
+        """Turn the client's errors into ours, without the secrets that they may quote."""
         what = f"{doing} {self.address}/{name}".rstrip("/")
         try:
             yield
@@ -249,8 +215,8 @@ class BucketStore:
     def create(self, name: str, data: bytes) -> bool:
         """A conditional put; False when another object is there.
 
-        One whose answer is lost may have been done. So whoever finds an object there reads it: our own bytes mean that
-        it was ours, for they name a file that no other attempt has.
+        One whose answer is lost may have been done. So an object that is found there is read: our own bytes mean that it was
+        ours, for they name a file that no other attempt has.
         """
         exists = import_module("obstore.exceptions").AlreadyExistsError
 
@@ -271,7 +237,7 @@ class BucketStore:
         self._ask("writing", name, lambda: self._client.put(name, data))
 
     def upload(self, path: Path, name: str) -> None:
-        """Put a finished local file under a name that nobody else uses."""
+        """Upload a finished local file under a name that no other process uses."""
         self._ask("writing", name, lambda: self._client.put(name, path))
 
     def fetch(self, name: str, path: Path) -> None:
@@ -296,7 +262,7 @@ class BucketStore:
         return io.BufferedReader(_Ranges(part, size), _AHEAD)
 
     def names(self, folder: str, *, after: str = "") -> list[str]:
-        """The objects right in a folder, by a listing alone."""
+        """The objects right in a folder, without its name; only those that sort after `after`."""
         start, offset = len(folder) + 1, f"{folder}/{after}" if after else None
 
         def request() -> list[str]:
@@ -332,6 +298,15 @@ class BucketStore:
         if names:
             with contextlib.suppress(FileNotFoundError):
                 self._ask("removing", names[0], lambda: self._client.delete(list(names)))
+
+
+Store = DiskStore | BucketStore
+"""Where a run's files last. Names of folders and files that begin with a dot are hidden from every listing."""
+
+
+def open_store(where: str | Path) -> Store:
+    """The store at an address."""
+    return BucketStore(str(where)) if is_remote(where) else DiskStore(Path(where))
 
 
 class _Ranges(io.RawIOBase):

@@ -1,4 +1,4 @@
-"""Who writes the replies. An author is a plain function from the facts of a conversation to a text.
+"""Authors write the replies. An author is a plain function from the facts of a conversation to a text.
 
 The one decision to know: sentences come from a fixed pool that is divided by turn, so no sentence returns
 within 128 turns of a conversation. A society that talks at random would repeat an instruction in one
@@ -104,7 +104,7 @@ Author = Callable[[Facts], str]
 
 
 def society(facts: Facts) -> str:
-    """Play the seat that the system message describes: AI user, AI assistant, or whoever is asked."""
+    """Play the seat that the system message describes: AI user, AI assistant, or a critic, a judge, a translator."""
     if "You will always instruct me" in facts.system:
         return _instruct(facts)
     block = facts.conversation + facts.turns
@@ -147,8 +147,6 @@ def _compared(facts: Facts) -> str:
 
 
 _LIST = re.compile(r"\blist (\d{1,4})\b", re.IGNORECASE)
-
-
 _TRANSLATE = re.compile(r"Translate the message at the end into (\w+)\.")
 _MARKERS = re.compile(r"(Instruction:|Input:|Solution:|Next request\.|<CAMEL_TASK_DONE>|None)")
 _LETTERS = {
@@ -171,13 +169,8 @@ def _translated(text: str, language: str) -> str:
 
 def _item(draw: int) -> str:
     """One entry of a list, short enough for a role and odd enough to be unlike the next."""
-    words = [
-        _ADJECTIVES[draw % 48],
-        _NOUNS[(draw >> 8) % 66],
-        _NOUNS[(draw >> 16) % 66],
-        _VERBS[(draw >> 24) % 48],
-    ]
-    return f"{words[0]} {words[1]} {words[2]} {words[3]}".capitalize()
+    nouns = f"{_NOUNS[(draw >> 8) % 66]} {_NOUNS[(draw >> 16) % 66]}"
+    return f"{_ADJECTIVES[draw % 48]} {nouns} {_VERBS[(draw >> 24) % 48]}".capitalize()
 
 
 AUTHORS: dict[str, Author] = {"society": society}

@@ -52,7 +52,7 @@ class ReplyPlanner:
             ("GET", "/v1/models"): self._models,
             ("GET", "/health"): lambda: b'{"status":"ok"}',
             ("GET", "/ledger"): lambda: msgspec.json.encode(self.ledger.counters),
-            ("POST", "/ledger/flush"): self._flush,
+            ("POST", "/ledger/flush"): lambda: self.ledger.flush() or b"{}",
             ("POST", "/reset"): self._reset,
         }
 
@@ -166,17 +166,8 @@ class ReplyPlanner:
         return ReplyPlan(outcome, status, (chat.error(status, message, headers),), row)
 
     def _models(self) -> bytes:
-        model = {
-            "id": self._settings.model,
-            "object": "model",
-            "created": chat.CREATED,
-            "owned_by": "simulator",
-        }
-        return msgspec.json.encode({"object": "list", "data": [model]})
-
-    def _flush(self) -> bytes:
-        self.ledger.flush()
-        return b"{}"
+        model = {"object": "model", "created": chat.CREATED, "owned_by": "simulator"}
+        return msgspec.json.encode({"object": "list", "data": [{"id": self._settings.model, **model}]})
 
     def _reset(self) -> bytes:
         """As if just started: the ledger, the prefix cache and the clock of bursts and capacity."""

@@ -105,7 +105,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._finish(plan, b"".join(self._pieces))
             return
         piece, self._next = self._next or next(self._pieces, b""), next(self._pieces, b"")
-        if not self._next:  # who has the last piece may hang up at once, and was served
+        if not self._next:  # a client that has the last piece may hang up at once, and was served
             self._finish(plan, piece)
             return
         self._begun = True
@@ -113,7 +113,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(plan.interval, self._resume)
 
     def _finish(self, plan: ReplyPlan, rest: bytes) -> None:
-        # The ledger first: whoever has read the reply must find it there.
+        # The ledger first: a client that has read the reply must find it there.
         if plan.row is not None:
             self._planner.ledger.finish(plan.row, plan.outcome, plan.status, plan.tokens)
         self._plan = self._timer = None
@@ -131,7 +131,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 def _announcing(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same reply, saying that the connection closes after it: clients that are not told use it again."""
+    """The same reply, announcing that the connection closes: otherwise clients use it again."""
     rest = iter(pieces)
     yield next(rest, b"").replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
     yield from rest

@@ -92,7 +92,7 @@ class SimulatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     model: str = "simulated"
     """The name in `/v1/models`, and in replies to requests that name no model."""
     author: str = "society"
-    """Who writes: a name in `AUTHORS`, or `package.module:function`."""
+    """What writes the replies: a name in `AUTHORS`, or `package.module:function`."""
     words: float = 160.0
     """Mean words of a solution or an answer; each draws between half and one and a half of it. With the short
     instructions between them that is about 150 tokens a message, as in the paper's role plays."""
