@@ -21,7 +21,15 @@ PER_MILLION = 4.0
 """Dollars for a million tokens."""
 
 
-def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20, idle: float = 0.0) -> Ledger:
+def run(
+    seed: int,
+    root: Path,
+    budget: Budget,
+    *kinds: Death,
+    workers: int = 20,
+    deaths: int = 300,
+    idle: float = 0.0,
+) -> Ledger:
     cluster = MortalCluster(
         seed,
         root,
@@ -29,7 +37,7 @@ def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20,
         workers=workers,
         window=WINDOW,
         ceiling=WINDOW * 2 // 3,
-        deaths=300,
+        deaths=deaths,
         kinds=kinds or KINDS,
         idle=idle,
         price=ModelPrice(input=PER_MILLION, output=0.0),
@@ -58,6 +66,13 @@ def test_300_deaths_leave_at_most_one_percent_unused(tmp_path: Path, seed: int):
     ledger = run(seed, tmp_path, Budget(calls=10_000))
     assert ledger.deaths == 300
     assert 9_900 <= ledger.calls <= 10_000
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_small_budget_is_used_to_its_last_call(tmp_path: Path, workers: int, seed: int):
+    ledger = run(seed, tmp_path, Budget(calls=10), "killed", workers=workers, deaths=1)
+    assert ledger.calls == 10
 
 
 def test_workers_that_have_nothing_to_do_keep_nothing(tmp_path: Path):
