@@ -61,7 +61,9 @@ def _accounts_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         account.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.thorough), pytest.param(2, marks=pytest.mark.thorough)]
+)
 def test_300_deaths_leave_at_most_one_percent_unused(tmp_path: Path, seed: int):
     ledger = run(seed, tmp_path, Budget(calls=10_000))
     assert ledger.deaths == 300
@@ -95,8 +97,10 @@ def test_accounts_that_a_power_cut_made_older_are_not_believed(tmp_path: Path):
     assert ledger.calls <= 10_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.slow if seed < 4 else pytest.mark.thorough) for seed in range(20)],
+)
 def test_more_seeds_and_workers(tmp_path: Path, seed: int):
     ledger = run(seed, tmp_path, Budget(calls=10_000), workers=60 if seed % 2 else 6, idle=seed % 3 / 4)
     assert 9_900 <= ledger.calls <= 10_000
