@@ -310,12 +310,20 @@ def test_jobs_of_strangers_are_refused(wreck: Wreck):
     submit += [url.removesuffix("/api/jobs/"), "--", "touch", f"{wreck.root}/owned"]
     code = f"import ray; ray.init(address={wreck.nodes.address!r}); open({str(wreck.root / 'owned')!r}, 'w')"
     without = {**wreck.nodes.environment, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": ""}
-    for command in (submit, [sys.executable, "-c", code]):
-        done = subprocess.run(command, env=without, capture_output=True, text=True, timeout=300)
-        assert done.returncode, done.stdout
     # `ray job submit` with a wrong token is the request above that was refused.
     wreck.environment = {**wreck.nodes.environment, "RAY_AUTH_TOKEN": "0" * 64}
     with _echo(asked=False) as endpoint:
-        wreck.end("stranger", wreck.start("stranger", endpoint), 2)
+        stranger = wreck.start("stranger", endpoint)
+        # All at the same time: each of them waits before it gives up.
+        others = [
+            subprocess.Popen(
+                command, env=without, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            for command in (submit, [sys.executable, "-c", code])
+        ]
+        wreck.end("stranger", stranger, 2)
+        for child in others:
+            out, _ = child.communicate(timeout=300)
+            assert child.returncode, out
     assert wreck.nodes.address in wreck.said["stranger"]
     assert not (wreck.root / "owned").exists()

@@ -21,7 +21,15 @@ PER_MILLION = 4.0
 """Dollars for a million tokens."""
 
 
-def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20, idle: float = 0.0) -> Ledger:
+def run(
+    seed: int,
+    root: Path,
+    budget: Budget,
+    *kinds: Death,
+    workers: int = 20,
+    deaths: int = 300,
+    idle: float = 0.0,
+) -> Ledger:
     cluster = MortalCluster(
         seed,
         root,
@@ -29,7 +37,7 @@ def run(seed: int, root: Path, budget: Budget, *kinds: Death, workers: int = 20,
         workers=workers,
         window=WINDOW,
         ceiling=WINDOW * 2 // 3,
-        deaths=300,
+        deaths=deaths,
         kinds=kinds or KINDS,
         idle=idle,
         price=ModelPrice(input=PER_MILLION, output=0.0),
@@ -53,11 +61,20 @@ def _accounts_are_closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         account.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.thorough), pytest.param(2, marks=pytest.mark.thorough)]
+)
 def test_300_deaths_leave_at_most_one_percent_unused(tmp_path: Path, seed: int):
     ledger = run(seed, tmp_path, Budget(calls=10_000))
     assert ledger.deaths == 300
     assert 9_900 <= ledger.calls <= 10_000
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_small_budget_is_used_to_its_last_call(tmp_path: Path, workers: int, seed: int):
+    ledger = run(seed, tmp_path, Budget(calls=10), "killed", workers=workers, deaths=1)
+    assert ledger.calls == 10
 
 
 def test_workers_that_have_nothing_to_do_keep_nothing(tmp_path: Path):
@@ -80,8 +97,10 @@ def test_accounts_that_a_power_cut_made_older_are_not_believed(tmp_path: Path):
     assert ledger.calls <= 10_000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.slow if seed < 4 else pytest.mark.thorough) for seed in range(20)],
+)
 def test_more_seeds_and_workers(tmp_path: Path, seed: int):
     ledger = run(seed, tmp_path, Budget(calls=10_000), workers=60 if seed % 2 else 6, idle=seed % 3 / 4)
     assert 9_900 <= ledger.calls <= 10_000

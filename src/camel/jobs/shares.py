@@ -45,6 +45,8 @@ class _BudgetPiece:
     granted: float = 0.0
     """What it may believe that it may use: more than is offered until it follows the offer."""
     used: float = 0.0
+    raised: int = 0
+    """The number of the offer that gave it something last."""
     lowered: int = 0
     """The number of the offer that took something back last."""
     follows: int = 0
@@ -62,6 +64,11 @@ class _BudgetPiece:
     def returns(self) -> bool:
         """Whether something is still to come back."""
         return self.granted > max(self.offered, self.used)
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether its worker has yet to hear of what it was given last."""
+        return self.follows < self.raised
 
 
 class SharedBudget:
@@ -97,30 +104,31 @@ class SharedBudget:
         # The last pieces go to workers that wait for one.
         takers = waiting if left < 2 * len(claims) * self.least else list(claims)
         for worker in takers:
-            left -= self._top_up(pieces[worker], left, len(takers))
-        if not waiting or left >= self.least:
+            left -= self._top_up(pieces[worker], left, len(takers), number)
+        if left >= self.least or all(pieces[worker].spare > 0 for worker in waiting):
             return False
         for worker, claim in claims.items():
             if worker not in waiting and claim.follows is not None:
                 self._take_back(pieces[worker], number)
-        return not any(piece.returns for piece in pieces.values())
+        # Whoever was given the last piece has to hear of it, and to use it, before the budget is used up.
+        return not any(pieces[worker].returns or pieces[worker].is_unheard for worker in claims)
 
     def _note(self, piece: _BudgetPiece, claim: Claim) -> None:
         if claim.follows is None:
-            piece.used = max(piece.used, claim.used)
+            piece.used, piece.raised = max(piece.used, claim.used), 0
         elif claim.follows >= piece.follows:  # else an old report that comes late
             piece.used, piece.follows = claim.used, claim.follows
             if claim.follows >= piece.lowered:
                 piece.granted = piece.offered
 
-    def _top_up(self, piece: _BudgetPiece, left: float, takers: int) -> float:
+    def _top_up(self, piece: _BudgetPiece, left: float, takers: int, number: int) -> float:
         """Top up to an equal part of half of what is left, so that pieces shrink as the budget does; returns how much."""
         spare, wanted = max(0.0, piece.spare), max(self.least, left / (2 * takers))
-        if spare >= wanted / 2:
+        if left <= 0 or spare >= wanted / 2:
             return 0.0
         before = piece.held
         more = math.ceil((wanted - spare) / self.least) * self.least  # no crumbs, which nobody could use
-        piece.offered = max(piece.offered, piece.used) + min(left, more)
+        piece.offered, piece.raised = max(piece.offered, piece.used) + min(left, more), number
         piece.granted = max(piece.granted, piece.offered)
         return piece.held - before
 
