@@ -143,7 +143,10 @@ class RowBuilder:
     def stages(self) -> Iterator[Stage]:
         """What is left to be made; for whoever has locked the folder."""
         with anew(self.folder):
-            if lost := [*gone(self.folder, SHAPED), *gone(self.folder, MIXED)]:
+            lost = [*gone(self.folder, SHAPED), *gone(self.folder, MIXED)]
+            if self.folder.committed(SHAPED) and not self.folder.has_own_settings(SHAPED):
+                lost.append(f"stages/{SHAPED}.json")
+            if lost:
                 raise FileNotFoundError(f"{lost[0]} is gone")
         begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
         self.pieces = [_RowSource(*one) for one in begun["pieces"]]
