@@ -344,14 +344,14 @@ class _Index:
                 yield row, self._questions[text]
 
 
-def equal_groups(keys: Any, places: Any) -> Iterator[tuple[Any, Any]]:
+def equal_rows(keys: Any, places: Any) -> tuple[Any, Any]:
     """The rows that share a hash with an earlier one, each beside the first of them."""
     order = np.lexsort((places, keys))
     keys, places = keys[order], places[order]
     same = np.zeros(len(keys), bool)
     same[1:] = keys[1:] == keys[:-1]
     first = np.maximum.accumulate(np.where(same, 0, np.arange(len(keys)))) if len(keys) else order
-    yield places[first[same]], places[same]
+    return places[first[same]], places[same]
 
 
 def similarity(signed: Any, firsts: Any, others: Any) -> Any:

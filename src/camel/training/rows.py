@@ -49,7 +49,7 @@ from camel.training.overlap import (
     ExamQuestions,
     bands,
     digests,
-    equal_groups,
+    equal_rows,
     signatures,
     similarity,
 )
@@ -305,8 +305,8 @@ class RowBuilder:
         if self.recipe.filters.exact:
             for number in range(rounds):
                 keys, places = self._keys("digest", number, rounds)
-                for _, others in equal_groups(keys, places):
-                    dropped[others] = 1
+                _, others = equal_rows(keys, places)
+                dropped[others] = 1
         if self._checked:
             with self._scratch() as scratch:
                 signed = self._signatures(scratch / "signatures", count)
@@ -314,9 +314,9 @@ class RowBuilder:
                     for number in range(rounds):
                         keys, places = self._keys("bands", number, rounds, band)
                         alive = dropped[places] == 0
-                        for firsts, others in equal_groups(keys[alive], places[alive]):
-                            same = similarity(signed, firsts, others) >= self.recipe.filters.near
-                            dropped[others[same]] = 2
+                        firsts, others = equal_rows(keys[alive], places[alive])
+                        same = similarity(signed, firsts, others) >= self.recipe.filters.near
+                        dropped[others[same]] = 2
         return dropped
 
     @contextmanager
