@@ -4,7 +4,6 @@
 A made-up society: tasks put together from words below, embedded by the model that is named, mapped and photographed.
 """
 
-import asyncio
 import random
 import shutil
 import sys
@@ -19,10 +18,9 @@ from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.index.build import no_cost, write_indexed
-from camel.library.run import Run
+from camel.library.jobs import run_job
 from camel.maps.embedders import SentenceModel
-from camel.maps.embedding import Embedding
-from camel.maps.make import make_map
+from camel.maps.mapping import MapJob
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
 from camel.runs.settings import Settings
@@ -179,7 +177,5 @@ if __name__ == "__main__":
         where = keep or Path(scratch) / "society"
         if not where.exists():
             society(where)
-            embedding = Embedding(Run(where), SentenceModel(model))
-            assert asyncio.run(embedding.embed())
-            make_map(embedding)
+            run_job(MapJob(str(where), SentenceModel(model)))
         photograph(where, Path(target), sys.argv[3] if len(sys.argv) > 3 else "light")

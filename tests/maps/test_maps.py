@@ -27,8 +27,7 @@ from camel.maps.embedders import SentenceModel
 from camel.maps.embedding import Embedding
 from camel.maps.export import export_map
 from camel.maps.layout import FEW, place, scaled
-from camel.maps.make import Made
-from camel.maps.mapping import MapJob
+from camel.maps.mapping import Made, MapJob
 from camel.maps.table import maps_of, path_of, read_header
 from camel.maps.texts import texts_of
 from camel.record.release import Release

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,78 +18,30 @@ from camel.detectors.repeating import message_loop, repeated_instruction, sycoph
 from camel.detectors.replies import empty_promise, flake_reply, refusal
 from camel.detectors.seats import format_violation, role_flipping
 
-_ALL = [
-    Detector(
-        "role_flipping",
-        1,
-        "Role flipping",
-        "Does the speaker of that message take the other's seat: an assistant who instructs, or a user who solves or offers help?",
-        role_flipping,
-    ),
-    Detector(
-        "repeated_instruction",
-        1,
-        "Repeated instruction",
-        "Does that message only say an earlier instruction again?",
-        repeated_instruction,
-    ),
-    Detector(
-        "flake_reply",
-        1,
-        "Flake reply",
-        "Does that message add nothing to the task beyond announcing or acknowledging what was asked for?",
-        flake_reply,
-    ),
-    Detector(
-        "message_loop",
-        1,
-        "Message loop",
-        "Do the messages up to that one go round in circles without progress?",
-        message_loop,
-    ),
-    Detector(
-        "empty_promise",
-        1,
-        "Empty promise",
-        "Does that message put off what was asked for, or claim to have delivered something that is not in it?",
-        empty_promise,
-    ),
-    Detector(
-        "unfinished_code",
-        2,  # 1 took a body with code between two comments, or with a brace in a comment, for an empty one
-        "Unfinished code",
-        "Is the code in that message cut off, or is an essential part of it left out?",
-        unfinished_code,
-    ),
-    Detector(
-        "refusal",
-        1,
-        "Refusal",
-        "Does the speaker of that message decline to do what was asked?",
-        refusal,
-    ),
-    Detector(
-        "language_drift",
-        2,  # 1 took the language of a conversation with a short task from its first long message, whoever's it was
-        "Language drift",
-        "Is that message in another language than the rest, without having been asked for?",
-        language_drift,
-    ),
-    Detector(
-        "format_violation",
-        1,
-        "Format violation",
-        "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
-        format_violation,
-    ),
-    Detector(
-        "sycophancy_loop",
-        1,
-        "Sycophancy loop",
-        "Do the messages up to that one praise or agree with each other instead of working on the task?",
-        sycophancy_loop,
-    ),
-]
+_QUESTIONS = {
+    role_flipping: "Does the speaker of that message take the other's seat: an assistant who instructs, or a user who solves or offers help?",
+    repeated_instruction: "Does that message only say an earlier instruction again?",
+    flake_reply: "Does that message add nothing to the task beyond announcing or acknowledging what was asked for?",
+    message_loop: "Do the messages up to that one go round in circles without progress?",
+    empty_promise: "Does that message put off what was asked for, or claim to have delivered something that is not in it?",
+    unfinished_code: "Is the code in that message cut off, or is an essential part of it left out?",
+    refusal: "Does the speaker of that message decline to do what was asked?",
+    language_drift: "Is that message in another language than the rest, without having been asked for?",
+    format_violation: "Does that message lack its seat's format (a user's `Instruction:`, an assistant's `Solution:` and `Next request.`)?",
+    sycophancy_loop: "Do the messages up to that one praise or agree with each other instead of working on the task?",
+}
+"""The rules, each with what a judge is asked about its findings. A rule's function has its detector's name."""
+_VERSIONS = {
+    unfinished_code: 2,  # 1 took a body with code between two comments, or with a brace in a comment, for an empty one
+    language_drift: 2,  # 1 took the language of a conversation with a short task from its first long message, whoever's it was
+}
+"""Of rules that have changed; the others are in version 1."""
+
+
+def _shipped() -> Iterator[Detector]:
+    for rule, question in _QUESTIONS.items():
+        name = rule.__name__
+        yield Detector(name, _VERSIONS.get(rule, 1), name.replace("_", " ").capitalize(), question, rule)
 
 
 def _plugged(plugin: Plugin, part: Any) -> Detector:
@@ -112,6 +64,6 @@ def _plugged(plugin: Plugin, part: Any) -> Detector:
 
 
 DETECTORS: Registry[Detector] = Registry(
-    "detectors", {detector.name: detector for detector in _ALL}, _plugged, kind="detector"
+    "detectors", {detector.name: detector for detector in _shipped()}, _plugged, kind="detector"
 )
 """Every detector by its name; the first four are the paper's challenges (section 4.1)."""

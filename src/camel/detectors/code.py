@@ -15,7 +15,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import asked_before, said_by, without_closing, work
+from camel.detectors.reading import asked_before, said_by, without_closing, words, work
 
 
 class _Block(NamedTuple):
@@ -58,9 +58,7 @@ def _judged(index: int, block: _Block, message: Message, wants_holes: bool) -> H
     return None
 
 
-_NOT_CODE = frozenset(
-    ("text", "txt", "console", "output", "plaintext", "markdown", "md", "csv", "log", "diff")
-)
+_NOT_CODE = frozenset(words("text txt console output plaintext markdown md csv log diff"))
 _LOOKS_LIKE_CODE = re.compile(
     r"^[^\S\n]*(?:import \w|from \w+ import|def \w+\(|class \w+|#include|function \w+\(|public |private |const \w|let \w|var \w|fn \w|func \w|SELECT\b|return\b|print\()"
     r"|[;{]\s*$",
@@ -140,25 +138,8 @@ def _hole(block: _Block) -> str | None:
 
 # ---- breaking off
 
-_HASH = (
-    "python",
-    "py",
-    "bash",
-    "sh",
-    "shell",
-    "zsh",
-    "ruby",
-    "rb",
-    "r",
-    "perl",
-    "yaml",
-    "yml",
-    "toml",
-    "dockerfile",
-    "make",
-    "elixir",
-    "",
-)
+_HASH = (*words("python py bash sh shell zsh ruby rb r perl yaml yml toml dockerfile make elixir"), "")
+"""Languages in which `#` begins a comment; code of none that is named is read so, too."""
 _STRINGS = re.compile(
     r"\"\"\".*?\"\"\"|'''.*?'''|`(?:\\.|[^`\\])*`|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n]){0,200}?'",
     re.DOTALL,
@@ -183,7 +164,6 @@ _OPEN_TAG = re.compile(r"<[A-Za-z/!][^<>]*\Z")
 
 def _breaks_off(block: _Block) -> str | None:
     language = block.language
-    markup = language in ("html", "xml", "svg", "vue")
     hashed = language in _HASH
     code = _STRINGS.sub('""', block.code)
     code = _LINE_COMMENT[hashed].sub("", code) if language != "sql" else _SQL_COMMENT.sub("", code)
@@ -191,7 +171,7 @@ def _breaks_off(block: _Block) -> str | None:
     if not code:
         return None
     last = code.rsplit("\n", 1)[-1]
-    if markup:
+    if language in ("html", "xml", "svg", "vue"):
         return "the markup breaks off inside a tag" if _OPEN_TAG.search(code) else None
     if last.count('"') % 2 or (last.count("'") % 2 and hashed and not re.search(r"\w'\w", last)):
         return "the code breaks off inside a string"

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
-from camel.core.checks import shown
+from camel.core.checks import shown, whole
 from camel.core.errors import InputError
 from camel.core.history import History
 from camel.core.message import Sampling, in_one_line
@@ -52,10 +51,8 @@ async def confirm(
     A judge sees the message, the `before` messages that precede it and the task, and is asked `asks` times at most.
     """
     checked_model(model)
-    bounds: list[tuple[str, Any, int]] = [("asks", asks, 1), ("before", before, 0)]
-    for name, value, least in bounds:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, not {shown(value)}")
+    whole("asks", asks, 1, 1_000_000)
+    whole("before", before, 0, 1_000_000)
     judged: list[Finding] = []
     for finding in findings:
         if not WHOLE <= finding.index < len(transcript.messages):
@@ -64,11 +61,8 @@ async def confirm(
             )
         history = History(_SYSTEM)
         history.add("user", _asked(transcript, finding, (question or _question)(finding), before))
-        judged.append(
-            msgspec.structs.replace(
-                finding, confirmed=await _decided(history, transcript, model, sampling, asks)
-            )
-        )
+        decided = await _decided(history, transcript, model, sampling, asks)
+        judged.append(msgspec.structs.replace(finding, confirmed=decided))
     return judged
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -36,11 +36,8 @@ def versions() -> dict[str, int]:
 
 def looked_by() -> str:
     """The name of these detectors in these versions."""
-    return STAGE + _hash(versions())
-
-
-def _hash(versions: Mapping[str, int]) -> str:
-    return hashlib.sha256(msgspec.json.encode([LAYOUT, sorted(versions.items())])).hexdigest()[:12]
+    told = [LAYOUT, sorted(versions().items())]
+    return STAGE + hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:12]
 
 
 def marks_of(transcript: Transcript) -> list[Mark]:

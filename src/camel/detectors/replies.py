@@ -7,7 +7,7 @@ solution, "I can't" before a way round it and "tomorrow" in a letter that was as
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
@@ -23,6 +23,16 @@ from camel.detectors.reading import (
     words,
     work,
 )
+
+
+def _pieces(text: str) -> list[str]:
+    return text.split("|")
+
+
+def _has(text: str, pieces: Sequence[str]) -> bool:
+    lowered = text.lower()
+    return any(piece in lowered for piece in pieces)
+
 
 # ---- flake replies
 
@@ -161,23 +171,9 @@ _WHEN = (
     r"over the (?:weekend|next)|first thing|as soon as|when (?:it|they) (?:is|are)|once (?:it|they|i)|the end of the (?:day|week|month))\b"
 )
 # Most replies have none of these. Plain search, because a pattern tried at each character costs ten times this.
-_MAY_PROMISE = (
-    "'ll",
-    " will",
-    " shall",
-    "going to",
-    "moment",
-    "minute",
-    "second",
-    "hold on",
-    "please wait",
-    "please stand",
-    "please bear",
-    "working on",
-    "i need",
-    "back to you",
-    "posted",
-    " me ",
+_MAY_PROMISE = _pieces(
+    "'ll| will| shall|going to|moment|minute|second|hold on|please wait|please stand|please bear|"
+    "working on|i need|back to you|posted| me "
 )
 _PROMISES = (
     (
@@ -205,7 +201,7 @@ _PROMISES = (
         "the user is asked to wait for work that happens nowhere",
     ),
 )
-_MAY_CLAIM = ("attach", "enclosed", "i have", "i've")
+_MAY_CLAIM = _pieces("attach|enclosed|i have|i've")
 _CLAIMS = re.compile(
     r"\b(?:find|see|found)\b[^.!?\n]{0,60}\b(?:attached|attachment|enclosed)\b|"
     r"\b(?:(?:is|are|have|it) attached|attached (?:it|the|my|file))\b(?! to (?:the|a|your)\b)|\bin the attached\b|"
@@ -246,26 +242,9 @@ _LOOKED_AT = 4
 _REASONS = 45
 """Words after a refusal that may be reasons and offers; with more, the message went on to do the work."""
 _BEGINNING = 1_200
-_MAY_REFUSE = (
-    "can't",
-    "cannot",
-    "can not",
-    "won't",
-    "will not",
-    "unable",
-    "not able",
-    "not allowed",
-    "could",
-    "declin",
-    "refus",
-    "comfortable",
-    "rather not",
-    "against",
-    "appropriate",
-    "as an ai",
-    "language model",
-    "not something",
-    "access",
+_MAY_REFUSE = _pieces(
+    "can't|cannot|can not|won't|will not|unable|not able|not allowed|could|declin|refus|comfortable|"
+    "rather not|against|appropriate|as an ai|language model|not something|access"
 )
 _CANNOT = (
     r"(?: can't| cannot| can not| won't(?: be able to)?| will not(?: be able to)?|(?: am|'m) (?:unable|not able|not allowed) to|"
@@ -315,8 +294,3 @@ def refuses(message: Message, asked: Message | None) -> str | None:
         did_it = len(words(" ".join(found[place + 1 :]))) > _REASONS
         return None if goes_on or asks_back or spoken_by_another or did_it else sentence
     return None
-
-
-def _has(text: str, pieces: tuple[str, ...]) -> bool:
-    lowered = text.lower()
-    return any(piece in lowered for piece in pieces)

@@ -49,13 +49,8 @@ def _has_format(transcript: Transcript) -> bool:
 def role_flipping(transcript: Transcript) -> Iterator[Hit]:
     """A speaker takes the other's seat."""
     for index, message in enumerate(transcript.messages):
-        if message.speaker == USER:
-            hit = _user_flips(transcript, index, message)
-        elif message.speaker == ASSISTANT:
-            hit = _assistant_flips(transcript, index, message)
-        else:
-            continue
-        if hit:
+        flips = {USER: _user_flips, ASSISTANT: _assistant_flips}.get(message.speaker)
+        if flips and (hit := flips(transcript, index, message)):
             yield hit
 
 

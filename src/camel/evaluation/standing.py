@@ -140,17 +140,18 @@ def shares(outcomes: Sequence[Winner | None]) -> WinShares:
     drawn = np.random.default_rng(_SEED).dirichlet([count + UNSEEN for count in decided], RESAMPLES)
     wins, draws, losses = (_rate(count, of, drawn[:, place]) for place, count in enumerate(decided))
     score = (decided[0] + decided[1] / 2) / of
-    return WinShares(of, wins, draws, losses, _interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
+    return WinShares(of, wins, draws, losses, interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
 
 
 def _rate(count: int, of: int, drawn: Any) -> Rate:
     if count in (0, of):
         return wilson(count, of)  # which is made for that
-    found = _interval(count / of, drawn)
+    found = interval(count / of, drawn)
     return Rate(count, of, found.value, found.low, found.high)
 
 
-def _interval(value: float, drawn: Any) -> Interval:
+def interval(value: float, drawn: Any) -> Interval:
+    """A figure with the middle 95% of what was found in tasks that were drawn again."""
     low, high = (float(one) for one in np.quantile(drawn, [0.025, 0.975]))
     return Interval(value, min(value, low), max(value, high))
 
@@ -159,35 +160,21 @@ def position(orders: Sequence[BothOrders]) -> Position:
     """What the order does to a judge's verdicts."""
     both = [one for one in orders if one.winner is not None]
     kinds = Counter(both)
-    first = sum(count * ((one.a_first == "a") + (one.b_first == "b")) for one, count in kinds.items())
-    second = sum(count * ((one.a_first == "b") + (one.b_first == "a")) for one, count in kinds.items())
-    to_first, to_second = kinds[BothOrders("a", "b")], kinds[BothOrders("b", "a")]
-    flips = sum(count for one, count in kinds.items() if one.a_first != one.b_first)
-    effect = Interval(0.0, -1.0, 1.0)
-    if both:
-        each = np.array(
-            [
-                ((o.a_first == "a") - (o.a_first == "b") + (o.b_first == "b") - (o.b_first == "a")) / 2
-                for o in both
-            ]
-        )
-        effect = _interval(float(each.mean()), _means(each))
-    # A half flip, to or from a draw, leans to one side as well.
-    to = [0, 0]
-    for one, count in kinds.items():
-        lean = (one.a_first == "a") - (one.a_first == "b") + (one.b_first == "b") - (one.b_first == "a")
-        if lean:
-            to[lean < 0] += count
+    to_first = np.array([(one.a_first == "a") + (one.b_first == "b") for one in both], int)
+    to_second = np.array([(one.a_first == "b") + (one.b_first == "a") for one in both], int)
+    first, second = int(to_first.sum()), int(to_second.sum())
+    lean = (to_first - to_second) / 2
     return Position(
         len(both),
         first,
         second,
         2 * len(both) - first - second,
-        effect,
-        flips,
-        to_first,
-        to_second,
-        paired(to[1], to[0], len(both)).p,
+        interval(float(lean.mean()), _means(lean)) if both else Interval(0.0, -1.0, 1.0),
+        sum(one.a_first != one.b_first for one in both),
+        kinds[BothOrders("a", "b")],
+        kinds[BothOrders("b", "a")],
+        # A half flip, to or from a draw, leans to one side as well.
+        paired(int((lean < 0).sum()), int((lean > 0).sum()), len(both)).p,
         shares([one.a_first for one in orders]),
         shares([one.b_first for one in orders]),
     )
@@ -247,20 +234,19 @@ def _at_equal_length(logs: Any, points: Any, resamples: int = 1_000) -> Interval
     weights = chance.multinomial(len(points), np.full(len(points), 1 / len(points)), resamples).astype(float)
     fitted = _fit(logs, points, np.vstack([np.ones(len(points)), weights]))
     values = 1 / (1 + np.exp(-fitted))
-    return _interval(float(values[0]), values[1:])
+    return interval(float(values[0]), values[1:])
 
 
 def _fit(logs: Any, points: Any, weights: Any) -> Any:
     """The intercepts of many weighted regressions at once, by Newton's method."""
     at = np.zeros((len(weights), 2))
+    known = np.stack([np.ones(len(logs)), logs], 1)
+    squares = (known[:, :, None] * known[:, None, :]).reshape(-1, 4)
     for _ in range(25):
-        chance = 1 / (1 + np.exp(-np.clip(at[:, :1] + at[:, 1:] * logs, -30, 30)))
-        off, spread = weights * (points - chance), weights * chance * (1 - chance)
-        slope = np.stack([off.sum(1), (off * logs).sum(1)], 1) - _RIDGE * at
-        one, two, three = spread.sum(1) + _RIDGE, (spread * logs).sum(1), (spread * logs**2).sum(1) + _RIDGE
-        size = one * three - two**2
-        step = np.stack([three * slope[:, 0] - two * slope[:, 1], one * slope[:, 1] - two * slope[:, 0]], 1)
-        at = np.clip(at + step / size[:, None], -15, 15)
+        chance = 1 / (1 + np.exp(-np.clip(at @ known.T, -30, 30)))
+        slope = (weights * (points - chance)) @ known - _RIDGE * at
+        curve = ((weights * chance * (1 - chance)) @ squares).reshape(-1, 2, 2) + _RIDGE * np.eye(2)
+        at = np.clip(at + np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -15, 15)
     return at[:, 0]
 
 

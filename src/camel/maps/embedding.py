@@ -54,10 +54,9 @@ def schema() -> Any:
     return pa.schema([*(index.field(name) for name in KEPT), *own])
 
 
-def home(run: RunReader | RunFolder, of: str, part: str = "") -> Path:
-    """The folder of a run's map, or a part of it: in that of the run, or beside the journals of one in an object store."""
-    folder = run.folder if isinstance(run, RunReader) else run
-    return folder.path(f"map/{of}/{part}".rstrip("/"))
+def home(folder: RunFolder, of: str, part: str) -> Path:
+    """A part of a run's map: in the run's folder, or beside the journals of one in an object store."""
+    return folder.path(f"map/{of}/{part}")
 
 
 class Embedding:
@@ -66,7 +65,7 @@ class Embedding:
     def __init__(self, run: RunReader, embedder: Embedder, *, of: Of = "tasks") -> None:
         self.run, self.embedder = run, embedder
         self.of: Of = checked(of)
-        self.folder = RunFolder(home(run, of, "vectors"))
+        self.folder = RunFolder(home(run.folder, of, "vectors"))
         wanted = [LAYOUT, of, embedder.name, run.settings.fingerprint]
         self.name = STAGE + hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:12]
         self._markers = {marker.shard: marker for marker in run.markers}

@@ -19,8 +19,7 @@ import numpy as np
 from camel.core.errors import InputError
 from camel.index.facets import elements
 from camel.maps.layout import Vectors
-from camel.maps.make import point_name
-from camel.maps.table import read_header
+from camel.maps.table import point_name, read_header
 from camel.record.parquet import arrow
 from camel.record.release import Exported, Release, check_labels
 

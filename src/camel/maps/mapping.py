@@ -1,23 +1,43 @@
-"""A map as a job: the vectors of a run's texts, then their layout."""
+"""A map as a job: the vectors of a run's texts, then their layout, groups with words, near-duplicates and figures in one table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from camel.core.errors import InputError
 from camel.core.model import Model
+from camel.index.facets import elements
 from camel.jobs.job import Job, Step
-from camel.maps.diversity import THRESHOLD
+from camel.maps.clusters import clustered, labelled
+from camel.maps.diversity import THRESHOLD, Diversity, Duplicates, diversity, duplicates
 from camel.maps.embedders import Embedder
-from camel.maps.embedding import Embedding, home
-from camel.maps.layout import FIT
-from camel.maps.make import Made, make_map
+from camel.maps.embedding import KEPT, Embedding, home
+from camel.maps.layout import FIT, Vectors, place
+from camel.maps.table import MapGroup, MapHeader, Repeat, path_of, point_name, schema, write
 from camel.maps.texts import Of, checked
 from camel.models.spec import ModelSpec
+from camel.record.parquet import arrow
+from camel.record.release import RESTRICTED
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder, open_folder
+
+REPEATS = 1_000
+"""Near-duplicate pairs that the map names."""
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A map that was made."""
+
+    path: Path
+    header: MapHeader
 
 
 @dataclass(frozen=True)
@@ -55,11 +75,129 @@ class MapJob(Job):
 
     def result(self, run: RunFolder) -> Made:
         """The map, laid out and written beside the run."""
-        return make_map(
-            self.embedding, seed=self.seed, groups=self.groups, threshold=self.threshold, fit=self.fit
+        records, seed = self.embedding.run, self.seed
+        rows, vectors = _read(self.embedding)
+        texts: list[str] = rows.column("text").to_pylist()
+        ids: list[str] = rows.column("id").to_pylist()
+        messages: list[int] = rows.column("message").to_pylist()
+        hidden = _hidden(rows.column("labels").to_pylist())
+        numbers = clustered(vectors, seed=seed, groups=self.groups)
+        labels = labelled(texts, numbers, hidden, seed=seed)
+        found = duplicates(vectors, self.threshold, same=_same(texts))
+        figures = diversity(vectors, found, self.threshold, seed=seed)
+        layout = place(vectors, seed=seed, fit=self.fit)
+        header = MapHeader(
+            of=self.of,
+            model=self.embedder.name,
+            stage=records.stage,
+            fingerprint=records.settings.fingerprint,
+            conversations=len(records),
+            rows=rows.num_rows,
+            method=layout.method,
+            seed=seed,
+            groups=_groups(labels, numbers, layout.points, hidden),
+            all=figures,
+            open=_open_figures(vectors, texts, hidden, figures, seed),
+            repeats=[
+                Repeat(
+                    ids[a], messages[a], ids[b], messages[b], round(cosine, 4), not (hidden[a] or hidden[b])
+                )
+                for a, b, cosine in found.pairs[:REPEATS]
+            ],
         )
+        table = _table(rows, vectors, layout.points, numbers, labels, _copies(found, ids, messages))
+        path = path_of(records.folder, self.of)
+        write(path, table, header)
+        return Made(path, header)
 
     @property
     def title(self) -> str:
         """What is embedded."""
         return f"{self.of} of {self.run}"
+
+
+def _copies(found: Duplicates, ids: list[str], messages: list[int]) -> list[str]:
+    """Of each text, the point that it repeats; empty where it repeats none."""
+    firsts: list[int] = found.first.tolist()
+    return ["" if first == at else point_name(ids[first], messages[first]) for at, first in enumerate(firsts)]
+
+
+def _read(embedding: Embedding) -> tuple[Any, Vectors]:
+    """What is kept of all texts, and their vectors, of length 1; of these never more than two copies at a time."""
+    rows: list[Any] = []
+    parts: list[Any] = []
+    for table in embedding.tables():
+        rows.append(table.select([*KEPT, "message", "text"]))
+        chunks = [chunk for chunk in table.column("vector").chunks if len(chunk)]
+        parts += [chunk.values.to_numpy().reshape(len(chunk), -1) for chunk in chunks]
+    if not parts:
+        raise InputError(f"{embedding.run.folder.address} has no {embedding.of} that say anything")
+    if len({part.shape[1] for part in parts}) > 1:
+        raise InputError("the vectors are of different models: remove the run's folder 'map'")
+    vectors = np.concatenate(parts)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+    return arrow().concat_tables(rows), vectors
+
+
+def _hidden(labels: list[str]) -> NDArray[np.bool_]:
+    bad = {one for one in set(labels) if RESTRICTED.intersection(elements(one))}
+    return np.array([one in bad for one in labels], np.bool_)
+
+
+def _same(texts: list[str]) -> NDArray[np.int64]:
+    """Of each text, the first that is the same but for spaces and capitals."""
+    first: dict[str, int] = {}
+    return np.array(
+        [first.setdefault(" ".join(text.lower().split()), n) for n, text in enumerate(texts)], np.int64
+    )
+
+
+def _open_figures(
+    vectors: Vectors, texts: list[str], hidden: NDArray[np.bool_], figures: Diversity, seed: int
+) -> Diversity | None:
+    """The figures that anybody may see: those of texts without a restricted label."""
+    if not hidden.any():
+        return figures
+    if hidden.all():
+        return None
+    free, threshold = vectors[~hidden], figures.threshold
+    same = _same([text for text, no in zip(texts, hidden, strict=True) if not no])
+    return diversity(free, duplicates(free, threshold, same=same, most=1), threshold, seed=seed)
+
+
+def _groups(
+    labels: list[str], numbers: NDArray[np.int32], points: Vectors, hidden: NDArray[np.bool_]
+) -> list[MapGroup]:
+    made: list[MapGroup] = []
+    for number, label in enumerate(labels):
+        members = np.flatnonzero(numbers == number)
+        free = members[~hidden[members]]
+        # Where the restricted ones lie says nothing to who may not see them.
+        x, y = np.median(points[free if len(free) else members], axis=0).tolist()
+        made.append(MapGroup(label, x, y, len(members), len(free)))
+    return made
+
+
+def _table(
+    rows: Any,
+    vectors: Vectors,
+    points: Vectors,
+    numbers: NDArray[np.int32],
+    labels: list[str],
+    copies: list[str],
+) -> Any:
+    pa = arrow()
+    width = vectors.shape[1]
+    flat = pa.array(np.ascontiguousarray(vectors).reshape(-1))
+    made = {
+        **{name: rows.column(name) for name in rows.schema.names},
+        "x": pa.array(points[:, 0]),
+        "y": pa.array(points[:, 1]),
+        "cluster": pa.array(numbers),
+        "label": pa.array([labels[n] for n in numbers.tolist()], pa.string()),
+        "copy_of": pa.array(copies, pa.string()),
+        "vector": pa.FixedSizeListArray.from_arrays(flat, width),
+    }
+    layout = schema(width)
+    return pa.table([made[name] for name in layout.names], schema=layout)

@@ -138,3 +138,8 @@ def read_header(path: Path) -> MapHeader:
 def maps_of(folder: RunFolder) -> dict[str, Path]:
     """The maps that a run has, by what they are of."""
     return {of: path for of in KINDS if (path := path_of(folder, of)).is_file()}
+
+
+def point_name(id: str, message: int) -> str:
+    """What tells a point from all others of its map."""
+    return id if message < 0 else f"{id}#{message}"

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from camel.record.parquet import Table, arrow
 
+np, pa = arrow("numpy"), arrow()
+
 SHINGLE = 5
 """Words of the shingles by which two rows are compared."""
 BINS = 128
@@ -54,7 +56,6 @@ class Words(NamedTuple):
 
 @cache
 def _tables() -> tuple[Any, Any, Any, Any]:
-    np = arrow("numpy")
     codes = np.zeros(256, np.uint8)
     for byte in range(256):
         char = chr(byte).lower()
@@ -65,14 +66,12 @@ def _tables() -> tuple[Any, Any, Any, Any]:
 
 
 def _powers(base: int, count: int) -> Any:
-    np = arrow("numpy")
     powers = np.full(count, base, np.uint64)
     powers[0] = 1
     return np.cumprod(powers, dtype=np.uint64)
 
 
 def _mixed(hashes: Any) -> Any:
-    np = arrow("numpy")
     hashes = hashes ^ (hashes >> np.uint64(31))
     hashes = hashes * np.uint64(_MIX)
     return hashes ^ (hashes >> np.uint64(29))
@@ -83,7 +82,6 @@ def words(data: Any, ends: Any, breaks: Any = None) -> Words:
 
     No word goes over one of `breaks`, where messages end.
     """
-    np = arrow("numpy")
     codes, masks, *_ = _tables()
     letters = np.zeros(len(data) + 8, np.uint8)
     np.take(codes, data, out=letters[: len(data)])
@@ -112,7 +110,6 @@ def words(data: Any, ends: Any, breaks: Any = None) -> Words:
 def _alone(data: Any) -> Any:
     """Where the characters of scripts without spaces begin and end: kana and Han, whose UTF-8 begins with E3 to E9, and Thai
     with Lao, with E0 B8 to E0 BB."""
-    np = arrow("numpy")
     wide = data >= 0xE0
     if not wide.any():
         return np.zeros(0, np.int64)
@@ -126,7 +123,6 @@ def _alone(data: Any) -> Any:
 
 def grams(found: Words, size: int) -> Words:
     """The n-grams of words, within their texts."""
-    np = arrow("numpy")
     _, _, more, less = _tables()
     count = len(found.hashes) - size + 1
     if count <= 0:
@@ -141,7 +137,6 @@ def grams(found: Words, size: int) -> Words:
 @cache
 def _known_words() -> Any:
     """The known words, each at the place that its hash says."""
-    np = arrow("numpy")
     known = np.unique(_words_of(_KNOWN).hashes)
     table = np.zeros(_PLACES, np.uint64)
     table[known & np.uint64(_PLACES - 1)] = known  # of two for one place one would be a name
@@ -149,21 +144,18 @@ def _known_words() -> Any:
 
 
 def _words_of(text: str) -> Words:
-    np = arrow("numpy")
     data = np.frombuffer(text.encode()[:_CHUNK], np.uint8)
     return words(data, np.array([len(data)]))
 
 
 def outline(found: Words) -> Words:
     """The same words with every name the same: what is left of code when its variables are called otherwise."""
-    np = arrow("numpy")
     known = np.take(_known_words(), found.hashes & np.uint64(_PLACES - 1))
     return Words(np.where(known == found.hashes, known, np.uint64(_NAME)), found.of)
 
 
 def _telling(found: Words) -> Words:
     """The n-grams of one text's outline that say something."""
-    np = arrow("numpy")
     all_of_it = grams(found, OUTLINE)
     sums = np.concatenate([[0], np.cumsum(found.hashes != _NAME)])
     enough = (sums[OUTLINE:] - sums[:-OUTLINE] >= KNOWN_IN_OUTLINE)[: len(all_of_it.hashes)]
@@ -188,7 +180,6 @@ class Piece(NamedTuple):
 
 def pieces_of(rows: Table) -> Iterator[Piece]:
     """All that the messages of a table's rows say, a piece at a time."""
-    np = arrow("numpy")
     data, ends, breaks = bytes_of(rows)
     first = 0
     while first < len(ends):
@@ -202,7 +193,6 @@ def pieces_of(rows: Table) -> Iterator[Piece]:
 
 def bytes_of(rows: Table) -> tuple[Any, Any, Any]:
     """What the messages of rows say, as bytes without a gap; where each row ends in it, and where each message."""
-    np = arrow("numpy")
     lists = rows.combine_chunks().column("messages")
     lists = lists.chunk(0) if lists.num_chunks == 1 else lists.combine_chunks()
     contents = lists.values.field("content")
@@ -219,7 +209,6 @@ def bytes_of(rows: Table) -> tuple[Any, Any, Any]:
 
 def digests(rows: Table) -> Any:
     """A hash of each row's words as they stand, for exact duplicates."""
-    np, pa = arrow("numpy"), arrow()
     data, ends, _ = bytes_of(rows)
     found: list[int] = []
     view, start = memoryview(np.ascontiguousarray(data)), 0
@@ -236,7 +225,6 @@ def digests(rows: Table) -> Any:
 
 def signatures(rows: Table) -> Any:
     """MinHash signatures of rows, `BINS` 16-bit values each: one permutation, its range in bins, empty ones filled from the next."""
-    np = arrow("numpy")
     found = np.full((rows.num_rows, BINS), np.iinfo(np.uint64).max, np.uint64)
     shift = np.uint64(64 - (BINS.bit_length() - 1))
     for piece in pieces_of(rows):
@@ -261,7 +249,6 @@ def signatures(rows: Table) -> Any:
 
 def bands(signed: Any) -> Any:
     """The keys of each row's bands: rows that share one may be near duplicates."""
-    np = arrow("numpy")
     wide = signed.reshape(len(signed), BANDS, BINS // BANDS).astype(np.uint64)
     powers = _powers(_STEP, BINS // BANDS)
     keys = _mixed((wide * powers).sum(axis=2, dtype=np.uint64))
@@ -319,7 +306,6 @@ class _Index:
         self._needed: list[int] = []
 
     def add(self, question: int, own: Words, share: float) -> None:
-        np = arrow("numpy")
         different = np.unique(own.hashes)
         if len(different) < FEWEST:
             return
@@ -329,7 +315,6 @@ class _Index:
         self._needed.append(max(FEWEST - 1, int(np.ceil(share * len(different)))))
 
     def close(self) -> None:
-        np = arrow("numpy")
         hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
         texts = np.concatenate(self._texts) if self._texts else np.zeros(0, np.int64)
         order = np.argsort(hashes, kind="stable")
@@ -339,7 +324,6 @@ class _Index:
 
     def found(self, present: Words) -> Iterator[tuple[int, int]]:
         """Texts of which enough is present in one row."""
-        np = arrow("numpy")
         if not len(self._sorted) or not len(present.hashes):
             return
         hit = np.flatnonzero(np.take(self._may, present.hashes & np.uint64(_PLACES - 1)))
@@ -360,20 +344,18 @@ class _Index:
                 yield row, self._questions[text]
 
 
-def equal_groups(keys: Any, places: Any) -> Iterator[tuple[Any, Any]]:
+def equal_rows(keys: Any, places: Any) -> tuple[Any, Any]:
     """The rows that share a hash with an earlier one, each beside the first of them."""
-    np = arrow("numpy")
     order = np.lexsort((places, keys))
     keys, places = keys[order], places[order]
     same = np.zeros(len(keys), bool)
     same[1:] = keys[1:] == keys[:-1]
     first = np.maximum.accumulate(np.where(same, 0, np.arange(len(keys)))) if len(keys) else order
-    yield places[first[same]], places[same]
+    return places[first[same]], places[same]
 
 
 def similarity(signed: Any, firsts: Any, others: Any) -> Any:
     """How similar rows are, pair by pair, by their signatures."""
-    np = arrow("numpy")
     parts = [
         (signed[firsts[at : at + 50_000]] == signed[others[at : at + 50_000]]).mean(axis=1)
         for at in range(0, len(firsts), 50_000)

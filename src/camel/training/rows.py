@@ -49,14 +49,16 @@ from camel.training.overlap import (
     ExamQuestions,
     bands,
     digests,
-    equal_groups,
+    equal_rows,
     signatures,
     similarity,
 )
 from camel.training.recipe import Recipe, digest_of, read_questions
 from camel.training.rows_card import rows_card
-from camel.training.shaping import Tokens, layout, shape
-from camel.training.stored_rows import MIXED, SHAPED, anew, mixed_layout
+from camel.training.shaping import layout, shape
+from camel.training.stored_rows import MIXED, SHAPED, anew
+
+np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
 
 CARD = "README.md"
 _TELLING = 600
@@ -96,14 +98,8 @@ class _RowSource(NamedTuple):
 class RowBuilder:
     """Makes the rows of a recipe in its folder."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        *,
-        tokens: Tokens | None = None,
-        replace: bool = False,
-    ) -> None:
-        self.recipe, self._tokens = recipe, tokens
+    def __init__(self, recipe: Recipe, *, replace: bool = False) -> None:
+        self.recipe = recipe
         self.runs = [RunReader(source.run) for source in recipe.sources]
         self.pieces = [
             _RowSource(number, part.first, part.last)
@@ -122,7 +118,6 @@ class RowBuilder:
             "recipe": msgspec.to_builtins(msgspec.structs.replace(self.recipe, out="")),
             "of": [[marker.sha256 for marker in run.markers] for run in self.runs],
             "questions": [digest_of(path) for path in self.recipe.filters.questions],
-            "counted": self._tokens is not None,
         }
         self.fingerprint = hashlib.sha256(msgspec.json.encode(decides, order="sorted")).hexdigest()[:16]
         folder = open_folder(self.recipe.out)
@@ -147,10 +142,11 @@ class RowBuilder:
 
     def stages(self) -> Iterator[Stage]:
         """What is left to be made; for whoever has locked the folder."""
-        if self._was_complete():
-            return
         with anew(self.folder):
-            if lost := [*gone(self.folder, SHAPED), *gone(self.folder, MIXED)]:
+            lost = [*gone(self.folder, SHAPED), *gone(self.folder, MIXED)]
+            if self.folder.committed(SHAPED) and not self.folder.has_own_settings(SHAPED):
+                lost.append(f"stages/{SHAPED}.json")
+            if lost:
                 raise FileNotFoundError(f"{lost[0]} is gone")
         begun = self.folder.begun(SHAPED, {"pieces": self.pieces})
         self.pieces = [_RowSource(*one) for one in begun["pieces"]]
@@ -168,22 +164,6 @@ class RowBuilder:
             fingerprint=self.fingerprint,
             shard_size=1,
             concurrency=os.cpu_count() or 1,
-        )
-
-    def _was_complete(self) -> bool:
-        """Whether the rows are all there, and of a version that did not note the pieces, from runs that were compacted since.
-        Some of them cannot be gone on with then: nobody knows of what."""
-        done = sorted(self.folder.committed(SHAPED))
-        if not done or self.folder.has_own_settings(SHAPED):
-            return False
-        made = [int(marker.totals.get("conversations", 0)) for marker in self.folder.markers(SHAPED, done)]
-        wanted = [self._rows_of(piece)[1] for piece in self.pieces]
-        if done[-1] < len(wanted) and made == [wanted[number] for number in done]:
-            return False
-        if sum(made) == sum(wanted) and done == sorted(self.folder.committed(MIXED)):
-            return True
-        raise InputError(
-            f"{self.folder.address} was begun before its runs were compacted: make its rows again with --force"
         )
 
     def _rows_of(self, piece: _RowSource) -> tuple[Part, int, int]:
@@ -234,7 +214,7 @@ class RowBuilder:
     def _shaped(self, groups: Iterator[Table], source: int, counts: Counter[str]) -> Iterator[Any]:
         for group in groups:
             counts["conversations"] += group.num_rows
-            found = shape(self._filtered(group, counts), self.recipe.shape, self._tokens)
+            found = shape(self._filtered(group, counts), self.recipe.shape)
             counts["removed.no turns"] += found.no_turns
             counts["rows"] += found.rows.num_rows
             counts["removed_rows.too long"] += found.too_long
@@ -244,7 +224,6 @@ class RowBuilder:
 
     def _filtered(self, table: Table, counts: Counter[str]) -> Table:
         filters = self.recipe.filters
-        pc = arrow("pyarrow.compute")
 
         def keep(what: str, mask: Any) -> None:
             nonlocal table
@@ -260,34 +239,25 @@ class RowBuilder:
         keep("failed", pc.fill_null(pc.not_equal(reasons, "error"), True))
         if filters.stop:
             reasons = pc.struct_field(table.column("stop"), "reason")
-            keep("stop", pc.is_in(reasons, arrow().array(filters.stop)))
+            keep("stop", pc.is_in(reasons, pa.array(filters.stop)))
         if filters.language and table.num_rows:
-            keep(
-                "language",
-                arrow().array([spoken in (filters.language, None) for spoken in _languages(table)]),
-            )
+            keep("language", pa.array([one in (filters.language, None) for one in _languages(table)]))
         if filters.without and table.num_rows:
-            keep("findings", self._clean(table))
+            keep("findings", pa.array([not detect(one, filters.without) for one in transcripts_of(table)]))
         return table
-
-    def _clean(self, table: Table) -> Any:
-        unwanted = list(self.recipe.filters.without)
-        return arrow().array([not detect(one, unwanted) for one in transcripts_of(table)])
 
     def _without_questions(self, rows: Table, counts: Counter[str]) -> Table:
         if not self.recipe.filters.questions or not rows.num_rows:
             return rows
-        np = arrow("numpy")
         found = self._questions.found_in(rows)
         counts["removed_rows.question"] += len(found)
         for question in found.values():
             counts[f"question.{self._questions.names[question]}"] += 1
         keep = np.ones(rows.num_rows, bool)
         keep[list(found)] = False
-        return rows.filter(arrow().array(keep)) if found else rows
+        return rows.filter(pa.array(keep)) if found else rows
 
     def _hashed(self, rows: Table, source: int) -> Table:
-        pa = arrow()
         rows = rows.append_column("source", pa.array([source] * rows.num_rows, pa.int32()))
         rows = rows.append_column("digest", digests(rows))
         if self._checked:
@@ -302,7 +272,6 @@ class RowBuilder:
 
     @cached_property
     def _shaped_layout(self) -> Any:
-        pa = arrow()
         fields = layout().append(pa.field("source", pa.int32())).append(pa.field("digest", pa.int64()))
         if self._checked:
             fields = fields.append(pa.field("bands", pa.list_(pa.uint64(), BANDS)))
@@ -330,15 +299,14 @@ class RowBuilder:
 
     def _duplicates(self) -> Any:
         """Which rows are left out because the same is there already: 1 exactly, 2 nearly."""
-        np = arrow("numpy")
         count = self._starts[-1]
         dropped = np.zeros(count, np.uint8)
         rounds = max(1, -(-count // _AT_ONCE))
         if self.recipe.filters.exact:
             for number in range(rounds):
                 keys, places = self._keys("digest", number, rounds)
-                for _, others in equal_groups(keys, places):
-                    dropped[others] = 1
+                _, others = equal_rows(keys, places)
+                dropped[others] = 1
         if self._checked:
             with self._scratch() as scratch:
                 signed = self._signatures(scratch / "signatures", count)
@@ -346,9 +314,9 @@ class RowBuilder:
                     for number in range(rounds):
                         keys, places = self._keys("bands", number, rounds, band)
                         alive = dropped[places] == 0
-                        for firsts, others in equal_groups(keys[alive], places[alive]):
-                            same = similarity(signed, firsts, others) >= self.recipe.filters.near
-                            dropped[others[same]] = 2
+                        firsts, others = equal_rows(keys[alive], places[alive])
+                        same = similarity(signed, firsts, others) >= self.recipe.filters.near
+                        dropped[others[same]] = 2
         return dropped
 
     @contextmanager
@@ -364,7 +332,6 @@ class RowBuilder:
 
     def _keys(self, column: str, number: int, rounds: int, band: int = 0) -> tuple[Any, Any]:
         """The hashes of one round, and the places of their rows."""
-        np = arrow("numpy")
         keys: list[Any] = []
         places: list[Any] = []
         for start, found in self._read(column):
@@ -377,7 +344,6 @@ class RowBuilder:
         return np.concatenate(keys), np.concatenate(places)
 
     def _signatures(self, path: Path, count: int) -> Any:
-        np = arrow("numpy")
         signed = np.memmap(path, np.uint16, "w+", shape=(max(count, 1), BINS))
         for start, found in self._read("signature"):
             values = np.frombuffer(found.buffers()[1], np.uint16, len(found) * BINS, found.offset * 2 * BINS)
@@ -393,11 +359,10 @@ class RowBuilder:
         weight = self.recipe.sources[self.pieces[number].source].weight
         with self._few, anew(self.folder), self.folder.opened([marker.file]) as files:
             groups = self._mixed(next(files), self._starts[number], weight, counts)
-            shard = write_batches(path, groups, mixed_layout())
+            shard = write_batches(path, groups, layout().append(pa.field("canary", pa.string())))
         return Written(shard.rows, shard.sha256, dict(counts))
 
     def _mixed(self, file: Path, start: int, weight: float, counts: Counter[str]) -> Iterator[Any]:
-        np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
         for group in stream_groups(file):
             dropped = self._dropped[start : start + group.num_rows]
             start += group.num_rows
@@ -457,7 +422,6 @@ def _remove(folder: RunFolder) -> None:
 
 def _languages(table: Table) -> Iterator[str | None]:
     """The language of each conversation, by what is said at its beginning."""
-    np = arrow("numpy")
     lists = table.column("messages").combine_chunks()
     contents = lists.values.field("content")
     ends = lists.offsets.to_numpy()
@@ -472,7 +436,6 @@ async def _nothing(item: Item) -> int:
 
 def _has_none(labels: Any, unwanted: frozenset[str] | set[str]) -> Any:
     """Which lists of labels have none of those."""
-    np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
     column = labels.combine_chunks() if hasattr(labels, "combine_chunks") else labels
     clean = np.ones(len(column), bool)
     if len(column) and unwanted:

@@ -12,7 +12,6 @@ from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
 from camel.training.recipe import Recipe
 from camel.training.rows import RowBuilder, RowsReport
-from camel.training.shaping import Tokens
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,6 @@ class RowsJob(Job):
 
     name = "rows"
     recipe: Recipe
-    tokens: Tokens | None = None
-    """Counts tokens; None: they are estimated."""
     replace: bool = False
     """Whether rows of another recipe that lie there are replaced."""
     place: str = field(init=False)
@@ -34,7 +31,7 @@ class RowsJob(Job):
     @cached_property
     def builder(self) -> RowBuilder:
         """What makes them."""
-        return RowBuilder(self.recipe, tokens=self.tokens, replace=self.replace)
+        return RowBuilder(self.recipe, replace=self.replace)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """The folder of the rows."""

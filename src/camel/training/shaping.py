@@ -10,7 +10,7 @@ which messages follow which, so that a million conversations take minutes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -21,9 +21,9 @@ from camel.core.inception import paper
 from camel.core.role_playing import ASSISTANT, USER
 from camel.record.parquet import Table, arrow
 
+np, pa, pc = arrow("numpy"), arrow(), arrow("pyarrow.compute")
+
 Seat = Literal["assistant", "user", "both"]
-Tokens = Callable[[Any], Any]
-"""From a column of texts to their lengths in tokens."""
 
 AROUND = 4
 """Tokens that a chat template puts around a message."""
@@ -55,7 +55,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     length: int = 2048
     """Tokens of a row at most."""
     characters_per_token: float = 4.0
-    """For lengths, where no tokenizer counts them."""
+    """By which lengths are estimated."""
 
     def __post_init__(self) -> None:
         if self.length < 2 * AROUND or not self.characters_per_token > 0:
@@ -72,7 +72,6 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 @cache
 def layout() -> Any:
     """The Arrow schema of rows."""
-    pa = arrow()
     text = pa.string()
     message = pa.struct([("role", text), ("content", text)])
     return pa.schema(
@@ -98,11 +97,9 @@ class Shaped(NamedTuple):
     """Conversations in which the seat answered nothing."""
 
 
-def shape(table: Table, how: Shape, tokens: Tokens | None = None) -> Shaped:
+def shape(table: Table, how: Shape) -> Shaped:
     """The rows of a table of transcripts with at most two speakers each, in the order of their conversations."""
-    pa = arrow()
-    count = tokens or _estimate(how.characters_per_token)
-    parts = [_Seat(table, seat, how, count).rows() for seat in how.seats]
+    parts = [_Seat(table, seat, how).rows() for seat in how.seats]
     return Shaped(
         pa.concat_tables([part.rows for part in parts]),
         sum(part.too_long for part in parts),
@@ -110,20 +107,10 @@ def shape(table: Table, how: Shape, tokens: Tokens | None = None) -> Shaped:
     )
 
 
-def _estimate(characters_per_token: float) -> Tokens:
-    pc, np = arrow("pyarrow.compute"), arrow("numpy")
-
-    def tokens(texts: Any) -> Any:
-        return np.ceil(_numbers(pc.utf8_length(texts)) / characters_per_token).astype(np.int64)
-
-    return tokens
-
-
 class _Seat:
     """One table, as one seat took part in its conversations."""
 
-    def __init__(self, table: Table, seat: str, how: Shape, tokens: Tokens) -> None:
-        pa, np, pc = arrow(), arrow("numpy"), arrow("pyarrow.compute")
+    def __init__(self, table: Table, seat: str, how: Shape) -> None:
         self._table, self._seat, self._how = table.combine_chunks(), seat, how
         lists = _column(self._table, "messages")
         ends = _numbers(lists.offsets)
@@ -141,14 +128,17 @@ class _Seat:
         self._openings = len(texts)
         self._systems = self._openings + len(lists)
         # What is not used need not be counted: prompts are long, and the same.
-        lengths = tokens(texts) + AROUND
-        firsts = tokens(openings) + AROUND
-        heads = tokens(systems) + AROUND if how.system else np.zeros(len(lists), np.int64)
-        self._lengths = np.concatenate([lengths, firsts, np.where(heads > AROUND, heads, 0)])
+        heads = self._tokens(systems) if how.system else np.zeros(len(lists), np.int64)
+        heads = np.where(heads > AROUND, heads, 0)
+        self._lengths = np.concatenate([self._tokens(texts), self._tokens(openings), heads])
+
+    def _tokens(self, texts: Any) -> Any:
+        """How many tokens each of some messages has, about."""
+        characters = _numbers(pc.utf8_length(texts))
+        return np.ceil(characters / self._how.characters_per_token).astype(np.int64) + AROUND
 
     def _done(self, texts: Any, speakers: Any) -> Any:
         """Messages that only say that the task is done, or with which it was."""
-        np, pc = arrow("numpy"), arrow("pyarrow.compute")
         done = np.zeros(len(texts), bool)
         may = _numbers(pc.binary_length(texts)) < _MOST_AROUND
         may[self._ends[1:][np.diff(self._ends) > 0] - 1] = True
@@ -165,7 +155,6 @@ class _Seat:
 
     def _of_the_seat(self) -> tuple[Any, Any]:
         """The system prompt of each conversation's seat, and what it heard before anything was said."""
-        pa, pc = arrow(), arrow("pyarrow.compute")
         speakers, found = self._speakers(self._seat)
         if len(speakers):
             systems = pc.fill_null(speakers.field("system").take(found), "")
@@ -181,7 +170,6 @@ class _Seat:
 
     def _speakers(self, seat: str) -> tuple[Any, Any]:
         """All speakers of the table, and the place among them of each conversation's in a seat."""
-        pa, np, pc = arrow(), arrow("numpy"), arrow("pyarrow.compute")
         lists = _column(self._table, "speakers")
         ends = _numbers(lists.offsets)
         speakers = lists.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
@@ -193,7 +181,6 @@ class _Seat:
 
     def _given(self, speakers: Any, task: Any, systems: Any, openings: Any) -> tuple[Any, Any]:
         """The paper's prompts where there are none; a conversation without both roles stays as it is."""
-        pc = arrow("pyarrow.compute")
         roles = {seat: speakers.field("role").take(self._speakers(seat)[1]) for seat in (ASSISTANT, USER)}
         # As `as_sentence_part` has it, which takes one text at a time.
         part = pc.replace_substring_regex(pc.utf8_trim_whitespace(task), r"([^.])\.$", r"\1")
@@ -207,7 +194,6 @@ class _Seat:
         return pc.if_else(without, pc.binary_join_element_wise(*pieces, ""), systems), openings
 
     def rows(self) -> Shaped:
-        np = arrow("numpy")
         heard, own = self._turns()
         sizes = self._lengths[heard] + self._lengths[own]
         conversation = self._conversation[own]
@@ -239,7 +225,6 @@ class _Seat:
 
     def _turns(self) -> tuple[Any, Any]:
         """What was heard and what was said to it, as places in the pool; what begins a conversation answers its opening."""
-        np = arrow("numpy")
         count = len(self._own)
         first = np.zeros(count, bool)
         first[self._ends[:-1][np.diff(self._ends) > 0]] = True
@@ -253,7 +238,6 @@ class _Seat:
 
     def _split(self, sizes: Any, heads: Any, follows: Any) -> tuple[Any, Any]:
         """Where rows begin and end among the turns: as many turns as fit, then the next row."""
-        np = arrow("numpy")
         count = len(sizes)
         whole = np.concatenate([[0], np.cumsum(sizes)])
         begins = np.flatnonzero(~follows)
@@ -278,7 +262,6 @@ class _Seat:
         return first[order], np.concatenate(stops)[order]
 
     def _assembled(self, messages: Any, roles: Any, offsets: Any, of: Any, total: Any) -> Table:
-        pa, np, pc = arrow(), arrow("numpy"), arrow("pyarrow.compute")
         fields = layout()
         names = pa.DictionaryArray.from_arrays(
             pa.array(roles.astype(np.int8)), pa.array(["user", "assistant", "system"])
@@ -310,7 +293,6 @@ class _Seat:
 
 def stripped(texts: Any) -> Any:
     """A column of messages without the grammar's markers, where they stand as the prompts ask for them."""
-    pc = arrow("pyarrow.compute")
     asks = pc.match_substring_regex(texts, _ASKS)
     # Each pattern where it can be: they have to look at every character.
     asked = pc.replace_substring_regex(texts.filter(asks), _ASKED, "")

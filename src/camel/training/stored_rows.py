@@ -10,11 +10,10 @@ from typing import Any
 
 from camel.core.errors import Damaged, InputError
 from camel.record.arrow import stream_groups
-from camel.record.parquet import arrow
+from camel.record.parquet import Table
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.verify import look_at
 from camel.storage.files import taking_place
-from camel.training.shaping import layout
 
 SHAPED, MIXED = "rows", "mixed"
 """The stages in which rows are made."""
@@ -39,10 +38,14 @@ class Rows:
         return sum(marker.rows for marker in self.markers)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        for group in self.groups():
+            yield from group.to_pylist()
+
+    def groups(self) -> Iterator[Table]:
+        """The rows as tables, a row group at a time."""
         with self.opened() as files:
             for file in files:
-                for group in stream_groups(file):
-                    yield from group.to_pylist()
+                yield from stream_groups(file)
 
     @contextmanager
     def opened(self) -> Generator[Iterator[Path]]:
@@ -70,12 +73,6 @@ class Rows:
             for file, marker in zip(files, self.markers, strict=True):
                 if problems := look_at(file, marker).problems:
                     raise InputError(f"{marker.file}: {problems[0]}")
-
-
-def mixed_layout() -> Any:
-    """The Arrow schema of the result."""
-    pa = arrow()
-    return layout().append(pa.field("canary", pa.string()))
 
 
 @contextmanager

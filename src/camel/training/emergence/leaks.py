@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from camel.evaluation.tasks import Drawn
-from camel.record.arrow import stream_groups
 from camel.storage.files import replacing
 from camel.training.overlap import ExamQuestion, ExamQuestions
 from camel.training.stored_rows import Rows
@@ -27,10 +26,8 @@ def leaks(rows: Sequence[str], tasks: Mapping[str, Sequence[Drawn]], kept: Path)
     questions = ExamQuestions(ExamQuestion(name, (text,)) for name, texts in asked.items() for text in texts)
     found: Counter[str] = Counter()
     for one in opened:
-        with one.folder.opened(marker.file for marker in one.markers) as files:
-            for file in files:
-                for group in stream_groups(file):
-                    found.update(questions.names[place] for place in questions.found_in(group).values())
+        for group in one.groups():
+            found.update(questions.names[place] for place in questions.found_in(group).values())
     kept.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(msgspec.json.encode(found, order="sorted"))

@@ -162,14 +162,6 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
             new = any(config.added(number) == name for number in range(*seen))
             table.append(_line(one.group, after, before, seen, one.shares, new, _paper(config, seen, name)))
         totals.append(_line(ALL, after, before, seen, _sum(met), False, None))
-    table = [
-        msgspec.structs.replace(one, adjusted=adjusted)
-        for one, adjusted in zip(table, holm([one.p for one in table]), strict=True)
-    ]
-    totals = [
-        msgspec.structs.replace(one, adjusted=adjusted)
-        for one, adjusted in zip(totals, holm([one.p for one in totals]), strict=True)
-    ]
     made = Figures(
         _told(study),
         _models(study),
@@ -178,14 +170,19 @@ def figures(study: Emergence) -> tuple[Figures, list[Pair], list[PairVerdict]]:
             Subject(one.name, one.label, one.questions, "" if one.file else study.writer)
             for one in config.domains
         ],
-        table,
-        totals,
+        _corrected(table),
+        _corrected(totals),
         study.leaks(),
         [Tested(one.model, one.n, one.problems, one.humaneval, one.plus) for one in study.tested()],
         _passed_on(study, judged),
         _besides(study),
     )
     return made, pairs, verdicts
+
+
+def _corrected(lines: Sequence[Line]) -> list[Line]:
+    adjusted = holm([one.p for one in lines])
+    return [msgspec.structs.replace(one, adjusted=p) for one, p in zip(lines, adjusted, strict=True)]
 
 
 def _line(
@@ -259,16 +256,14 @@ def _told(study: Emergence) -> dict[str, Any]:
 
 
 def _models(study: Emergence) -> list[ChainModel]:
-    found: list[ChainModel] = []
-    for one, done in study.results():
-        asked = one.place.label if one.place else ""
-        if done:
-            found.append(
-                ChainModel(one.label, asked, True, done.rows, done.steps, done.first_loss, done.last_loss)
-            )
-        else:
-            found.append(ChainModel(one.label, asked))
-    return found
+    return [
+        ChainModel(
+            one.label,
+            one.place.label if one.place else "",
+            *((True, done.rows, done.steps, done.first_loss, done.last_loss) if done else ()),
+        )
+        for one, done in study.results()
+    ]
 
 
 def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:

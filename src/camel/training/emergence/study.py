@@ -49,7 +49,7 @@ from camel.training.emergence.serving import FREE, Lent, ModelPlace, find_place,
 from camel.training.launch import launched as train
 from camel.training.results import Trained
 from camel.training.stored_rows import Rows
-from camel.training.train import RESULT
+from camel.training.train import finished
 from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
@@ -128,9 +128,7 @@ class Emergence(Job):
     def results(self) -> Iterator[tuple[ChainMember, Trained | None]]:
         """The models, with what their trainings say."""
         for one in self.members():
-            path = Path(one.training.out) / RESULT if one.training else None
-            done = path is not None and path.is_file()
-            yield one, msgspec.json.decode(path.read_bytes(), type=Trained) if path and done else None
+            yield one, finished(one.training) if one.training else None
 
     def _training(self, number: int) -> TrainConfig | None:
         config, step = self.config, self.config.steps[number]
@@ -153,19 +151,14 @@ class Emergence(Job):
                 )
             rows = tuple(path for one in config.steps[: number + 1] for path in one.rows)
         elif number:
-            before = config.steps[number - 1]
-            model = before.model or self._trained_at(number - 1)
+            before = self._training(number - 1)
+            model = before.out if before else config.steps[number - 1].model
         made = made_config(recipe, {**settings, "model": model, "rows": rows})
         data = [marker.sha256 for path in rows for marker in Rows(path).markers]
         told = hashlib.sha256(msgspec.json.encode([made.decisive(), data], order="sorted")).hexdigest()[:10]
         slug = re.sub(r"[^a-z0-9]+", "-", step.name.lower()).strip("-")[:30]
         folder = self.out / MODELS / f"{number + 1}-{slug}-{told}"
         return msgspec.structs.replace(made, out=str(folder))
-
-    def _trained_at(self, number: int) -> str:
-        before = self._training(number)
-        assert before is not None
-        return before.out
 
     # ---------------------------------------------------------------- who is asked
 
