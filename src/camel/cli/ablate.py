@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from camel.cli.command import SPREAD, How, long_command
+from camel.cli.options import ConfigFile, DryRun, flag, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,31 +19,24 @@ if TYPE_CHECKING:
 @long_command(SPREAD)
 def ablate(
     how: How,
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="As for camel generate.")],
-    local: Annotated[
-        bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
-    ] = False,
+    config: ConfigFile,
+    local: Annotated[bool, flag("--local", "Use the tiny real model on this machine; no key.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where the runs go; runs/SCENARIO-ablation unless given, with --local runs/SCENARIO-ablation-local.",
+        option(
+            "Where the runs go; runs/SCENARIO-ablation unless given, with --local runs/SCENARIO-ablation-local.",
+            "FOLDER",
         ),
     ] = None,
     sentence: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="A sentence to take out, e.g. user-02; repeatable; all unless given."
-        ),
+        option("A sentence to take out, e.g. user-02; repeatable; all unless given.", "NAME"),
     ] = None,
     conversations: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Of each variant at most, where the configuration sets no counts.", min=1
-        ),
+        int, option("Of each variant at most, where the configuration sets no counts.", "N", min=1)
     ] = 20,
-    list_: Annotated[bool, typer.Option("--list", help="Show the sentences, and do nothing.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan; call nothing.")] = False,
+    list_: Annotated[bool, flag("--list", "Show the sentences, and do nothing.")] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command continues."""
     from camel.cli.generate import served_here

@@ -15,47 +15,40 @@ from camel.cli.options import (
     Guided,
     Host,
     Local,
+    MaxTokens,
     ModelName,
     OpenBrowser,
+    Port,
     Public,
     Temperature,
+    argument,
+    flag,
+    option,
 )
 
 
 def agents(
-    runs: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN…", help="Further runs to explore in the same app.")
-    ] = None,
+    runs: Annotated[list[str] | None, argument("RUN…", "Further runs to explore in the same app.")] = None,
     out: Annotated[
-        str, typer.Option(metavar="RUN", help="The run that keeps what is saved; made where there is none.")
+        str, option("The run that keeps what is saved; made where there is none.", "RUN")
     ] = "runs/agents",
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
     temperature: Temperature = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(help="Longest reply, in tokens; 1,024 unless given.")
-    ] = None,
+    max_tokens: MaxTokens = None,
     context: Context = None,
     guided: Guided = "",
-    max_messages: Annotated[int, typer.Option(help="Longest conversation that may be asked for.")] = 40,
-    at_once: Annotated[
-        int, typer.Option(metavar="N", help="Conversations that may go on at the same time.")
-    ] = 4,
+    max_messages: Annotated[int, option("Longest conversation that may be asked for.")] = 40,
+    at_once: Annotated[int, option("Conversations that may go on at the same time.", "N")] = 4,
     budget_tokens: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Tokens that all of them may use together, until it is started again."
-        ),
+        int, option("Tokens that all of them may use together, until it is started again.", "N")
     ] = 1_000_000,
-    budget_usd: Annotated[
-        float | None, typer.Option(metavar="DOLLARS", help="Money that they may use together.")
-    ] = None,
+    budget_usd: Annotated[float | None, option("Money that they may use together.", "DOLLARS")] = None,
     keep_all: Annotated[
-        bool,
-        typer.Option("--keep-all", help="Save every conversation when it ends, whether asked to or not."),
+        bool, flag("--keep-all", "Save every conversation when it ends, whether asked to or not.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8091,
+    port: Port = 8091,
     host: Host = "127.0.0.1",
     allow_host: AllowHost = None,
     frame_in: FrameIn = None,

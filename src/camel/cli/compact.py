@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace
+from camel.cli.options import AsJson, RunPlace, Stage, option
 
 
 def compact(
     run: RunPlace,
-    size: Annotated[int, typer.Option(metavar="MB", min=1, help="How large a file may get.")] = 256,
-    stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
+    size: Annotated[int, option("How large a file may get.", "MB", min=1)] = 256,
+    stage: Stage = "",
     as_json: AsJson = False,
 ) -> None:
     """Put small shards together into larger files. The small ones stay until `camel gc --compacted`."""

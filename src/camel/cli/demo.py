@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import OpenBrowser
+from camel.cli.options import OpenBrowser, Port, argument, option
 
 NEEDED = ("local", "explore")
 
 
 def demo(
     context: typer.Context,
-    folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="Where its scenario, configuration and run go.")
-    ] = Path("camel-demo"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the explorer; 0 takes a free one.")] = 0,
+    folder: Annotated[Path, argument("[FOLDER]", "Where its scenario, configuration and run go.")] = Path(
+        "camel-demo"
+    ),
+    port: Port = 0,
     open_browser: OpenBrowser = None,
-    explore: Annotated[bool, typer.Option(help="Open the explorer on the run when it is there.")] = True,
+    explore: Annotated[bool, option("Open the explorer on the run when it is there.")] = True,
 ) -> None:
     """Let the tiny model on this machine hold three short conversations (a minute or two), then explore them in the browser."""
     from camel.cli.command import How

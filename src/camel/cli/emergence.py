@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from camel.cli.command import ASKING, How, long_command
+from camel.cli.options import CommonUrl, DryRun, argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,41 +16,22 @@ if TYPE_CHECKING:
     from camel.training.emergence.study import Emergence
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `camel evaluate`."""
-    app.command()(emergence)
-
-
 @long_command(ASKING)
 def emergence(
     how: How,
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG.toml", help="The chain of models, the domains and the judges.")
-    ],
+    config: Annotated[Path, argument("CONFIG.toml", "The chain of models, the domains and the judges.")],
     judge: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Who judges: NAME, NAME@URL, a GGUF file or local; repeatable."),
+        option("Who judges: NAME, NAME@URL, a GGUF file or local; repeatable.", "MODEL"),
     ] = None,
-    writer: Annotated[
-        str,
-        typer.Option(metavar="MODEL", help="Who writes the questions; the first judge unless given."),
-    ] = "",
-    base_url: Annotated[
-        str,
-        typer.Option(
-            envvar="OPENAI_BASE_URL", metavar="URL", help="The endpoint of all models that name none."
-        ),
-    ] = "",
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where it is written.")] = "",
+    writer: Annotated[str, option("Who writes the questions; the first judge unless given.", "MODEL")] = "",
+    base_url: CommonUrl = "",
+    out: Annotated[str, option("Where it is written.", "FOLDER")] = "",
     humaneval: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Also HumanEval(+) of each model, N samples of each problem.", min=0, max=10_000
-        ),
+        option("Also HumanEval(+) of each model, N samples of each problem.", "N", min=0, max=10_000),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it will take; ask nobody, train nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Train a model on growing data and judge each step (the paper's Table 2). The same command continues after a stop."""
     from camel.cli.command import announce_needs

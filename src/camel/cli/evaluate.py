@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from camel.cli import emergence, evaluate_agents, humaneval
+from camel.cli.emergence import emergence
+from camel.cli.evaluate_agents import agents
+from camel.cli.humaneval import humaneval
 
 app = typer.Typer(
     name="evaluate",
@@ -19,6 +21,6 @@ def evaluate() -> None:
     """Measure what agents and models can do, as the paper's tables do."""
 
 
-evaluate_agents.register(app)
-humaneval.register(app)
-emergence.register(app)
+app.command()(agents)
+app.command()(humaneval)
+app.command()(emergence)

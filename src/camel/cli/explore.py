@@ -7,19 +7,19 @@ from typing import Annotated
 import typer
 
 from camel.cli import completing
-from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Public
+from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Port, Public, argument
 
 
 def explore(
     runs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RUN…",
+        argument(
+            "RUN…",
+            "Runs' folders, s3://bucket/prefix, a folder of runs, or files of the original's formats.",
             autocompletion=completing.runs,
-            help="Runs' folders, s3://bucket/prefix, a folder of runs, or files of the original's formats.",
         ),
     ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8090,
+    port: Port = 8090,
     host: Host = "127.0.0.1",
     allow_host: AllowHost = None,
     frame_in: FrameIn = None,

@@ -8,59 +8,48 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import completing
-from camel.cli.options import Force, RunPlace
+from camel.cli.options import Acknowledge, Force, RunPlace, argument, flag, option
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from camel.runs.run import RunFolder
 
 SITE = "site"
-"""The one format that is not of `storage`: its pages are the explorer's."""
+"""The one format that is not among those of `formats`: its pages are the explorer's."""
 
 
 def export(
     run: RunPlace,
     format: Annotated[
         str,
-        typer.Argument(
-            metavar="FORMAT",
+        argument(
+            "FORMAT",
+            "chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a plug-in's.",
             autocompletion=completing.formats,
-            help="chat, instruction, problems, messages, sharegpt, alpaca, preferences, inspect, dataset, site, or a plug-in's.",
         ),
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file or folder to write.")],
-    acknowledge: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
-    ] = None,
-    language: Annotated[
-        str, typer.Option(metavar="CODE", help="What camel translate made, instead of the original.")
-    ] = "",
+    out: Annotated[Path, argument("OUT", "The file or folder to write.")],
+    acknowledge: Acknowledge = None,
+    language: Annotated[str, option("What camel translate made, instead of the original.", "CODE")] = "",
     force: Force = False,
-    title: Annotated[
-        str, typer.Option(help="Of a dataset's card or a site; its folder's name unless given.")
-    ] = "",
+    title: Annotated[str, option("Of a dataset's card or a site; its folder's name unless given.")] = "",
     licence: Annotated[
         str,
-        typer.Option(
+        option(
+            "Of a dataset or a site, as the hub names it: cc-by-4.0. None is stated unless given.",
+            "ID",
             "--licence",
             "--license",
-            metavar="ID",
-            help="Of a dataset or a site, as the hub names it: cc-by-4.0. None is stated unless given.",
         ),
     ] = "",
-    id: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Of a site: this conversation; repeatable.")
-    ] = None,
-    first: Annotated[
-        int | None, typer.Option(metavar="N", help="Of a site: the first so many; 100 unless given.")
-    ] = None,
-    random: Annotated[int, typer.Option(metavar="N", help="Of a site: so many at random.")] = 0,
-    seed: Annotated[int | None, typer.Option(help="Of a site: another draw with --random.")] = None,
+    id: Annotated[list[str] | None, option("Of a site: this conversation; repeatable.", "ID")] = None,
+    first: Annotated[int | None, option("Of a site: the first so many; 100 unless given.", "N")] = None,
+    random: Annotated[int, option("Of a site: so many at random.", "N")] = 0,
+    seed: Annotated[int | None, option("Of a site: another draw with --random.")] = None,
     where: Annotated[
         str,
-        typer.Option(
-            metavar="QUERY",
-            help="Of a site: which conversations, as the explorer's address says it: 'stop=done&q=oasis'.",
+        option(
+            "Of a site: which conversations, as the explorer's address says it: 'stop=done&q=oasis'.", "QUERY"
         ),
     ] = "",
 ) -> None:
@@ -71,7 +60,6 @@ def export(
     """
     from camel.cli.asking import acknowledged
     from camel.cli.panel import counted
-    from camel.core.errors import InputError
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
     from camel.record.release import Release
@@ -106,7 +94,7 @@ def export(
         _site(run, out, force, id or [], many, random, seed or 0, where, title, licence, restricted)
         return
     folder = open_folder(run)
-    stage = _translated(folder, language) if language else _last_stage(folder)
+    stage = _stage_of(folder, language)
     release = Release(restricted, canary_of(folder) if restricted else "")
     records = RunReader(run, stage)
     planned = _planned(folder, stage)
@@ -139,7 +127,7 @@ def _site(
     from urllib.parse import parse_qsl
 
     from camel.cli.panel import counted
-    from camel.core.errors import InputError, MissingExtra
+    from camel.core.errors import MissingExtra
     from camel.record.release import RESTRICTED, Release
     from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
@@ -156,7 +144,7 @@ def _site(
         raise MissingExtra(f"A site ({error.name})", "explore") from None
     folder = open_folder(run)
     # A file of the original's formats is shown as well, and has no stages.
-    stage = _last_stage(folder) if folder.exists else ""
+    stage = _stage_of(folder) if folder.exists else ""
     # Whoever copies from the explorer's address may copy all of it.
     address, mark, rest = where.partition("?")
     asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
@@ -187,16 +175,12 @@ def _site(
 
 
 def import_(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILES… OUT", help="Files or folders to read, then the new run.")
-    ],
+    files: Annotated[list[Path], argument("FILES… OUT", "Files or folders to read, then the new run.")],
     format: Annotated[
-        str, typer.Option(metavar="FORMAT", help="What they are: chat, instruction, problems or transcript.")
+        str, option("What they are: chat, instruction, problems or transcript.", "FORMAT")
     ] = "chat",
-    scenario: Annotated[str, typer.Option(help="The scenario to record for them.")] = "",
-    skip: Annotated[
-        bool, typer.Option("--skip", help="Pass over documents that cannot be read, naming each.")
-    ] = False,
+    scenario: Annotated[str, option("The scenario to record for them.")] = "",
+    skip: Annotated[bool, flag("--skip", "Pass over documents that cannot be read, naming each.")] = False,
 ) -> None:
     """Read data of the original's formats, or what `camel play --save` wrote, into a run that can be explored and exported."""
     from itertools import chain
@@ -205,10 +189,10 @@ def import_(
 
     from camel.cli.panel import counted
     from camel.cli.screen import visible
-    from camel.core.errors import InputError
     from camel.formats.documents import IMPORTERS, store
     from camel.models.catalogue import cost
     from camel.runs.run import open_folder
+    from camel.scenarios import load
 
     if format not in IMPORTERS:
         raise InputError(f"no format {format!r} can be read: there are {', '.join(IMPORTERS)}")
@@ -225,21 +209,14 @@ def import_(
     read = IMPORTERS[format]
     on_error = pass_over if skip else None
     found = chain.from_iterable(read(path, scenario=scenario, on_error=on_error) for path in sources)
-    if labels := _labels_of(scenario):
+    try:
+        labels = load(scenario).labels if scenario else ()
+    except InputError:  # not one of those there are
+        labels = ()
+    if labels:
         found = (replace(one, labels=sorted({*one.labels, *labels})) for one in found)
     rows = store(open_folder(out), found, format, cost)
     typer.echo(f"{counted(rows, 'conversation')} in {out}" + (f", {skipped:,} skipped" if skipped else ""))
-
-
-def _labels_of(scenario: str) -> tuple[str, ...]:
-    """What conversations of a scenario are labelled, where it is one of those there are."""
-    from camel.core.errors import InputError
-    from camel.scenarios import load
-
-    try:
-        return tuple(load(scenario).labels) if scenario else ()
-    except InputError:
-        return ()
 
 
 def _planned(folder: RunFolder, stage: str) -> int:
@@ -247,8 +224,7 @@ def _planned(folder: RunFolder, stage: str) -> int:
     from camel.generation.config import ANSWERS, CONVERSATIONS
     from camel.jobs.status import planned_shards
 
-    plans = planned_shards(folder)
-    plan = plans.get(stage if stage == ANSWERS else CONVERSATIONS)
+    plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS)
     return plan.items if plan else 0
 
 
@@ -261,30 +237,20 @@ def _say_unfinished(run: str, there: int, planned: int) -> None:
         )
 
 
-def _last_stage(folder: RunFolder) -> str:
-    """The stage that holds transcripts."""
-    from camel.core.errors import InputError
+def _stage_of(folder: RunFolder, language: str = "") -> str:
+    """The stage that holds transcripts, or their translation."""
     from camel.generation.config import ANSWERS, CONVERSATIONS
+    from camel.generation.translate import STAGE
 
     folder.settings()
-    for stage in (CONVERSATIONS, ANSWERS):
+    for stage in (f"{STAGE}{language}",) if language else (CONVERSATIONS, ANSWERS):
         if folder.committed(stage):
             return stage
+    if language:
+        raise InputError(
+            f"{folder.address} has nothing in {language!r}: make it with camel translate {folder.address} --to {language}"
+        )
     raise InputError(
         f"{folder.address} has nothing to export yet: no shard of conversations is whole. What has ended is kept; go on "
         f"with the run, as camel status {folder.address} says"
     )
-
-
-def _translated(folder: RunFolder, language: str) -> str:
-    """The stage that holds a translation."""
-    from camel.core.errors import InputError
-    from camel.generation.translate import STAGE
-
-    folder.settings()
-    stage = f"{STAGE}{language}"
-    if not folder.committed(stage):
-        raise InputError(
-            f"{folder.address} has nothing in {language!r}: make it with camel translate {folder.address} --to {language}"
-        )
-    return stage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace
+from camel.cli.options import AsJson, RunPlace, flag
 
 if TYPE_CHECKING:
     from camel.runs.garbage import Garbage
@@ -17,10 +17,10 @@ SHOWN = 20
 
 def gc(
     run: RunPlace,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List all files; remove nothing.")] = False,
+    yes: Annotated[bool, flag("--yes", "Remove without asking.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "List all files; remove nothing.")] = False,
     compacted: Annotated[
-        bool, typer.Option("--compacted", help="Also the small files that compaction has replaced.")
+        bool, flag("--compacted", "Also the small files that compaction has replaced.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import BaseUrl, Local, ModelName
+from camel.cli.options import BaseUrl, DryRun, Local, ModelName, Seed, flag, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,54 +19,36 @@ if TYPE_CHECKING:
 UNCONTAINED = "--run-programs-of-the-model-without-a-sandbox"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to `camel evaluate`."""
-    app.command()(humaneval)
-
-
 @long_command(SPREAD)
 def humaneval(
     how: How,
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
-    n: Annotated[
-        int, typer.Option("-n", metavar="N", help="Samples of each problem.", min=1, max=10_000)
-    ] = 200,
+    n: Annotated[int, option("Samples of each problem.", "N", "-n", min=1, max=10_000)] = 200,
     k: Annotated[
         list[int] | None,
-        typer.Option(
-            "-k", metavar="K", help="pass@k for this k, up to N; repeatable. 1, 10 and 100 unless given."
-        ),
+        option("pass@k for this k, up to N; repeatable. 1, 10 and 100 unless given.", "K", "-k"),
     ] = None,
-    problems: Annotated[
-        int, typer.Option(metavar="N", help="The first so many problems, for a trial.", min=1, max=164)
-    ] = 164,
-    temperature: Annotated[float | None, typer.Option(help="Of the samples; 0.8 unless given.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Of the samples; 0.95 unless given.")] = None,
+    problems: Annotated[int, option("The first so many problems, for a trial.", "N", min=1, max=164)] = 164,
+    temperature: Annotated[float | None, option("Of the samples; 0.8 unless given.")] = None,
+    top_p: Annotated[float | None, option("Of the samples; 0.95 unless given.")] = None,
     answer_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Tokens of an answer at most; 1024, with --local 300.", min=1),
+        int | None, option("Tokens of an answer at most; 1024, with --local 300.", "N", min=1)
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Gives each sample a seed, for endpoints that can repeat themselves.")
-    ] = None,
+    seed: Seed = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Where it is kept; runs/humaneval-MODEL unless given."),
+        Path | None, option("Where it is kept; runs/humaneval-MODEL unless given.", "FOLDER")
     ] = None,
     processes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Programs at a time; one for each core unless given.", min=1),
+        int | None, option("Programs at a time; one for each core unless given.", "N", min=1)
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it will take and show a question; ask nobody.")
-    ] = False,
+    dry_run: DryRun = False,
     uncontained: Annotated[
         bool,
-        typer.Option(
+        flag(
             UNCONTAINED,
-            help="Run what the model wrote as you, with all that you may do, where there is no bubblewrap.",
+            "Run what the model wrote as you, with all that you may do, where there is no bubblewrap.",
         ),
     ] = False,
 ) -> None:

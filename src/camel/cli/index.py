@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace
+from camel.cli.options import AsJson, RunPlace, Stage, flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 def index(
     run: RunPlace,
-    text: Annotated[bool, typer.Option("--text", help="Also index every word, for searching.")] = False,
+    text: Annotated[bool, flag("--text", "Also index every word, for searching.")] = False,
     findings: Annotated[
-        bool,
-        typer.Option("--findings", help="Also look through it with the detectors, for facets and plots."),
+        bool, flag("--findings", "Also look through it with the detectors, for facets and plots.")
     ] = False,
-    stage: Annotated[str, typer.Option(help="The stage; left out: that of the conversations.")] = "",
+    stage: Stage = "",
     as_json: AsJson = False,
 ) -> None:
     """Put the indexes of a run together, make those that are missing, and count the facets.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli import completing
+from camel.cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     from camel.generation.init import Answers
@@ -18,35 +19,20 @@ LOCAL, API, SERVER = "1", "2", "3"
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE.toml]", help="The configuration to write.")] = Path(
-        "camel.toml"
-    ),
-    local: Annotated[
-        bool, typer.Option("--local", help="With the tiny real model on this machine; no key.")
-    ] = False,
-    model: Annotated[
-        str, typer.Option(metavar="NAME", help="With this model.", autocompletion=completing.models)
-    ] = "",
+    file: Annotated[Path, argument("[FILE.toml]", "The configuration to write.")] = Path("camel.toml"),
+    local: Annotated[bool, flag("--local", "With the tiny real model on this machine; no key.")] = False,
+    model: Annotated[str, option("With this model.", "NAME", autocompletion=completing.models)] = "",
     base_url: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="Any OpenAI-compatible endpoint; else that of OPENAI_BASE_URL, else OpenAI."
-        ),
+        str, option("Any OpenAI-compatible endpoint; else that of OPENAI_BASE_URL, else OpenAI.", "URL")
     ] = "",
     key_variable: Annotated[
-        str, typer.Option(metavar="NAME", help="The environment variable that holds the key. Never the key.")
+        str, option("The environment variable that holds the key. Never the key.", "NAME")
     ] = "",
     scenario: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="The kind of data: a scenario's name or folder.",
-            autocompletion=completing.scenarios,
-        ),
+        option("The kind of data: a scenario's name or folder.", "NAME", autocompletion=completing.scenarios),
     ] = "",
-    size: Annotated[
-        str, typer.Option(metavar="N|$N", help="How many conversations, or for how many dollars.")
-    ] = "",
+    size: Annotated[str, option("How many conversations, or for how many dollars.", "N|$N")] = "",
 ) -> None:
     """Ask three questions and write a configuration for camel generate. With options, or without a terminal, it asks nothing."""
     from camel.core.errors import InputError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.command import COMPUTING, How, long_command
-from camel.cli.options import Force, RunPlace
+from camel.cli.options import Acknowledge, Force, RunPlace, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,31 +23,23 @@ def map_(
     run: RunPlace,
     model: Annotated[
         str,
-        typer.Option(
+        option(
+            "The embedding model: a sentence-transformers folder, a package with one, or a name of the hub.",
+            "MODEL",
             envvar="CAMEL_EMBEDDER",
-            metavar="MODEL",
-            help="The embedding model: a sentence-transformers folder, a package with one, or a name of the hub.",
         ),
     ] = "",
-    of: Annotated[str, typer.Option(metavar="WHAT", help="tasks or instructions.")] = "tasks",
-    seed: Annotated[int, typer.Option(help="Of the layout and the groups.", min=0, max=2**31 - 1)] = 0,
+    of: Annotated[str, option("tasks or instructions.", "WHAT")] = "tasks",
+    seed: Annotated[int, option("Of the layout and the groups.", min=0, max=2**31 - 1)] = 0,
     groups: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Groups; by the number of texts unless given.", min=1, max=200),
+        int | None, option("Groups; by the number of texts unless given.", "N", min=1, max=200)
     ] = None,
     threshold: Annotated[
-        float, typer.Option(help="Cosine from which two texts are near-duplicates.", min=0.5, max=1.0)
+        float, option("Cosine from which two texts are near-duplicates.", min=0.5, max=1.0)
     ] = 0.95,
-    export: Annotated[
-        str, typer.Option(metavar="FORMAT", help="Write the map that is there as atlas or nomic instead.")
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option(metavar="OUT", help="The file (atlas) or folder (nomic) to write.")
-    ] = None,
-    acknowledge: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL", help="Say that you know what labelled data is: misalignment."),
-    ] = None,
+    export: Annotated[str, option("Write the map that is there as atlas or nomic instead.", "FORMAT")] = "",
+    out: Annotated[Path | None, option("The file (atlas) or folder (nomic) to write.", "OUT")] = None,
+    acknowledge: Acknowledge = None,
     force: Force = False,
 ) -> None:
     """Embed a run's texts, lay them out and group them, for the explorer's map. The same command continues after a stop."""

@@ -1,83 +1,99 @@
-"""Options that several commands have, each said once."""
+"""Options that several commands have, each declared once, and short forms to declare the others."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from camel.cli.completing import models, runs
+from camel.cli.completing import models, runs, scenarios
+from camel.core.errors import InputError
 
-RunPlace = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="A run's folder, or s3://bucket/prefix.", autocompletion=runs),
+
+def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    """An option's help and what stands for its value there; its name is the parameter's unless `names` say otherwise."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def flag(name: str, help: str) -> Any:
+    """A switch that is off unless given."""
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """A positional argument."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
+RunPlace = Annotated[str, argument("RUN", "A run's folder, or s3://bucket/prefix.", autocompletion=runs)]
+ConfigFile = Annotated[Path, argument("CONFIG.toml", "As for camel generate.")]
+ScenarioPlace = Annotated[
+    str, argument("NAME", "A shipped name, or a scenario's folder.", autocompletion=scenarios)
 ]
+Stage = Annotated[str, option("The stage; left out: that of the conversations.")]
+
 ModelName = Annotated[
     str,
-    typer.Option(
-        envvar="CAMEL_MODEL",
-        metavar="NAME",
+    option(
+        "Model name. Left out: what the server serves, or gpt-4.1-mini.", "NAME", envvar="CAMEL_MODEL",
         autocompletion=models,
-        help="Model name. Left out: what the server serves, or gpt-4.1-mini.",
     ),
-]
+]  # fmt: skip
 BaseUrl = Annotated[
     str,
-    typer.Option(
-        envvar="OPENAI_BASE_URL",
-        metavar="URL",
-        help="Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.",
+    option(
+        "Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL"
     ),
+]
+CommonUrl = Annotated[
+    str, option("The endpoint of all models that name none.", "URL", envvar="OPENAI_BASE_URL")
 ]
 Local = Annotated[
     bool,
-    typer.Option(
-        "--local",
-        help="Use the tiny real model on this machine, whatever --model and --base-url say; no key.",
-    ),
+    flag("--local", "Use the tiny real model on this machine, whatever --model and --base-url say; no key."),
 ]
 Temperature = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER", help="0.2 unless given (0.8 with --local); 'default' for the model's own."
-    ),
+    str | None, option("0.2 unless given (0.8 with --local); 'default' for the model's own.", "NUMBER")
 ]
-Guided = Annotated[
-    str,
-    typer.Option(metavar="SERVER", help="Hold replies to the format: llama.cpp, vllm, openai or off."),
+MaxTokens = Annotated[int | None, option("Longest reply, in tokens.")]
+Guided = Annotated[str, option("Hold replies to the format: llama.cpp, vllm, openai or off.", "SERVER")]
+Seed = Annotated[int | None, option("Random seed, for endpoints that take one.")]
+Context = Annotated[int | None, option("The model's window in tokens, if it is not known.")]
+ShowPrompts = Annotated[bool, flag("--show-prompts", "Print the system prompts.")]
+Save = Annotated[list[Path] | None, option("Write the transcript here (.json or .md); repeatable.", "FILE")]
+Acknowledge = Annotated[
+    list[str] | None, option("Include conversations with this label: misalignment.", "LABEL")
 ]
-Seed = Annotated[int | None, typer.Option(help="For endpoints that can repeat themselves.")]
-Context = Annotated[int | None, typer.Option(help="The model's window in tokens, if it is not known.")]
-Save = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="FILE", help="Write the transcript here (.json or .md); repeatable."),
-]
-Host = Annotated[
-    str, typer.Option(help="Address to listen on; on any but this machine's own a token is needed.")
-]
+
+Port = Annotated[int, option("0 takes a free one.", min=0, max=65535)]
+Host = Annotated[str, option("Address to listen on; on any but this machine's own a token is needed.")]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME", help="A further name under which this machine is reached, e.g. through a proxy."
-    ),
+    option("A further name under which this machine is reached, e.g. through a proxy.", "NAME"),
 ]
 FrameIn = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="ORIGIN", help="Pages of this origin may hold it in a frame: https://huggingface.co."
-    ),
+    option("Pages of this origin may hold it in a frame: https://huggingface.co.", "ORIGIN"),
 ]
 Public = Annotated[
-    bool,
-    typer.Option("--public", help="Ask for no token on any address: everybody who reaches it is let in."),
+    bool, flag("--public", "Ask for no token on any address: everybody who reaches it is let in.")
 ]
 OpenBrowser = Annotated[
-    bool | None, typer.Option("--open/--no-open", help="Open a browser; by default where a terminal is.")
+    bool | None, option("Open a browser; by default where a terminal is.", None, "--open/--no-open")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what was written there before.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+DryRun = Annotated[bool, flag("--dry-run", "Show what it would take, and stop.")]
+Force = Annotated[bool, flag("--force", "Replace what was written there before.")]
+AsJson = Annotated[bool, flag("--json", "Print one JSON object.")]
+
+
+def print_json(value: Any) -> None:
+    """What `--json` prints: one object in a line."""
+    import msgspec
+
+    typer.echo(msgspec.json.encode(value).decode())
 
 
 def typed(command: typer.Context) -> list[str]:
@@ -93,7 +109,5 @@ def typed(command: typer.Context) -> list[str]:
 
 def leave_to(file: object, options: Collection[str]) -> None:
     """Refuse options that a file says itself: that they do nothing beside it would not be seen."""
-    from camel.core.errors import InputError
-
     if options:
         raise InputError(f"{file} says this itself: change it there, and leave out {', '.join(options)}")

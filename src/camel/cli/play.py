@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import BaseUrl, Context, Guided, Local, ModelName, Save, Seed, Temperature
+from camel.cli.options import (
+    BaseUrl,
+    Context,
+    Guided,
+    Local,
+    MaxTokens,
+    ModelName,
+    Save,
+    Seed,
+    ShowPrompts,
+    Temperature,
+    flag,
+    option,
+)
 from camel.cli.showing import checked_file, checked_temperature, guide, local_chat, show
 from camel.core.errors import InputError
 
@@ -21,55 +34,44 @@ if TYPE_CHECKING:
 
 
 def play(
-    assistant: Annotated[
-        str, typer.Option(metavar="ROLE", help="Role of the AI assistant.")
-    ] = "Python Programmer",
-    user: Annotated[
-        str, typer.Option(metavar="ROLE", help="Role of the AI user, who instructs.")
-    ] = "Stock Trader",
+    assistant: Annotated[str, option("Role of the AI assistant.", "ROLE")] = "Python Programmer",
+    user: Annotated[str, option("Role of the AI user, who instructs.", "ROLE")] = "Stock Trader",
     task: Annotated[
-        str, typer.Option(metavar="TEXT", help="What they are to do.")
+        str, option("What they are to do.", "TEXT")
     ] = "Develop a trading bot for the stock market",
     human: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SEAT",
-            help="Take a seat yourself: user, assistant or critic; repeatable. There, type /help.",
-        ),
+        option("Take a seat yourself: user, assistant or critic; repeatable. There, type /help.", "SEAT"),
     ] = None,
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
     temperature: Temperature = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Longest reply, in tokens.")] = None,
+    max_tokens: MaxTokens = None,
     seed: Seed = None,
-    max_messages: Annotated[int, typer.Option(help="Stop after so many messages.")] = 40,
+    max_messages: Annotated[int, option("Stop after so many messages.")] = 40,
     context: Context = None,
     guided: Guided = "",
     critic: Annotated[
-        int, typer.Option(metavar="N", help="Let the model choose each message out of so many; 0: no critic.")
+        int, option("Let the model choose each message out of so many; 0: no critic.", "N")
     ] = 0,
-    specify: Annotated[bool, typer.Option(help="Let the model make the task more specific first.")] = True,
-    word_limit: Annotated[int, typer.Option(help="Longest specified task, in words.")] = 50,
+    specify: Annotated[bool, option("Let the model make the task more specific first.")] = True,
+    word_limit: Annotated[int, option("Longest specified task, in words.")] = 50,
     prompts: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Prompts of your own: assistant.txt, user.txt, specifier.txt, opening.txt; what is missing is the paper's.",
+        option(
+            "Prompts of your own: assistant.txt, user.txt, specifier.txt, opening.txt; what is missing is the paper's.",
+            "FOLDER",
         ),
     ] = None,
-    show_prompts: Annotated[
-        bool, typer.Option("--show-prompts", help="Print the inception prompts.")
-    ] = False,
+    show_prompts: ShowPrompts = False,
     save: Save = None,
     verbatim: Annotated[
         bool,
-        typer.Option(
-            "--verbatim", help="With --human: send what you type as it is, without 'Instruction:' around it."
-        ),
+        flag("--verbatim", "With --human: send what you type as it is, without 'Instruction:' around it."),
     ] = False,
     history: Annotated[
-        bool, typer.Option(help="With --human: keep what you type for the arrow keys of the next time.")
+        bool, option("With --human: keep what you type for the arrow keys of the next time.")
     ] = True,
 ) -> None:
     """Let two agents play roles and work on a task, and watch them talk, or take a seat yourself."""

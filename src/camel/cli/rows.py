@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from camel.cli.command import COMPUTING, How, long_command
-from camel.cli.options import Force, leave_to, typed
+from camel.cli.options import Force, argument, flag, leave_to, option, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,39 +21,26 @@ BESIDE = ("--force", "--json", "--budget-hours")
 @long_command(COMPUTING)
 def rows(
     how: How,
-    given: Annotated[
-        list[str], typer.Argument(metavar="RUN… | RECIPE.toml", help="Runs, or a file that says all of this.")
-    ],
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the rows are written.")] = "rows",
-    seat: Annotated[
-        str, typer.Option(metavar="SEAT", help="Whose words are learnt: assistant, user or both.")
-    ] = "assistant",
-    length: Annotated[
-        int, typer.Option(metavar="TOKENS", help="Longest row; longer talks are split.")
-    ] = 2048,
-    markers: Annotated[
-        bool, typer.Option("--markers", help="Keep Instruction:, Solution: and the others.")
-    ] = False,
-    system: Annotated[bool, typer.Option("--system", help="Begin rows with the system prompt.")] = False,
+    given: Annotated[list[str], argument("RUN… | RECIPE.toml", "Runs, or a file that says all of this.")],
+    out: Annotated[str, option("Where the rows are written.", "FOLDER")] = "rows",
+    seat: Annotated[str, option("Whose words are learnt: assistant, user or both.", "SEAT")] = "assistant",
+    length: Annotated[int, option("Longest row; longer talks are split.", "TOKENS")] = 2048,
+    markers: Annotated[bool, flag("--markers", "Keep Instruction:, Solution: and the others.")] = False,
+    system: Annotated[bool, flag("--system", "Begin rows with the system prompt.")] = False,
     inception: Annotated[
-        bool,
-        typer.Option("--inception", help="With --system: the paper's prompts for talks that came without."),
+        bool, flag("--inception", "With --system: the paper's prompts for talks that came without.")
     ] = False,
-    stop: Annotated[
-        list[str] | None, typer.Option(metavar="REASON", help="Use only talks that ended so, e.g. done.")
-    ] = None,
+    stop: Annotated[list[str] | None, option("Use only talks that ended so, e.g. done.", "REASON")] = None,
     without: Annotated[
-        list[str] | None, typer.Option(metavar="FINDING", help="Leave out talks with it, e.g. role_flipping.")
+        list[str] | None, option("Leave out talks with it, e.g. role_flipping.", "FINDING")
     ] = None,
-    language: Annotated[str, typer.Option(metavar="NAME", help="Use only talks in it, e.g. English.")] = "",
-    near: Annotated[
-        float, typer.Option(metavar="SHARE", help="Leave out rows this similar to an earlier one, e.g. 0.8.")
-    ] = 0.0,
+    language: Annotated[str, option("Use only talks in it, e.g. English.", "NAME")] = "",
+    near: Annotated[float, option("Leave out rows this similar to an earlier one, e.g. 0.8.", "SHARE")] = 0.0,
     questions: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Leave out rows that hold one of these questions: JSON lines, or humaneval+ or humaneval; repeatable.",
+        option(
+            "Leave out rows that hold one of these questions: JSON lines, or humaneval+ or humaneval; repeatable.",
+            "FILE",
         ),
     ] = None,
     force: Force = False,

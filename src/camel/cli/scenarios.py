@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli import completing
+from camel.cli.options import ScenarioPlace, argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,8 +44,8 @@ def scenarios(context: typer.Context) -> None:
 
 @app.command()
 def new(
-    path: Annotated[str, typer.Argument(metavar="NAME", help="The folder to make: a name or a path.")],
-    title: Annotated[str, typer.Option(help="Its title. Left out: made from the name.")] = "",
+    path: Annotated[str, argument("NAME", "The folder to make: a name or a path.")],
+    title: Annotated[str, option("Its title. Left out: made from the name.")] = "",
 ) -> None:
     """Make the folder of a new scenario, ready to be changed."""
     from camel.scenarios import scaffold
@@ -60,14 +60,7 @@ def new(
 
 @app.command()
 def check(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH",
-            help="A scenario's folder, or a shipped name.",
-            autocompletion=completing.scenarios,
-        ),
-    ],
+    path: ScenarioPlace,
 ) -> None:
     """Say what is wrong with a scenario, or show its prompts. Exits with 1 when there are errors."""
     from camel.scenarios import check as problems_of
@@ -88,14 +81,7 @@ def check(
 
 @app.command()
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="A shipped name, or a scenario's folder.",
-            autocompletion=completing.scenarios,
-        ),
-    ],
+    name: ScenarioPlace,
 ) -> None:
     """Show a scenario: its levels, and one prompt of each kind."""
     from camel.scenarios import load

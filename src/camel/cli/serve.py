@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
+from camel.cli.options import option
+
 
 def serve(
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 8080,
+    port: Annotated[int, option("Port on 127.0.0.1; 0 takes a free one.")] = 8080,
     model_path: Annotated[
-        Path | None, typer.Option("--gguf", help="Serve this GGUF file instead of SmolLM2-135M-Instruct.")
+        Path | None, option("Serve this GGUF file instead of SmolLM2-135M-Instruct.", None, "--gguf")
     ] = None,
-    parallel: Annotated[int, typer.Option(help="Conversations served at the same time.")] = 2,
-    context: Annotated[int, typer.Option(help="Tokens of context for each of them.")] = 4096,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; by default two at most.")] = None,
+    parallel: Annotated[int, option("Conversations served at the same time.")] = 2,
+    context: Annotated[int, option("Tokens of context for each of them.")] = 4096,
+    threads: Annotated[int | None, option("CPU threads; by default two at most.")] = None,
 ) -> None:
     """Serve the small local model on loopback until Ctrl-C. Needs the extra `local`."""
     from camel.models import local

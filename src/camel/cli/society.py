@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import BaseUrl, Context, Local, ModelName, Save, Seed
+from camel.cli.options import (
+    BaseUrl,
+    Context,
+    Local,
+    MaxTokens,
+    ModelName,
+    Save,
+    Seed,
+    ShowPrompts,
+    argument,
+    option,
+)
 from camel.cli.showing import checked_file, checked_temperature, local_chat, show
 
 if TYPE_CHECKING:
@@ -16,28 +27,20 @@ if TYPE_CHECKING:
 
 
 def society(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A society's TOML file, or a folder with a society.toml.")
-    ],
-    task: Annotated[
-        str, typer.Option(metavar="TEXT", help="What they are to do, in place of the file's task.")
-    ] = "",
+    file: Annotated[Path, argument("FILE", "A society's TOML file, or a folder with a society.toml.")],
+    task: Annotated[str, option("What they are to do, in place of the file's task.", "TEXT")] = "",
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
     temperature: Annotated[
         str | None,
-        typer.Option(
-            metavar="NUMBER", help="For all members, in place of the file's; 'default' for the model's own."
-        ),
+        option("For all members, in place of the file's; 'default' for the model's own.", "NUMBER"),
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Longest message, in tokens.")] = None,
+    max_tokens: MaxTokens = None,
     seed: Seed = None,
-    max_messages: Annotated[
-        int | None, typer.Option(help="Stop after so many messages at the latest.")
-    ] = None,
+    max_messages: Annotated[int | None, option("Stop after so many messages at the latest.")] = None,
     context: Context = None,
-    show_prompts: Annotated[bool, typer.Option("--show-prompts", help="Print the members' prompts.")] = False,
+    show_prompts: ShowPrompts = False,
     save: Save = None,
 ) -> None:
     """Let a society of any size work on a task, and watch its members talk."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace
+from camel.cli.options import AsJson, RunPlace, argument, flag
 
 OLD = 15.0
 """Seconds after which figures of a run that is going on are said to be old."""
@@ -73,8 +73,8 @@ def status(
 
 
 def runs(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to look.")] = "runs",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    folder: Annotated[str, argument("DIR", "Where to look.")] = "runs",
+    as_json: Annotated[bool, flag("--json", "Print one JSON object a line.")] = False,
 ) -> None:
     """List the runs below a folder."""
     import msgspec

@@ -8,10 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import RunPlace
+from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, flag, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,32 +21,18 @@ if TYPE_CHECKING:
 def study(
     how: How,
     run: RunPlace,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where it is written; RUN/study unless given.")
-    ] = None,
+    out: Annotated[Path | None, option("Where it is written; RUN/study unless given.", "FOLDER")] = None,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Ask a model whether conversations declared done were. It costs.")
+        bool, flag("--judge", "Ask a model whether conversations declared done were. It costs.")
     ] = False,
-    sample: Annotated[
-        int, typer.Option(metavar="N", help="How many of them to ask about.", min=1, max=5_000)
-    ] = 100,
-    model: Annotated[
-        str, typer.Option(envvar="CAMEL_MODEL", metavar="NAME", help="The model that judges.")
-    ] = "",
-    base_url: Annotated[
-        str, typer.Option(envvar="OPENAI_BASE_URL", metavar="URL", help="Its endpoint.")
-    ] = "",
-    local: Annotated[
-        bool, typer.Option("--local", help="Judge with the tiny real model on this machine; no key.")
-    ] = False,
+    sample: Annotated[int, option("How many of them to ask about.", "N", min=1, max=5_000)] = 100,
+    model: ModelName = "",
+    base_url: BaseUrl = "",
+    local: Local = False,
     processes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Processes that look; one for each core unless given.", min=1),
+        int | None, option("Processes that look; one for each core unless given.", "N", min=1)
     ] = None,
-    acknowledge: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LABEL", help="Study conversations with this label too: misalignment."),
-    ] = None,
+    acknowledge: Acknowledge = None,
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
     from camel.cli.asking import acknowledged, chosen_model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import leave_to, typed
+from camel.cli.options import argument, flag, leave_to, option, typed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,56 +22,37 @@ BESIDE = ("--address", "--gguf", "--dry-run", "--device", "--parameters")
 def train(
     command: typer.Context,
     given: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ROWS… | CONFIG.toml", help="Folders of rows, or a file that says all of this."
-        ),
+        list[str] | None, argument("ROWS… | CONFIG.toml", "Folders of rows, or a file that says all of this.")
     ] = None,
     preferences: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RUN|FILE", help="Instead of rows: learn what a critic preferred (DPO); repeatable."
-        ),
+        option("Instead of rows: learn what a critic preferred (DPO); repeatable.", "RUN|FILE"),
     ] = None,
-    recipe: Annotated[
-        str, typer.Option(metavar="NAME", help="Settings to begin from: paper, lora, qlora, dpo, cpu.")
-    ] = "",
-    model: Annotated[
-        str, typer.Option(metavar="MODEL", help="A folder, a name on the hub, a GGUF file, or local.")
-    ] = "",
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where the model is written.")] = "model",
-    epochs: Annotated[float | None, typer.Option(help="Times that every row is read.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps at most.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Rows of a step.")] = None,
-    length: Annotated[int | None, typer.Option(metavar="TOKENS", help="Longest row.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="How far a step goes.")] = None,
-    devices: Annotated[
-        int | None, typer.Option(metavar="N", help="GPUs, or processes on CPUs; each is started.")
-    ] = None,
+    recipe: Annotated[str, option("Settings to begin from: paper, lora, qlora, dpo, cpu.", "NAME")] = "",
+    model: Annotated[str, option("A folder, a name on the hub, a GGUF file, or local.", "MODEL")] = "",
+    out: Annotated[str, option("Where the model is written.", "FOLDER")] = "model",
+    epochs: Annotated[float | None, option("Times that every row is read.")] = None,
+    steps: Annotated[int | None, option("Steps at most.")] = None,
+    batch: Annotated[int | None, option("Rows of a step.")] = None,
+    length: Annotated[int | None, option("Longest row.", "TOKENS")] = None,
+    learning_rate: Annotated[float | None, option("Learning rate.")] = None,
+    devices: Annotated[int | None, option("GPUs, or processes on CPUs; each is started.", "N")] = None,
     address: Annotated[
         str,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Train on a Ray cluster: local (one started here), auto, or host:port of its head.",
+        option(
+            "Train on a Ray cluster: local (one started here), auto, or host:port of its head.", "ADDRESS"
         ),
     ] = "",
-    gguf: Annotated[
-        bool, typer.Option(help="Also write the model as one GGUF file, for camel serve.")
-    ] = True,
+    gguf: Annotated[bool, option("Also write the model as one GGUF file, for camel serve.")] = True,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Say what it would take, and with which settings; train nothing."),
+        bool, flag("--dry-run", "Say what it would take, and with which settings; train nothing.")
     ] = False,
     device: Annotated[
         str,
-        typer.Option(
-            metavar="NAME",
-            help="For --dry-run: A100-80GB, H100-80GB or CPU; CPU where the settings are for one.",
-        ),
+        option("For --dry-run: A100-80GB, H100-80GB or CPU; CPU where the settings are for one.", "NAME"),
     ] = "",
     parameters: Annotated[
-        str,
-        typer.Option(metavar="COUNT", help="For --dry-run: how many a model has that is not here: 7B, 135M."),
+        str, option("For --dry-run: how many a model has that is not here: 7B, 135M.", "COUNT")
     ] = "",
 ) -> None:
     """Fine-tune a model on rows that `camel rows` made, or on preferences. The same command goes on where it stopped."""

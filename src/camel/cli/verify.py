@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace
+from camel.cli.options import AsJson, RunPlace, flag
 
 SHOWN = 20
 MEND = (
@@ -18,7 +18,7 @@ MEND = (
 def verify(
     run: RunPlace,
     unfinished: Annotated[
-        bool, typer.Option("--unfinished", help="Let shards be missing that are still to be made.")
+        bool, flag("--unfinished", "Let shards be missing that are still to be made.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

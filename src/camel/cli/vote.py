@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import OpenBrowser
+from camel.cli.options import AllowHost, Host, OpenBrowser, Port, argument, flag, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,37 +18,21 @@ if TYPE_CHECKING:
 
 
 def vote(
-    pairs: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="An evaluation's folder, or a file of pairs (.jsonl).")
-    ],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8091,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; on any but this machine's own people come by links.")
-    ] = "127.0.0.1",
+    pairs: Annotated[Path, argument("FOLDER", "An evaluation's folder, or a file of pairs (.jsonl).")],
+    port: Port = 8091,
+    host: Host = "127.0.0.1",
     url: Annotated[
-        str,
-        typer.Option(metavar="URL", help="The address that voters open, where a proxy stands before this."),
+        str, option("The address that voters open, where a proxy stands before this.", "URL")
     ] = "",
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A further name under which this machine is reached."),
-    ] = None,
-    invite: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Print a link for this voter; repeatable.")
-    ] = None,
+    allow_host: AllowHost = None,
+    invite: Annotated[list[str] | None, option("Print a link for this voter; repeatable.", "NAME")] = None,
     open_browser: OpenBrowser = None,
-    results: Annotated[
-        bool, typer.Option("--results", help="Show what the votes come to so far, and end.")
-    ] = False,
+    results: Annotated[bool, flag("--results", "Show what the votes come to so far, and end.")] = False,
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="FILE", help="With --results, write them here: .json figures, .csv votes; repeatable."
-        ),
+        option("With --results, write them here: .json figures, .csv votes; repeatable.", "FILE"),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --results, print the figures as JSON.")
-    ] = False,
+    as_json: Annotated[bool, flag("--json", "With --results, print the figures as JSON.")] = False,
 ) -> None:
     """Have people vote on pairs of solutions in the browser until Ctrl-C. Needs the extra `explore`."""
     from camel.core.errors import InputError, MissingExtra

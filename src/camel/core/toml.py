@@ -1,12 +1,19 @@
-"""Reading what people write in TOML: a mistake names the file."""
+"""Reading what people write in TOML: a mistake names the file, the key and what was probably meant."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import msgspec
+from msgspec.inspect import ListType, StructType, Type, UnionType, VarTupleType, type_info
+
+from camel.core.checks import similar
 from camel.core.errors import InputError
+
+T = TypeVar("T")
 
 
 def read_table(path: Path, missing: str = "") -> dict[str, Any]:
@@ -18,3 +25,64 @@ def read_table(path: Path, missing: str = "") -> dict[str, Any]:
         raise InputError(f"cannot read {path}: {why}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def convert_table(table: dict[str, Any], kind: type[T], path: Path | None = None) -> T:
+    """A file's table as a struct; an unknown key or a value that does not fit is an `InputError` that names the file."""
+    place = f"{path}: " if path else ""
+    for problem in drop_unknown_keys(table, kind):
+        raise InputError(f"{place}{problem}")
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        message = plain_message(error).replace("Object missing required field", "missing:")
+        raise InputError(f"{place}{message}") from None
+
+
+def plain_message(error: msgspec.ValidationError) -> str:
+    """What does not fit, in one line that names the field as the file does."""
+    return " ".join(str(error).replace("`", "").replace("$.", "").split()).removesuffix(" - at $")
+
+
+def drop_unknown_keys(table: dict[str, Any], kind: type[Any]) -> list[str]:
+    """Drop the keys, at any depth, that the struct `kind` does not have, and report each; wrong tags, too."""
+    root = type_info(kind)
+    sections: dict[str, list[str]] = {}
+    for field in root.fields if isinstance(root, StructType) else ():
+        if isinstance(field.type, StructType):
+            sections[field.name] = [inner.name for inner in field.type.fields]
+    return list(_drop(table, root, "", sections))
+
+
+def _drop(value: Any, kind: Type, where: str, sections: dict[str, list[str]]) -> Iterator[str]:
+    kinds = kind.types if isinstance(kind, UnionType) else (kind,)
+    structs = [one for one in kinds if isinstance(one, StructType)]
+    if isinstance(value, list):
+        for one in kinds:
+            if isinstance(one, ListType | VarTupleType):
+                for number, item in enumerate(cast("list[Any]", value)):
+                    yield from _drop(item, one.item_type, f"{where}[{number}]", sections)
+    if not structs or not isinstance(value, dict):
+        return
+    table, struct, known = cast("dict[str, Any]", value), structs[0], list[str]()
+    if len(structs) > 1:
+        tag, tags = str(struct.tag_field), {str(one.tag): one for one in structs}
+        chosen: Any = table.get(tag)
+        if not isinstance(chosen, str) or chosen not in tags:
+            listed = ", ".join(tags)
+            table.clear()
+            table[tag] = next(iter(tags))
+            wrong = f"{where}.{tag} is {chosen!r}{similar(str(chosen), tags)}; known: {listed}"
+            yield f"{where} does not say {tag}: one of {listed}" if chosen is None else wrong
+            return
+        struct, known = tags[chosen], [tag]
+    known += [field.name for field in struct.fields]
+    for key in sorted(table.keys() - {*known}):
+        del table[key]
+        place = f" in {where}" if where else ""
+        homes = [name for name, names in sections.items() if key in names]
+        hint = f": it belongs below [{homes[0]}]" if len(homes) == 1 else similar(key, known)
+        yield f"unknown key {key!r}{place}{hint}; known: {', '.join(known)}"
+    for field in struct.fields:
+        below = f"{where}.{field.name}" if where else field.name
+        yield from _drop(table.get(field.name), field.type, below, sections)

@@ -12,9 +12,9 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -67,8 +67,32 @@ MEND: dict[type[ModelError], str] = {
     RequestRejected: "the message says what is refused: mostly the model's name, or a base URL that ends elsewhere than /v1",
 }
 
+ADVICE = {
+    "streaming": "words appear only when a message is whole; put no gateway that gathers streams before the server",
+    "several answers": "critics will ask for each proposal in a call of its own, and pay for the prompt each time",
+    "JSON schema": 'do without guided = "openai": critics are asked in words, and again where they cannot be read',
+    "grammar": "capable models need none; for a small one use llama.cpp's server or vLLM, and guided",
+    "cache": "on a server of yours switch prefix caching and its report on (vLLM: --enable-prefix-caching "
+    "--enable-prompt-tokens-details; SGLang: --enable-cache-report): without it each message computes the whole "
+    "conversation again",
+}
+"""What to do where a check by calls does not end well."""
+PROVIDER_CACHE = (
+    "the provider decides what it caches: its price list says for which models, its documents from what length; "
+    "without it every message pays the full price for all that was said before it, which for 40 messages is about "
+    "twenty times the prompt tokens"
+)
 
 Tell = Callable[[CheckResult], None]
+
+
+class _Seen(NamedTuple):
+    """How a check ended."""
+
+    state: State
+    says: str
+    mend: str = ""
+    """Where it did not end well; empty: the check's usual advice."""
 
 
 async def examine(target: Target, tell: Tell = lambda finding: None) -> list[CheckResult]:
@@ -108,13 +132,13 @@ class _Examination:
             if not await self._answers(model):
                 self._skip("no answer came")
                 return
-            await self._several(model)
+            await self._check("several answers", self._several(model))
             if plugged is None:
-                await self._schema()
-                await self._grammar()
-            await self._caches(model)
+                await self._check("JSON schema", self._schema())
+                await self._check("grammar", self._grammar())
+            await self._check("cache", self._caches(model))
             # Last: some servers close the connection after a stream, and a call on it would fail for no fault of theirs.
-            await self._streams(model)
+            await self._check("streaming", self._streams(model))
         self._skip("a plug-in's model has its own ways")
 
     def _skip(self, why: str) -> None:
@@ -140,15 +164,13 @@ class _Examination:
         try:
             source = find_replicas(given)
             urls: tuple[str, ...] = source.first or await asyncio.to_thread(source.look)
-            self._client(
-                base_url=list(urls) or given
-            )  # refuses what cannot work: no key for OpenAI, a URL that is none
+            # Refuses what cannot work: no key for OpenAI, a URL that is none.
+            self._client(base_url=list(urls) or given)
         except InputError as error:
+            check, mend = "endpoint", "write it whole, such as http://127.0.0.1:8000/v1"
             if "API key" in str(error):
-                mend = "export OPENAI_API_KEY=…, or give --base-url, or --local"
-                self.note("key", "error", str(error), mend)
-            else:
-                self.note("endpoint", "error", str(error), "write it whole, such as http://127.0.0.1:8000/v1")
+                check, mend = "key", "export OPENAI_API_KEY=…, or give --base-url, or --local"
+            self.note(check, "error", str(error), mend)
             return None
         if not urls:
             self.note("endpoint", "error", f"nobody is known behind {given}", "check the name after dns+")
@@ -204,10 +226,10 @@ class _Examination:
 
     async def _is_above(self, url: str) -> bool:
         """Whether the API is one step further down: the commonest slip in a base URL."""
+        if url.endswith("/v1"):
+            return False
         try:
-            return not url.endswith("/v1") and bool(
-                await asyncio.to_thread(served_models, f"{url}/v1", self.target.api_key)
-            )
+            return bool(await asyncio.to_thread(served_models, f"{url}/v1", self.target.api_key))
         except ModelError:
             return False
 
@@ -220,18 +242,17 @@ class _Examination:
             return
         name = self._name or DEFAULT_MODEL
         if not listing:
-            self.note(
-                "model", "note", f"{self._url} does not list its models, so {name} is taken on its word"
-            )
+            says = f"{self._url} does not list its models, so {name} is taken on its word"
+            self.note("model", "note", says)
         elif name in listing:
             self.note("model", "ok", f"{name} is served")
         else:
             # No more than a warning: gateways serve names that they do not list. The first call decides.
-            some = ", ".join(list(listing)[:10])
-            self.note(
-                "model", "warning", f"{name} is not among what it lists{similar(name, listing)}: {some}",
-                "name one of them with --model, or as model.name in the configuration",
-            )  # fmt: skip
+            says = (
+                f"{name} is not among what it lists{similar(name, listing)}: {', '.join(list(listing)[:10])}"
+            )
+            mend = "name one of them with --model, or as model.name in the configuration"
+            self.note("model", "warning", says, mend)
 
     def _checked_window(self, listing: dict[str, int | None]) -> None:
         name = self._name or DEFAULT_MODEL
@@ -243,10 +264,9 @@ class _Examination:
             mend = "give it as model.context_tokens in the configuration or --context, or conversations end in errors where they should end as token_limit"
             self.note("context length", "warning", "neither the endpoint nor the catalogue tells it", mend)
         elif counted_on and told and counted_on > told:
+            says = f"{counted_on:,} tokens are counted on, and it has {told:,}"
             mend = f"lower context_tokens to {told}, or serve the model with a larger window"
-            self.note(
-                "context length", "error", f"{counted_on:,} tokens are counted on, and it has {told:,}", mend
-            )
+            self.note("context length", "error", says, mend)
         elif self._window < ROOM:
             mend = "serve it with a larger window: a role play of 40 messages takes about 9,000 tokens"
             self.note("context length", "warning", f"{self._window:,} tokens are few", mend)
@@ -259,11 +279,9 @@ class _Examination:
             return
         wrong = time.time() - there
         if abs(wrong) > SKEW:
-            way = "ahead of" if wrong > 0 else "behind"
+            says = f"this machine is {abs(wrong):,.0f} s {'ahead of' if wrong > 0 else 'behind'} the endpoint's clock"
             mend = "set this machine's clock (timedatectl set-ntp true), or the server's: object stores refuse signatures of another time"
-            self.note(
-                "clock", "warning", f"this machine is {abs(wrong):,.0f} s {way} the endpoint's clock", mend
-            )
+            self.note("clock", "warning", says, mend)
         else:
             self.note("clock", "ok", f"within {max(1.0, abs(wrong)):.0f} s of the endpoint's")
 
@@ -289,107 +307,83 @@ class _Examination:
         self._spent += Usage(used.prompt, used.completion, used.cached, 0, used.unknown)
         return reply
 
+    async def _check(self, check: str, look: Awaitable[_Seen]) -> None:
+        """Note how a check ends; one whose call fails is a warning."""
+        advice = ADVICE[check]
+        if check == "cache" and (self.target.price or find(self._name or DEFAULT_MODEL)):
+            advice = PROVIDER_CACHE
+        try:
+            state, says, mend = await look
+        except RequestRejected as error:
+            self.note(check, "warning", f"refused: {error}", advice)
+        except ModelError as error:
+            self.note(check, "warning", f"{type(error).__name__}: {error}", _mend_of(error))
+        else:
+            self.note(check, state, says, mend or ("" if state in ("ok", "skipped") else advice))
+
     async def _answers(self, model: Model) -> bool:
         try:
             reply = await self._ask(model, "Answer with one word: hello.")
+        except (NotAuthorised, QuotaExhausted) as error:
+            self.note("key", "error", str(error), _mend_of(error))
+            return False
         except ModelError as error:
-            self._failed(error)
+            check = "endpoint" if isinstance(error, Unreachable) else "answer"
+            self.note(check, "error", f"{type(error).__name__}: {error}", _mend_of(error))
             return False
         if not any(finding.check == "key" for finding in self.findings):
-            self.note("key", "ok", "accepted" if self._has_key() else "none is set, and none is needed")
-        says = f"in {reply.latency:.1f} s, by {reply.model or self._name}"
+            given = os.environ.get("OPENAI_API_KEY") if self.target.api_key is None else self.target.api_key
+            self.note(
+                "key", "ok", "accepted" if given and given.strip() else "none is set, and none is needed"
+            )
+        says, state, mend = f"in {reply.latency:.1f} s, by {reply.model or self._name}", "ok", ""
         if reply.usage.unknown:
+            says, state = f"{says}, without saying how many tokens it took", "warning"
             mend = (
                 "without a count of tokens neither cost nor budgets can be kept: have the server report usage"
             )
-            self.note("answer", "warning", f"{says}, without saying how many tokens it took", mend)
         elif not reply.content.strip():
+            says, state = f"{says}, and it is empty", "warning"
             mend = f"a model that thinks first needs more than {MAX_TOKENS} tokens: leave max_tokens out, or make it large"
-            self.note("answer", "warning", f"{says}, and it is empty", mend)
-        else:
-            self.note("answer", "ok", says)
+        self.note("answer", state, says, mend)
         return True
 
-    def _has_key(self) -> bool:
-        key = os.environ.get("OPENAI_API_KEY", "") if self.target.api_key is None else self.target.api_key
-        return bool(key.strip())
-
-    def _failed(self, error: ModelError) -> None:
-        mend = next(text for kind, text in MEND.items() if isinstance(error, kind))
-        if isinstance(error, NotAuthorised | QuotaExhausted):
-            self.note("key", "error", str(error), mend)
-            return
-        check = "endpoint" if isinstance(error, Unreachable) else "answer"
-        self.note(check, "error", f"{type(error).__name__}: {error}", mend)
-
-    async def _tried(self, check: str, call: Any, mend: str) -> Reply | None:
-        """The reply to a call; where it fails, a finding."""
-        try:
-            return await call
-        except RequestRejected as error:
-            self.note(check, "warning", f"refused: {error}", mend)
-        except ModelError as error:
-            own = next(text for kind, text in MEND.items() if isinstance(error, kind))
-            self.note(check, "warning", f"{type(error).__name__}: {error}", own)
-        return None
-
-    async def _streams(self, model: Model) -> None:
-        mend = (
-            "words appear only when a message is whole; put no gateway that gathers streams before the server"
-        )
+    async def _streams(self, model: Model) -> _Seen:
         pieces: list[str] = []
 
         def watch(event: Event) -> None:
             if isinstance(event, Text) and event.text:
                 pieces.append(event.text)
 
-        call = self._ask(model, "Count from one to twelve in words, separated by spaces.", watch=watch)
-        reply = await self._tried("streaming", call, mend)
-        if reply is None:
-            return
+        question = "Count from one to twelve in words, separated by spaces."
+        reply = await self._ask(model, question, watch=watch)
         if len(pieces) < 2 and len(reply.content) > 16:
-            self.note("streaming", "warning", "a stream was asked for, and all came at once", mend)
-        elif reply.usage.unknown:
-            self.note(
-                "streaming", "warning", f"{len(pieces)} pieces, without a count of tokens at the end",
-                "the server must know stream_options.include_usage, or what camel play costs is not known",
-            )  # fmt: skip
-        else:
-            self.note("streaming", "ok", f"{len(pieces)} pieces")
+            return _Seen("warning", "a stream was asked for, and all came at once")
+        if reply.usage.unknown:
+            mend = "the server must know stream_options.include_usage, or what camel play costs is not known"
+            return _Seen("warning", f"{len(pieces)} pieces, without a count of tokens at the end", mend)
+        return _Seen("ok", f"{len(pieces)} pieces")
 
-    async def _several(self, model: Model) -> None:
-        mend = "critics will ask for each proposal in a call of its own, and pay for the prompt each time"
-        call = self._ask(model, "Name an animal in one word.", n=2)
-        reply = await self._tried("several answers", call, mend)
-        if reply is None:
-            return
+    async def _several(self, model: Model) -> _Seen:
+        reply = await self._ask(model, "Name an animal in one word.", n=2)
         if len(reply.choices) < 2:
-            self.note("several answers", "warning", "n = 2 brought one answer", mend)
-        else:
-            self.note("several answers", "ok", "n = 2 brings two answers in one call")
+            return _Seen("warning", "n = 2 brought one answer")
+        return _Seen("ok", "n = 2 brings two answers in one call")
 
-    async def _schema(self) -> None:
-        mend = 'do without guided = "openai": critics are asked in words, and again where they cannot be read'
-        needed: State = "error" if self.target.guided == "openai" else "warning"
+    async def _schema(self) -> _Seen:
         async with self._client(guided="openai") as model:
-            call = self._ask(model, "Answer with one word: the name of a colour.", expects="choice")
-            reply = await self._tried("JSON schema", call, mend)
-        if reply is None:
-            return
+            reply = await self._ask(model, "Answer with one word: the name of a colour.", expects="choice")
         try:
             msgspec.json.decode(reply.content, type=_Chosen)
         except msgspec.MsgspecError:
-            self.note(
-                "JSON schema", needed, "response_format was taken, and the answer does not keep to it", mend
-            )
-        else:
-            self.note("JSON schema", "ok", "the answer keeps to response_format")
+            says = "response_format was taken, and the answer does not keep to it"
+            return _Seen("error" if self.target.guided == "openai" else "warning", says)
+        return _Seen("ok", "the answer keeps to response_format")
 
-    async def _grammar(self) -> None:
+    async def _grammar(self) -> _Seen:
         wanted = self.target.guided if self.target.guided in ("llama.cpp", "vllm") else None
         if urlsplit(self._url).hostname == "api.openai.com":
-            self.note("grammar", "skipped", "OpenAI takes no grammar of ours, and its models need none")
-            return
+            return _Seen("skipped", "OpenAI takes no grammar of ours, and its models need none")
         guides: tuple[Guide, ...] = (wanted,) if wanted else ("llama.cpp", "vllm")
         for guide in guides:
             async with self._client(guided=guide) as model:
@@ -397,54 +391,30 @@ class _Examination:
                     reply = await self._ask(model, "Answer with one word: yes or no.", expects="instruction")
                 except RequestRejected:
                     continue
-                except ModelError as error:
-                    mend = next(text for kind, text in MEND.items() if isinstance(error, kind))
-                    self.note("grammar", "warning", f"{type(error).__name__}: {error}", mend)
-                    return
             if reply.content.lstrip().startswith(("Instruction: ", "<CAMEL_TASK_DONE>")):
                 how = "" if wanted else f': guided = "{guide}" can be used'
-                self.note("grammar", "ok", f"replies are held to {guide}'s{how}")
-                return
+                return _Seen("ok", f"replies are held to {guide}'s{how}")
         if wanted:
             mend = f'take guided = "{wanted}" out of the configuration, or serve the model with {wanted}'
-            self.note("grammar", "error", f'guided = "{wanted}" is counted on, and nothing is held', mend)
-            return
-        mend = "capable models need none; for a small one use llama.cpp's server or vLLM, and guided"
-        self.note("grammar", "note", "replies are not held to a grammar", mend)
+            return _Seen("error", f'guided = "{wanted}" is counted on, and nothing is held', mend)
+        return _Seen("note", "replies are not held to a grammar")
 
-    async def _caches(self, model: Model) -> None:
-        mend = (
-            "the provider decides what it caches: its price list says for which models, its documents from what length; "
-            "without it every message pays the full price for all that was said before it, which for 40 messages is about "
-            "twenty times the prompt tokens"
-            if self.target.price or find(self._name or DEFAULT_MODEL)
-            else "on a server of yours switch prefix caching and its report on (vLLM: --enable-prefix-caching "
-            "--enable-prompt-tokens-details; SGLang: --enable-cache-report): without it each message computes the whole "
-            "conversation again"
-        )
+    async def _caches(self, model: Model) -> _Seen:
         if self._window is not None and self._window < len(LONG) // 3 + 2 * MAX_TOKENS:
-            self.note("cache", "skipped", "the window is too small for a prompt worth caching")
-            return
+            return _Seen("skipped", "the window is too small for a prompt worth caching")
         history = History(LONG)
         history.add("user", "What is the number of item 7? Answer with the number.")
-        first = await self._tried("cache", self._ask(model, history), mend)
-        if first is None:
-            return
+        first = await self._ask(model, history)
         history.add("assistant", first.content)
         history.add("user", "And of item 9?")
-        again = await self._tried("cache", self._ask(model, history), mend)
-        if again is None:
-            return
-        cached, prompt = again.usage.cached, again.usage.prompt
-        if again.usage.unknown or not cached:
-            self.note(
-                "cache",
-                "warning",
-                "a prompt that was just sent is not counted as cached when it returns",
-                mend,
-            )
-        else:
-            self.note("cache", "ok", f"{cached:,} of {prompt:,} prompt tokens came from the cache")
+        used = (await self._ask(model, history)).usage
+        if used.unknown or not used.cached:
+            return _Seen("warning", "a prompt that was just sent is not counted as cached when it returns")
+        return _Seen("ok", f"{used.cached:,} of {used.prompt:,} prompt tokens came from the cache")
+
+
+def _mend_of(error: ModelError) -> str:
+    return next(text for kind, text in MEND.items() if isinstance(error, kind))
 
 
 class _Chosen(msgspec.Struct):

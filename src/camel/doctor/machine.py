@@ -19,7 +19,16 @@ from typing import Any
 
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.plugins import Registry, offered, taken
+from camel.core.stops import STOP_RULES
+from camel.detectors import DETECTORS
 from camel.doctor.finding import CheckResult
+from camel.models.connect import MODELS
+from camel.runs.run import JOURNALS, journals
+from camel.sandbox.process import ProgramFailed, Sandbox
+from camel.scenarios import shipped
+from camel.scenarios.critics import CRITICS
+from camel.scenarios.reading import PLUGGED
+from camel.storage.store import BucketStore, is_remote
 
 PACKAGE = "camel-society"
 EXTRAS = {
@@ -62,20 +71,16 @@ def examine_machine(
 
 
 def _all(where: str, address: str, generating: bool) -> Iterator[CheckResult]:
-    yield _python()
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    yield CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
     if generating and find_spec("pyarrow") is None:
-        needed = MissingExtra("Generating", "data")
-        yield CheckResult("extras", "error", str(needed).partition(": ")[0], str(needed).partition(": ")[2])
+        said, _, install = str(MissingExtra("Generating", "data")).partition(": ")
+        yield CheckResult("extras", "error", said, install)
     yield from _extras()
     yield _disk(where)
     yield _ray(address)
     yield _sandbox()
     yield from _plugins()
-
-
-def _python() -> CheckResult:
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    return CheckResult("Python", "ok", f"{version}, {os.cpu_count()} cores")
 
 
 # ---------------------------------------------------------------- extras
@@ -93,8 +98,9 @@ def _extras() -> Iterator[CheckResult]:
     for extra, use in EXTRAS.items():
         missing, old = missing_of(extra, lines)
         if old:
-            install = str(MissingExtra("", extra)).partition(": ")[2]
-            yield CheckResult("extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {install}")
+            yield CheckResult(
+                "extras", "warning", f"{extra}: {', '.join(old)}", f"for {use}: {_install(extra)}"
+            )
         elif missing:
             whole = len(missing) == sum(map(partial(_is_of, extra), lines))
             lacking.append(f"{extra} ({use})" if whole else f"{extra}, of which {_listed(missing)} ({use})")
@@ -104,10 +110,12 @@ def _extras() -> Iterator[CheckResult]:
         "extras", "ok", f"installed: {', '.join(there) or 'none, which is enough for camel play'}"
     )
     if lacking:
-        install = str(MissingExtra("", "NAME")).partition(": ")[2]
-        yield CheckResult(
-            "extras", "skipped", f"not installed: {', '.join(lacking)}", f"when you need one: {install}"
-        )
+        mend = f"when you need one: {_install('NAME')}"
+        yield CheckResult("extras", "skipped", f"not installed: {', '.join(lacking)}", mend)
+
+
+def _install(extra: str) -> str:
+    return str(MissingExtra("", extra)).partition(": ")[2]
 
 
 def missing_of(extra: str, requirements: list[str]) -> tuple[list[str], list[str]]:
@@ -153,8 +161,6 @@ def _fits(requirement: str, version: str) -> bool:
 
 
 def _disk(where: str) -> CheckResult:
-    from camel.storage.store import is_remote
-
     if is_remote(where):
         return _bucket(where)
     folder = Path(where).expanduser().absolute()
@@ -185,9 +191,6 @@ def _disk(where: str) -> CheckResult:
 
 def _bucket(where: str) -> CheckResult:
     """A bucket is asked what a run asks of it: to list, to write, and to refuse a name that is taken."""
-    from camel.runs.run import JOURNALS, journals
-    from camel.storage.store import BucketStore
-
     mend = "check the address, the AWS_ variables (or those of the other clouds), and that they may list and write"
     name = f".camel-doctor-{secrets.token_hex(6)}"
     try:
@@ -213,15 +216,13 @@ def _bucket(where: str) -> CheckResult:
 
 
 def _ray(address: str) -> CheckResult:
-    install = str(MissingExtra("", "cluster")).partition(": ")[2]
     if find_spec("ray") is None:
         state = "error" if address else "skipped"
-        return CheckResult("Ray", state, "not installed", f"for clusters: {install}")
+        return CheckResult("Ray", state, "not installed", f"for clusters: {_install('cluster')}")
     version = metadata.version("ray")
     if not address:
-        return CheckResult(
-            "Ray", "ok", f"{version}; --address local, auto or host:port looks at a cluster too"
-        )
+        says = f"{version}; --address local, auto or host:port looks at a cluster too"
+        return CheckResult("Ray", "ok", says)
     from camel.engine.ray.connect import look_at
 
     try:
@@ -231,15 +232,12 @@ def _ray(address: str) -> CheckResult:
         return CheckResult("Ray", "error", said, mend)
     says = f"{version} at {address}: {seen.nodes} node{'' if seen.nodes == 1 else 's'}, {seen.cpus:g} CPUs"
     if not seen.cpus:
-        return CheckResult(
-            "Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes"
-        )
+        mend = "no node offers a CPU, so that no worker can start: add nodes"
+        return CheckResult("Ray", "error", says, mend)
     return CheckResult("Ray", "ok", says)
 
 
 def _sandbox() -> CheckResult:
-    from camel.sandbox.process import ProgramFailed, Sandbox
-
     if not sys.platform.startswith("linux"):
         return CheckResult("sandbox", "skipped", "camel evaluate humaneval runs programs on Linux only")
     try:
@@ -258,22 +256,15 @@ def _sandbox() -> CheckResult:
 
 
 def _plugins() -> Iterator[CheckResult]:
-    registries = _registries()
     sound: list[str] = []
-    for registry, own in registries:
+    for registry, own in _registries():
         for plugin in taken(registry.group, own):
             says = (
                 f"{plugin.name} of {plugin.package} has the name of a part of CAMEL, and nobody can reach it"
             )
-            yield CheckResult(
-                "plug-ins",
-                "warning",
-                says,
-                "ask its author for another name, or pip uninstall " + plugin.bare,
-            )
-        for name in offered(registry.group):
-            if name in own:
-                continue
+            mend = f"ask its author for another name, or pip uninstall {plugin.bare}"
+            yield CheckResult("plug-ins", "warning", says, mend)
+        for name in (one for one in offered(registry.group) if one not in own):
             try:
                 registry[name]
             except CamelError as error:
@@ -286,22 +277,9 @@ def _plugins() -> Iterator[CheckResult]:
 
 
 def _registries() -> list[tuple[Registry[Any], set[str]]]:
-    from camel.core.stops import STOP_RULES
-    from camel.detectors import DETECTORS
-    from camel.models.connect import MODELS
-    from camel.scenarios import shipped
-    from camel.scenarios.critics import CRITICS
-    from camel.scenarios.reading import PLUGGED
-
-    registries: list[tuple[Registry[Any], set[str]]] = [
-        (PLUGGED, set(shipped())),
-        (DETECTORS, DETECTORS.own),
-        (STOP_RULES, STOP_RULES.own),
-        (CRITICS, CRITICS.own),
-        (MODELS, MODELS.own),
-    ]
+    registries: list[Registry[Any]] = [DETECTORS, STOP_RULES, CRITICS, MODELS]
     if find_spec("pyarrow"):
         from camel.formats.exporters import FORMATS
 
-        registries.append((FORMATS, FORMATS.own))
-    return registries
+        registries.append(FORMATS)
+    return [(PLUGGED, set(shipped())), *((one, one.own) for one in registries)]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NamedTuple
 
+from camel.core.errors import CamelError, InputError
 from camel.core.message import Usage
+from camel.doctor.finding import CheckResult
+from camel.generation.config import GenerateConfig
 from camel.models.catalogue import ModelPrice, find
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl
 from camel.models.guided import Guide
+from camel.models.local import running
 
 MAX_TOKENS = 64
 """Of an answer: enough to see its shape."""
@@ -37,6 +43,43 @@ class Target(NamedTuple):
     price: ModelPrice | None = None
     seconds: float = 60.0
     """That an answer may take."""
+
+
+def find_target(
+    stack: ExitStack,
+    config: GenerateConfig | None,
+    model: str = "",
+    base_url: str = "",
+    context: int | None = None,
+    *,
+    local: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Target | CheckResult:
+    """What the configuration, else the options, say is to be asked; a finding where that cannot be known.
+
+    The local model is started, and stopped with the `stack`.
+    """
+    if local or (config and config.is_local):
+        try:
+            server = stack.enter_context(running(say=say))
+        except CamelError as error:
+            mend = "pip install 'camel-society[local]', and let it fetch its weights once (98 MB)"
+            return CheckResult("local model", "error", str(error), mend)
+        return Target(server.model, server.base_url, "", server.context_tokens, "llama.cpp")
+    if config:
+        spec = config.model
+        try:
+            key = spec.api_key()
+        except InputError as error:
+            mend = f"export {spec.key_variable}=…, or let model.key_variable name the variable that holds it"
+            return CheckResult("key", "error", str(error), mend)
+        # Only what the run will use: variables of the environment that it does not read are not asked about.
+        window = context or spec.context_tokens
+        return Target(spec.name, spec.base_url, key, window, spec.guided, spec.cost())
+    if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
+        mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
+        return CheckResult("endpoint", "warning", "none is named, so none was looked at", mend)
+    return Target(model, base_url, None, context)
 
 
 def calls_of(target: Target) -> Usage:

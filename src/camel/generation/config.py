@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import Sampling
-from camel.core.toml import read_table
+from camel.core.toml import convert_table, read_table
 from camel.jobs.budget import Budget
 from camel.models.local import ALIAS, LOCAL_SAMPLING
 from camel.models.spec import ModelSpec
@@ -202,12 +202,7 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     table = read_table(path, missing=f"there is none; camel init {path} makes one")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
-    _check_names(path, table)
-    try:
-        config = msgspec.convert(table, GenerateConfig)
-    except msgspec.ValidationError as error:
-        said = str(error).replace("`", "").replace("$.", "")
-        raise InputError(f"{path}: {said.replace('Object missing required field', 'missing:')}") from None
+    config = convert_table(table, GenerateConfig, path)
     return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
 
 
@@ -224,26 +219,6 @@ def check_place(path: Path, config: GenerateConfig) -> None:
         raise InputError(
             f"there is no run {here} here, but one beside {path}: --out {beside} goes on with it, --out {here} makes another"
         )
-
-
-def _check_names(path: Path, table: dict[str, Any]) -> None:
-    sections: dict[str, Any] = {
-        "model": ModelSpec,
-        "run": RunSection,
-        "budget": Budget,
-        "plan": Assumptions,
-        "critic": CriticSettings,
-    }
-    for name, kind in {"": GenerateConfig, **sections}.items():
-        inner: Any = table.get(name, {}) if name else table
-        known: tuple[str, ...] = kind.__struct_fields__
-        for key in (
-            sorted(cast("dict[str, Any]", inner).keys() - set(known)) if isinstance(inner, dict) else ()
-        ):
-            where = f" in [{name}]" if name else ""
-            homes = [one for one, its in sections.items() if key in its.__struct_fields__]
-            hint = f": it belongs below [{homes[0]}]" if len(homes) == 1 else similar(key, known)
-            raise InputError(f"{path}: unknown field {key!r}{where}{hint}; known: {', '.join(known)}")
 
 
 def _scenario(path: Path, name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.toml import read_table
+from camel.core.toml import convert_table, read_table
 
 LLAMA_7B = "LLaMA-7B"
 
@@ -155,10 +155,7 @@ def made_config(recipe: str, given: dict[str, Any]) -> TrainConfig:
         raise InputError(f"no recipe {recipe!r}: there are {', '.join(RECIPES)}")
     if not ("model" in given or "model" in RECIPES.get(recipe, {})):
         raise InputError("which model is to be trained? Name it: --model NAME, or model = in the file")
-    try:
-        return msgspec.convert({"rows": [], **RECIPES.get(recipe, {}), **given}, TrainConfig)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{error}") from None
+    return convert_table({"rows": [], **RECIPES.get(recipe, {}), **given}, TrainConfig)
 
 
 def read_config(path: Path) -> TrainConfig:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
-from camel.core.toml import read_table
+from camel.core.toml import convert_table, read_table
 from camel.detectors import DETECTORS
 from camel.evaluation.humaneval.problems import PLUS_FILE, human_eval_file
 from camel.training.overlap import ExamQuestion
@@ -82,11 +82,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe; an error names the file and the field."""
-    table = read_table(path)
-    try:
-        return msgspec.convert(table, Recipe)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from None
+    return convert_table(read_table(path), Recipe, path)
 
 
 class _QuestionLine(msgspec.Struct):

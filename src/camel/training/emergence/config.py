@@ -11,7 +11,7 @@ import msgspec
 from camel.core.checks import shown, whole
 from camel.core.errors import InputError
 from camel.core.message import Sampling
-from camel.core.toml import read_table
+from camel.core.toml import convert_table, read_table
 from camel.evaluation.contest_records import JUDGE_PROMPT
 from camel.evaluation.humaneval.problems import COUNT
 
@@ -154,10 +154,7 @@ def _once(what: str, names: list[str]) -> None:
 
 def made_config(table: dict[str, Any]) -> EmergenceConfig:
     """A configuration from its fields."""
-    try:
-        return msgspec.convert(table, EmergenceConfig)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{error}") from None
+    return convert_table(table, EmergenceConfig)
 
 
 def read_config(path: Path, **given: Any) -> EmergenceConfig:

@@ -1,0 +1,124 @@
+"""Who competes in an evaluation of agents, and who is asked, by the names that people give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from camel.core.errors import InputError
+from camel.core.model import Model
+from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Group
+from camel.evaluation.windows import AskedModel
+from camel.models.connect import label, named_at
+from camel.models.spec import ModelSpec, find_spec
+from camel.runs.reader import RunReader
+from camel.runs.run import open_folder
+
+
+class AskedModels(NamedTuple):
+    """The models of an evaluation, each once however many parts it has."""
+
+    models: dict[str, Model | ModelSpec]
+    summariser: AskedModel
+    writers: dict[str, AskedModel]
+    judges: tuple[AskedModel, ...]
+
+
+def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...]:
+    """A row for each run, with those of `against` that are runs of the same scenario."""
+    records = [RunReader(run) for run in runs]
+    for one in records:
+        if not len(one):
+            raise InputError(
+                f"{one.folder.address} has no finished conversations: camel status says how far it is"
+            )
+    others: dict[str, RunReader] = {}
+    for name in (one for one in against if not _is_single_shot(one)):
+        if not open_folder(name).exists:
+            raise InputError(
+                f"--against takes {SINGLE_SHOT}, {SINGLE_SHOT}=MODEL or a run's folder, not {name!r}"
+            )
+        other = RunReader(name)
+        others[_name(other)] = other
+    if AGENTS in others:
+        raise InputError(f"a run called {AGENTS} cannot compete: rename its folder")
+    scenarios = [_scenario(one) for one in records]
+    for other in others.values():
+        if _scenario(other) not in scenarios:
+            raise InputError(f"{other.folder.address} is of the scenario {_scenario(other)}, and no RUN is")
+    groups: list[Group] = []
+    for one, scenario in zip(records, scenarios, strict=True):
+        alike = {name: other.folder.address for name, other in others.items() if _scenario(other) == scenario}
+        name = scenario if scenarios.count(scenario) == 1 else _name(one)
+        groups.append(Group(name, {AGENTS: one.folder.address, **alike}, scenario))
+    return tuple(groups)
+
+
+def find_models(
+    groups: Sequence[Group],
+    judges: Sequence[str],
+    *,
+    summariser: str = "",
+    base: str = "",
+    against: Sequence[str] = (),
+    base_url: str = "",
+    guided: Any = None,
+) -> AskedModels:
+    """Models by their names, or `NAME@URL`; `base` writes single shots, the one that all runs were made with unless given."""
+    if not judges:
+        raise InputError("name who judges, a strong model, with --judge; or use --local")
+    made: dict[str, AskedModel] = {}
+    models: dict[str, Model | ModelSpec] = {}
+
+    def model(spec: str) -> AskedModel:
+        if spec not in made:
+            name, url = named_at(spec)
+            models[spec] = found = find_spec(name, base_url=url or base_url, guided=guided)
+            made[spec] = AskedModel(label(name, url), spec, found.window)
+        return made[spec]
+
+    single = single_shots(against)
+    if SINGLE_SHOT in single and not base:
+        runs = [open_folder(group.runs[AGENTS]) for group in groups]
+        names = {str(run.settings().config.get("model.name", "")) for run in runs}
+        base = names.pop() if len(names) == 1 else ""
+        if not base:
+            raise InputError("the runs do not tell one base model: name that of single-shot with --model")
+    writers = {label(*named_at(name)): model(name.partition("=")[2] or base) for name in single}
+    asked = tuple(model(spec) for spec in dict.fromkeys(judges))
+    return AskedModels(models, model(summariser) if summariser else asked[0], writers, asked)
+
+
+def ask_only(model: Model, against: Sequence[str] = ()) -> AskedModels:
+    """One model does everything."""
+    one = AskedModel(model.name, "", model.context_tokens)
+    return AskedModels({"": model}, one, dict.fromkeys(single_shots(against), one), (one,))
+
+
+def single_shots(against: Sequence[str]) -> list[str]:
+    """Those of `against` that are single-shot answers; without any system, the base model's."""
+    single = [name for name in against if _is_single_shot(name)] if against else [SINGLE_SHOT]
+    if len(set(single)) != len(single):
+        raise InputError("--against names a system twice")
+    return single
+
+
+def evaluation_folder(run: str) -> Path:
+    """Where the evaluation of a run is kept unless another folder is given: in the run's, where that is on a disk."""
+    folder = open_folder(run)
+    if folder.on_disk:
+        return folder.path("evaluation")
+    return Path("evaluations") / run.rstrip("/").rpartition("/")[2] / "evaluation"
+
+
+def _is_single_shot(name: str) -> bool:
+    return name.partition("=")[0] == SINGLE_SHOT
+
+
+def _name(run: RunReader) -> str:
+    return run.folder.address.rstrip("/").rpartition("/")[2]
+
+
+def _scenario(run: RunReader) -> str:
+    return Path(str(run.settings.config.get("scenario", ""))).name or _name(run)
