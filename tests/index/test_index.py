@@ -69,7 +69,7 @@ def test_sets_and_buckets():
     assert joined([]) == ""
     for facet in FACETS.values():
         if facet.edges:
-            names = bucket_names(facet)
+            names = list(bucket_names(facet))
             assert len(set(names)) == len(names) == len(facet.edges)
             assert [bucket(facet, edge) for edge in facet.edges] == names
             assert bucket(facet, None) == "unknown"
@@ -264,7 +264,7 @@ def read_header_of(folder: RunFolder, name: str) -> index.Header:
 def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("camel.index.sorted.FROM", 5)
     monkeypatch.setattr("camel.index.sorted._GROUP", 2)
-    monkeypatch.setattr("camel.query.sorted_path.TIED", 4)
+    monkeypatch.setattr("camel.query.sorted_copies.TIED", 4)
     folder: RunFolder = a_run(place("run"), 8)
     merge(folder, STAGE, cost=price, target=12)
     names = files_of(folder, STAGE)

@@ -136,7 +136,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         # So that a few rows have sorted copies, of several row groups, with values that many rows have.
         patch.setattr("camel.index.sorted.FROM", 10)
         patch.setattr("camel.index.sorted._GROUP", 4)
-        patch.setattr("camel.query.sorted_path.TIED", 8)
+        patch.setattr("camel.query.sorted_copies.TIED", 8)
         yield from _world(folder, known)
 
 
@@ -163,8 +163,8 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
         known += [Known(name, one) for one in made]
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
-        patch.setattr("camel.query.by_number._SORTED_AT_ONCE", 4)
-        patch.setattr("camel.query.by_number._STEPS", 3)
+        patch.setattr("camel.query.number_scan._SORTED_AT_ONCE", 4)
+        patch.setattr("camel.query.number_scan._STEPS", 3)
         patch.setattr("camel.query.database.SEGMENT", 25)
         with Catalogue([folder / "small", folder / "large", folder / "bare"]) as catalogue:
             yield World(catalogue, known)

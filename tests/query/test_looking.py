@@ -112,7 +112,7 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: p
                 Catalogue([tmp_path / "run"])
         assert list(scratch.iterdir()) == [], broken
     with monkeypatch.context() as patch:
-        patch.setattr("camel.query.view.indexes_of", _fail)
+        patch.setattr("camel.query.scope.indexes_of", _fail)
         with pytest.raises(CamelError, match="it broke"):
             view(str(tmp_path / "run"))
     assert list(scratch.iterdir()) == []

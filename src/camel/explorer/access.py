@@ -17,13 +17,13 @@ import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from camel.core.checks import shown
@@ -43,6 +43,9 @@ HEADERS = {
 }
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(?::(?:[0-9]{1,5}|\*))?")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
+MAX_FORM = 10_000
+"""Bytes of a form that is read, unless more is expected."""
+_MOST_FIELDS = 20
 MISALIGNMENT = "misalignment"
 """The label whose rows are shown only after consent."""
 
@@ -92,13 +95,8 @@ class Consent:
 
     def given(self, request: Request) -> frozenset[str]:
         """The labels that this browser may be shown."""
-        return self.given_in(request.cookies.get(self._cookie, ""))
-
-    def given_in(self, cookie: str) -> frozenset[str]:
-        """The labels that a cookie is good for."""
-        return (
-            frozenset({MISALIGNMENT}) if self._keys.signed(f"consent:{MISALIGNMENT}", cookie) else frozenset()
-        )
+        given = request.cookies.get(self._cookie, "")
+        return frozenset([MISALIGNMENT] if self._keys.signed(f"consent:{MISALIGNMENT}", given) else [])
 
     def check_form(self, request: Request, token: str, what: str = "form") -> bool:
         """Whether a form came from our own page; `what` says what its token was signed for."""
@@ -109,13 +107,25 @@ class Consent:
             return False
         return self._keys.signed(what, token)
 
-    def give(self, response: Response) -> None:
-        """Have the browser remember it until it or the server ends."""
-        set_cookie(response, self._cookie, self._keys.sign(f"consent:{MISALIGNMENT}"), self._keys.framed)
+    def answered(self, form: Mapping[str, str]) -> Response:
+        """Have the browser remember the answer until it or the server ends, and go on."""
+        shows = form.get("answer") == "show"
+        response = RedirectResponse(local(form.get("next", "/")) if shows else "/", 303)
+        given = self._keys.sign(f"consent:{MISALIGNMENT}") if shows else ""
+        set_cookie(response, self._cookie, given, self._keys.framed)
+        return response
 
-    def withdraw(self, response: Response) -> None:
-        """Have it forget."""
-        set_cookie(response, self._cookie, "", self._keys.framed)
+
+async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
+    """The fields of a form; none where it is larger than expected."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > most:
+            return {}
+    if data.count(b"&") >= _MOST_FIELDS:
+        return {}
+    return dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS))
 
 
 class Door:

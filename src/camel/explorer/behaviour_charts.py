@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from camel.detectors import DETECTORS
-from camel.explorer.charts import MOST, WIDTH, Chart, Rows, plot_of, printable
+from camel.explorer.charts import (
+    MOST,
+    WIDTH,
+    Chart,
+    Rows,
+    colors,
+    names_axis,
+    numbers_axis,
+    plot_of,
+    printable,
+    shares,
+)
 from camel.explorer.views import TITLES, PageState
 from camel.query.answers import Behaviours
 from camel.query.catalogue import Catalogue
-from camel.reports.intervals import wilson
-from camel.reports.plots import (
-    INK,
-    Spec,
-    seat_colours,
-    shaded,
-)
+from camel.reports.plots import INK, Spec, seat_colours, shaded
 
 MOST_TURNS = 60
 
@@ -31,35 +36,36 @@ def _title(detector: str) -> str:
 def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
     """What was found, by the number of the message."""
     seen = catalogue.behaviours(state.query)
-    rows: Rows = []
     # The most frequent ones: each needs a picture of its own.
     total = {name: sum(sum(counts.values()) for counts in by.values()) for name, by in seen.by_turn.items()}
-    shown = sorted(total, key=lambda name: -total[name])[:8]
-    for name in sorted(total, key=lambda name: -total[name]):
-        for seat, counts in sorted(seen.by_turn[name].items()):
-            for turn, count in sorted(counts.items()):
-                of = seen.reached(turn)
-                share = wilson(min(count, of), of)
-                rows.append(
-                    {
-                        "behaviour": _title(name),
-                        "message": turn + 1,
-                        "seat": printable(seat),
-                        "conversations": count,
-                        "of": of,
-                        "share": share.rate,
-                        "low": share.low,
-                        "high": share.high,
-                    }
-                )
-    titles = [_title(name) for name in shown]
+    found = sorted(total, key=lambda name: -total[name])
+    rows: Rows = [
+        {
+            "behaviour": _title(name),
+            "message": turn + 1,
+            "seat": printable(seat),
+            "conversations": count,
+            "of": of,
+            **shares(min(count, of), of),
+        }
+        for name in found
+        for seat, counts in sorted(seen.by_turn[name].items())
+        for turn, count in sorted(counts.items())
+        for of in [seen.reached(turn)]
+    ]
+    titles = [_title(name) for name in found[:8]]
     drawn = [row for row in rows if row["message"] <= MOST_TURNS and row["behaviour"] in titles]
     if not drawn:
         return None
-    seats = sorted(
-        {row["seat"] for row in drawn}, key=lambda seat: (seat != "user", seat != "assistant", seat)
-    )[:4]
+    seats = _seats(drawn)[:4]
     last = max(row["message"] for row in drawn)
+    along: Spec = {
+        "field": "message",
+        "type": "quantitative",
+        "title": "message",
+        "scale": {"domain": [0, last + 1], "nice": False},
+        "axis": {"tickCount": 4, "tickMinStep": 1, "grid": False, "format": "d"},
+    }
     spec: Spec = {
         "data": {"values": [row for row in drawn if row["seat"] in seats]},
         "facet": {"field": "behaviour", "type": "nominal", "sort": titles, "title": None},
@@ -71,30 +77,19 @@ def by_turn(catalogue: Catalogue, state: PageState) -> Chart | None:
             "height": 90,
             "mark": {"type": "bar", "size": max(2, min(10, 120 // max(2, last))), "opacity": 0.9},
             "encoding": {
-                "x": {
-                    "field": "message",
-                    "type": "quantitative",
-                    "title": "message",
-                    "scale": {"domain": [0, last + 1], "nice": False},
-                    "axis": {"tickCount": 4, "tickMinStep": 1, "grid": False, "format": "d"},
-                },
-                "y": {
-                    "field": "share",
-                    "type": "quantitative",
-                    "title": None,
-                    "axis": {"format": "~%", "tickCount": 3},
-                },
-                "color": {
-                    "field": "seat",
-                    "type": "nominal",
-                    "sort": seats,
-                    "scale": {"domain": seats, "range": seat_colours(seats)},
-                },
+                "x": along,
+                "y": numbers_axis("share", ticks=3, format="~%"),
+                "color": colors("seat", seats, seat_colours(seats)),
             },
         },
     }
     caption = "Of the first, second, third … messages, the share in which it was found, by who said it; each on a scale of its own."
     return Chart(plot_of("by-turn", "Behaviours by message", f"{caption} {_looked(seen)}", spec), rows)
+
+
+def _seats(rows: Rows) -> list[str]:
+    """Who said something, the user and the assistant first."""
+    return sorted({row["seat"] for row in rows}, key=lambda seat: (seat != "user", seat != "assistant", seat))
 
 
 def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
@@ -111,39 +106,20 @@ def by_seat(catalogue: Catalogue, state: PageState) -> Chart | None:
     for row in rows:
         of[row["behaviour"]] = of.get(row["behaviour"], 0) + row["messages"]
     rows.sort(key=lambda row: (-of[row["behaviour"]], row["seat"]))
-    seats = sorted(
-        {row["seat"] for row in rows}, key=lambda seat: (seat != "user", seat != "assistant", seat)
-    )
+    seats = _seats(rows)[:4]
     spec: Spec = {
-        "data": {"values": [row for row in rows if row["seat"] in seats[:4]]},
+        "data": {"values": [row for row in rows if row["seat"] in seats]},
         "width": WIDTH,
         "height": {"step": 26},
         "mark": {"type": "bar", "size": 16},
         "encoding": {
-            "y": {
-                "field": "behaviour",
-                "type": "nominal",
-                "sort": sorted(of, key=lambda name: -of[name]),
-                "title": None,
-                "axis": {"labelColor": INK, "domain": False, "ticks": False},
-            },
-            "x": {
-                "field": "messages",
-                "type": "quantitative",
-                "title": "messages",
-                "axis": {"format": "~s", "tickCount": 4},
-            },
-            "color": {
-                "field": "seat",
-                "type": "nominal",
-                "sort": seats[:4],
-                "scale": {"domain": seats[:4], "range": seat_colours(seats[:4])},
-            },
+            "y": names_axis("behaviour", sorted(of, key=lambda name: -of[name]), labelColor=INK),
+            "x": numbers_axis("messages", "messages"),
+            "color": colors("seat", seats, seat_colours(seats)),
         },
     }
-    return Chart(
-        plot_of("by-seat", "Who shows them", f"Messages with a finding, by seat. {_looked(seen)}", spec), rows
-    )
+    caption = f"Messages with a finding, by seat. {_looked(seen)}"
+    return Chart(plot_of("by-seat", "Who shows them", caption, spec), rows)
 
 
 def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
@@ -155,21 +131,17 @@ def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
         found = sorted(seen.by_role, key=lambda name: -sum(seen.by_role[name].values()))
         if len(roles) < 2 or not found:
             return None
-        rows: Rows = []
-        for role in roles:
-            for name in found:
-                share = wilson(seen.by_role[name].get(role, 0), seen.roles[role])
-                rows.append(
-                    {
-                        "role": printable(role) or "none",
-                        "behaviour": _title(name),
-                        "conversations": share.count,
-                        "of": share.of,
-                        "share": share.rate,
-                        "low": share.low,
-                        "high": share.high,
-                    }
-                )
+        rows: Rows = [
+            {
+                "role": printable(role) or "none",
+                "behaviour": _title(name),
+                "conversations": (count := seen.by_role[name].get(role, 0)),
+                "of": seen.roles[role],
+                **shares(count, seen.roles[role]),
+            }
+            for role in roles
+            for name in found
+        ]
         names = [printable(role) or "none" for role in roles[:MOST]]
         titles = [_title(name) for name in found[:7]]
         values = [row for row in rows if row["role"] in names and row["behaviour"] in titles]
@@ -178,27 +150,10 @@ def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
             "width": {"step": max(31, min(60, WIDTH // len(titles)))},
             "height": {"step": 24},
             "encoding": {
-                "x": {
-                    "field": "behaviour",
-                    "type": "nominal",
-                    "sort": titles,
-                    "title": None,
-                    "axis": {
-                        "orient": "top",
-                        "labelAngle": -40,
-                        "labelAlign": "left",
-                        "domain": False,
-                        "ticks": False,
-                        "labelLimit": 130,
-                    },
-                },
-                "y": {
-                    "field": "role",
-                    "type": "nominal",
-                    "sort": names,
-                    "title": None,
-                    "axis": {"labelColor": INK, "domain": False, "ticks": False, "labelLimit": 130},
-                },
+                "x": names_axis(
+                    "behaviour", titles, orient="top", labelAngle=-40, labelAlign="left", labelLimit=130
+                ),
+                "y": names_axis("role", names, labelColor=INK, labelLimit=130),
             },
             "layer": shaded("share", size=10, radius=2),
         }

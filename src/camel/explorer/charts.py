@@ -12,16 +12,8 @@ from typing import Any
 
 import msgspec
 
-from camel.reports.plots import (
-    ACCENT,
-    GRID,
-    INK,
-    MUTED,
-    Plot,
-    Spec,
-    png,
-    svg,
-)
+from camel.reports.intervals import wilson
+from camel.reports.plots import ACCENT, GRID, INK, MUTED, Plot, Spec, png, svg
 
 WIDTH = 205
 """Of what is drawn, beside the labels: all of it fits a phone, where it is shown about as large as it is."""
@@ -145,6 +137,30 @@ FEWEST = 5
 """Numbers for which a plot of bars has room, though it has fewer."""
 
 
+def shares(count: int, of: int) -> dict[str, float]:
+    """A share and its 95% interval, as columns of a row."""
+    found = wilson(count, of)
+    return {"share": found.rate, "low": found.low, "high": found.high}
+
+
+def names_axis(field: str, order: Sequence[str], **style: Any) -> Spec:
+    """An axis with names in an order, without lines."""
+    axis = {"domain": False, "ticks": False, **style}
+    return {"field": field, "type": "nominal", "sort": order, "title": None, "axis": axis}
+
+
+def numbers_axis(field: str, title: str | None = None, ticks: int = 4, format: str = "~s") -> Spec:
+    """An axis with numbers."""
+    axis = {"format": format, "tickCount": ticks}
+    return {"field": field, "type": "quantitative", "title": title, "axis": axis}
+
+
+def colors(field: str, names: Sequence[str], palette: Sequence[str]) -> Spec:
+    """A color for each name."""
+    scale = {"domain": names, "range": palette}
+    return {"field": field, "type": "nominal", "sort": names, "scale": scale}
+
+
 def bars(rows: Rows, field: str) -> Spec:
     """Bars with their names at the left and their numbers at the end."""
     values = [
@@ -165,7 +181,7 @@ def bars(rows: Rows, field: str) -> Spec:
         # Room for the numbers beside the longest.
         "scale": {"domain": [0, most], "range": [0, WIDTH - 95]},
     }
-    described: Spec = {"field": "name", "type": "nominal"}
+    labels = f"{_expression([row[field] for row in rows])}[datum.value]"
     return {
         "data": {"values": values},
         "width": WIDTH,
@@ -175,15 +191,10 @@ def bars(rows: Rows, field: str) -> Spec:
                 "field": "at",
                 "type": "ordinal",
                 "title": None,
-                "axis": {
-                    "labelColor": INK,
-                    "domain": False,
-                    "ticks": False,
-                    "labelExpr": f"{_expression([row[field] for row in rows])}[datum.value]",
-                },
+                "axis": {"labelColor": INK, "domain": False, "ticks": False, "labelExpr": labels},
             },
             "href": {"field": "link"},
-            "description": described,
+            "description": {"field": "name", "type": "nominal"},
         },
         "layer": [
             {

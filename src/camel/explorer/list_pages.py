@@ -23,16 +23,14 @@ SAMPLE = 20
 
 def add_list_pages(site: Site) -> None:
     """Add their routes."""
-    page, get = site.page, site.get
+    get = site.get
 
     @get("/")
     def home(asked: PageRequest) -> Response:
-        cards = run_cards(asked.catalogue, asked.allowed)
-        return page(
+        return asked.page(
             "runs.html",
-            asked.allowed,
             here="runs",
-            runs=cards,
+            runs=run_cards(asked.catalogue, asked.allowed),
             total=asked.catalogue.count(),
             restricted=asked.catalogue.restricted(),
             notes=asked.catalogue.notes(),
@@ -54,11 +52,8 @@ def add_list_pages(site: Site) -> None:
         if sample:
             found = asked.catalogue.sample(query, sample, seed)
             rows = [views.list_row(row, None, state, here) for row in found]
-            total, notes, paging = (
-                asked.catalogue.count(query),
-                (),
-                {"next": None, "previous": None, "where": ""},
-            )
+            total, notes = asked.catalogue.count(query), []
+            paging = {"next": None, "previous": None, "where": ""}
             summary = f"{len(rows):,} at random of {views.counted(total, 'conversation')}"
         else:
             result = (
@@ -70,24 +65,18 @@ def add_list_pages(site: Site) -> None:
                 views.list_row(row, result.at + number, state, here) for number, row in enumerate(result.rows)
             ]
             # That an index is missing stands on the first page; here, what concerns this list.
-            total, notes = (
-                result.total,
-                [note for note in result.notes if note not in asked.catalogue.notes()],
-            )
+            total = result.total
+            notes = [note for note in result.notes if note not in asked.catalogue.notes()]
             paging = {
                 "next": result.next and state.url("/list", [("after", result.next)]),
                 "previous": result.previous and state.url("/list", [("before", result.previous)]),
                 "where": f"{result.at + 1:,}–{result.at + len(rows):,} of {total:,}" if rows else "",
             }
             summary = views.counted(total, "conversation")
-        pinned = state.pin and {"name": state.pin, "unpin": state.url("/list", here, pin="")}
         kept = state.params()
-        hidden = asked.catalogue.restricted()
-        return page(
+        return asked.page(
             "list.html",
-            asked.allowed,
             here="list",
-            state=state,
             heading=f"“{query.text}”" if query.text else "Conversations",
             facets=views.facet_lists(state, asked.catalogue.facets(query)),
             ranges=views.ranges(query),
@@ -98,8 +87,8 @@ def add_list_pages(site: Site) -> None:
             rows=rows,
             several_runs=len(asked.catalogue.runs) > 1,
             notes=notes,
-            hidden=hidden,
-            pinned=pinned,
+            hidden=asked.catalogue.restricted(),
+            pinned=state.pin and {"name": state.pin, "unpin": state.url("/list", here, pin="")},
             sampling=bool(sample),
             again=state.url("/list", [("sample", str(sample or SAMPLE)), ("seed", _seed())]),
             whole=state.url("/list"),
@@ -117,9 +106,7 @@ def add_list_pages(site: Site) -> None:
             empty="No conversation fits all of this. Remove a filter above, or search for other words."
             if kept
             else "Nothing has been committed yet: it appears here as the run goes on.",
-            previous=paging["previous"],
-            next=paging["next"],
-            where=paging["where"],
+            **paging,
         )
 
     @get("/random")
@@ -135,16 +122,10 @@ def add_list_pages(site: Site) -> None:
         transcript = asked.catalogue.conversation(run, id)
         beside = asked.catalogue.neighbours(run, id, state.query)
         address = f"{run}/{id}"
-        if state.pin and state.pin != address:
-            pin = state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)])
-            pin_text = "Compare with pinned"
-        else:
-            pin, pin_text = state.url("/list", pin=address), "Compare with another"
+        other = state.pin and state.pin != address
         base = f"/conversation/{quote(run, safe='')}"
-        return page(
+        return asked.page(
             "conversation.html",
-            asked.allowed,
-            state=state,
             talk=views.talk(run, transcript, asked.catalogue.row(run, id).cost),
             run_title=run,
             terms=terms_of(state.query.text),
@@ -158,8 +139,8 @@ def add_list_pages(site: Site) -> None:
             json=views.url(f"{base}/json", [("id", id)]),
             markdown=views.url(f"{base}/markdown", [("id", id)]),
             permalink=views.url(base, [("id", id)]),
-            pin=pin,
-            pin_text=pin_text,
+            pin=state.compare(address, []) if other else state.url("/list", pin=address),
+            pin_text="Compare with pinned" if other else "Compare with another",
         )
 
     @get("/conversation/{run}/json")
@@ -179,10 +160,8 @@ def add_list_pages(site: Site) -> None:
             run, _, id = address.partition("/")
             made = views.talk(run, asked.catalogue.conversation(run, id))
             talks.append(made | {"link": state.conversation(run, id)})
-        return page(
+        return asked.page(
             "compare.html",
-            asked.allowed,
-            state=state,
             talks=talks,
             terms=terms_of(state.query.text),
             raw=state.raw,

@@ -18,7 +18,6 @@ from camel.core.errors import InputError
 from camel.explorer import views
 from camel.explorer.home import hidden_labels
 from camel.explorer.maps import BY, MOST_CORNERS, MapView, Point, area_from, map_of, maps_in
-from camel.explorer.reading import hues_of
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.views import Params
 from camel.index.facets import FACETS
@@ -79,14 +78,13 @@ class _View:
 
 def add_map_pages(site: Site) -> None:
     """Add the map's routes."""
-    get, page = site.get, site.page
+    get = site.get
 
     @get("/map")
     def the_map(asked: PageRequest) -> Response:
         view = _View(asked)
-        if not view.run or view.of not in view.maps[view.run]:
-            return page("map.html", asked.allowed, here="map", state=asked.state, **_missing(view))
-        return page("map.html", asked.allowed, here="map", state=asked.state, **_shown(view))
+        there = view.run and view.of in view.maps[view.run]
+        return asked.page("map.html", here="map", **(_shown(view) if there else _missing(view)))
 
     @get("/map/points")
     def points(asked: PageRequest) -> Response:
@@ -110,7 +108,7 @@ def add_map_pages(site: Site) -> None:
     @get("/map/rows")
     def rows(asked: PageRequest) -> Response:
         view = _View(asked)
-        return page("map_rows.html", asked.allowed, state=asked.state, **_choice(view, view.map()))
+        return asked.page("map_rows.html", **_choice(view, view.map()))
 
 
 def _missing(view: _View) -> dict[str, Any]:
@@ -247,26 +245,23 @@ def _choice(view: _View, drawn: MapView) -> dict[str, Any]:
     if start + ROWS < len(found):
         params = [("of", view.of), ("area", view.area), ("from", str(start + ROWS))]
         more = view.state.url("/map/rows", params, query=replace(view.state.query, runs=(view.run,)))
-    listed: list[dict[str, Any]] = []
-    for one in some:
-        roles = [role for role in (one.user, one.assistant) if role]
-        colours = hues_of(roles)
-        listed.append(
-            {
-                "text": _cut(one.text, EXCERPT),
-                "label": one.label,
-                "roles": [{"name": role, "hue": colours[role]} for role in roles],
-                "link": _link(view, one),
-                "repeats": bool(one.copy_of),
-            }
-        )
+    listed = [
+        {
+            "text": _cut(one.text, EXCERPT),
+            "label": one.label,
+            "roles": views.roles(one.user, one.assistant),
+            "link": _link(view, one),
+            "repeats": bool(one.copy_of),
+        }
+        for one in some
+    ]
     return {"chosen": f"{len(found):,}", "points_chosen": listed, "more": more}
 
 
 def _link(view: _View, point: Point) -> str:
     """The conversation of a point, at its message. Without the query: it may have come from a map of another run."""
     base = views.url(f"/conversation/{quote(view.run, safe='')}", [("id", point.id)])
-    return base + (f"#m{point.message + 1}" if point.message >= 0 else "")
+    return base + views.at_message(point.message)
 
 
 def _cut(text: str, most: int) -> str:

@@ -7,25 +7,21 @@ signed cookie) may speak, stop or save there. Every form carries the app's own t
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
-from fastapi import FastAPI
-from jinja2 import Environment
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from camel.core.errors import CamelError, InputError
-from camel.explorer.access import Consent, Keys, set_cookie
+from camel.core.errors import InputError
+from camel.explorer.access import MAX_FORM as MAX_FIELDS
+from camel.explorer.access import Keys, set_cookie
 from camel.explorer.agents import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Table, Wanted
-from camel.explorer.forms import MAX_FORM as MAX_FIELDS
-from camel.explorer.forms import read_form
 from camel.explorer.reading import Bubble
+from camel.explorer.routing import Refused, Site
 from camel.explorer.views import counted, money, short, url
 from camel.models.person import HandOver
-from camel.query.catalogue import Catalogue
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
 """Bytes: what a person says, every character as four times three, and the rest of the form."""
@@ -47,17 +43,13 @@ IDEAS = (
     Idea("Novelist", "Gardener", "Write a mystery that is solved by a plant"),
     Idea("Physicist", "Journalist", "Explain black holes to children"),
 )
-Show = Callable[..., Response]
 
 
 class PlayPages:
     """The routes, with what they need of the app."""
 
-    def __init__(
-        self, agents: Agents, catalogue: Catalogue, consent: Consent, keys: Keys, page: Show, failure: Show
-    ) -> None:
-        self.agents, self.catalogue, self.consent, self.keys = agents, catalogue, consent, keys
-        self._page, self._failure = page, failure
+    def __init__(self, site: Site, agents: Agents, keys: Keys) -> None:
+        self.site, self.agents, self.keys = site, agents, keys
         self._cookie = f"camel-seat-{keys.suffix}"
 
     # --- pages ---------------------------------------------------------------------------------------------------
@@ -81,9 +73,9 @@ class PlayPages:
             limits.append(f"{money(agents.meter.money)} of {money(budget.usd)} used")
         if budget.tokens is not None:
             limits.append(f"{short(agents.meter.usage.total)} of {short(budget.tokens)} tokens used")
-        return self._page(
+        return self.site.page(
             "play.html",
-            self.consent.given(request),
+            self.site.consent.given(request),
             status,
             here="play",
             given={"seat": "", "specify": "on", "messages": str(min(20, agents.limits.messages))} | given,
@@ -93,27 +85,23 @@ class PlayPages:
             most=agents.limits.messages,
             most_role=MAX_ROLE,
             most_task=MAX_TASK,
-            form_token=self.consent.form_token,
             ideas=[(idea, url("/play", idea._asdict().items())) for idea in IDEAS],
             tables=[self._about(table) for table in agents.of(self._owner(request))],
             closed=agents.used_up(),
         )
 
     def _about(self, table: Table) -> dict[str, str]:
-        count = counted(len(table.html), "message")
         return {
             "link": f"/play/{table.id}",
             "roles": f"{table.wanted.user} and {table.wanted.assistant}",
             "task": table.wanted.task,
             "state": "saved" if table.saved else "ended" if table.ended else "live",
-            "count": count,
+            "count": counted(len(table.html), "message"),
         }
 
     async def begin(self, request: Request) -> Response:
         """Set a table."""
-        form = await read_form(request, MAX_FORM)
-        if not self.consent.check_form(request, form.get("token", "")):
-            return self._strange(request)
+        form = await self._form(request)
         owner = self._owner(request) or secrets.token_urlsafe(16)
         number = form.get("messages", "")
         try:
@@ -137,13 +125,11 @@ class PlayPages:
     def table(self, request: Request) -> Response:
         """A conversation while it goes on, and after."""
         table = self._table(request)
-        if table is None:
-            return self._gone(request)
         transcript = table.transcript
         mine = self._owner(request) == table.owner
-        return self._page(
+        return self.site.page(
             "table.html",
-            self.consent.given(request),
+            self.site.consent.given(request),
             here="play",
             table=table,
             now=table.state(),
@@ -154,7 +140,6 @@ class PlayPages:
             task=transcript.task,
             stop=transcript.stop,
             model=self.agents.name,
-            form_token=self.consent.form_token,
             base=f"/play/{table.id}",
             again=url(
                 "/play",
@@ -168,14 +153,12 @@ class PlayPages:
         if not table.saved:
             return ""
         address = self.agents.folder.address
-        name = next((run.name for run in self.catalogue.runs if run.address == address), "")
+        name = next((run.name for run in self.site.catalogue.runs if run.address == address), "")
         return url(f"/conversation/{quote(name, safe='')}", [("id", table.saved)]) if name else ""
 
     def events(self, request: Request) -> Response:
         """What happens at a table, as it happens."""
         table = self._table(request)
-        if table is None:
-            return self._gone(request)
         known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
         seen = int(known) if known.isdecimal() and len(known) < 9 else 0
         return StreamingResponse(
@@ -184,15 +167,11 @@ class PlayPages:
 
     async def act(self, request: Request) -> Response:
         """Say something, let the model answer, stop, or save."""
-        form = await read_form(request, MAX_FORM)
         table = self._table(request)
-        if table is None:
-            return self._gone(request)
-        if not self.consent.check_form(request, form.get("token", "")):
-            return self._strange(request)
+        form = await self._form(request)
         if self._owner(request) != table.owner:
             text = "Only the browser that began this conversation can do that. Begin one of your own."
-            return self._failure(request, 403, "Not your table", text)
+            raise Refused(403, "Not your table", text)
         try:
             match form.get("do", ""):
                 case "say":
@@ -206,9 +185,7 @@ class PlayPages:
                 case _:
                     raise InputError("there is nothing like that to do here")
         except InputError as error:
-            return self._failure(request, 409, "Not now", str(error))
-        except CamelError as error:
-            return self._failure(request, 500, "Something went wrong", str(error))
+            raise Refused(409, "Not now", str(error)) from None
         return RedirectResponse(f"/play/{table.id}", 303)
 
     # --- who ---------------------------------------------------------------------------------------------------
@@ -218,36 +195,25 @@ class PlayPages:
         owner, _, signature = request.cookies.get(self._cookie, "").partition(".")
         return owner if owner and self.keys.signed(f"seat:{owner}", signature) else ""
 
-    def _table(self, request: Request) -> Table | None:
-        return self.agents.find(request.path_params["table"])
-
-    def _gone(self, request: Request) -> Response:
+    def _table(self, request: Request) -> Table:
+        if (table := self.agents.find(request.path_params["table"])) is not None:
+            return table
         text = "It ended a while ago and was not saved, or the server was started again since. Begin another one."
-        return self._failure(request, 404, "This table is gone", text)
+        raise Refused(404, "This table is gone", text)
 
-    def _strange(self, request: Request) -> Response:
-        text = "This did not come from the app's own page. Open the page again and answer there."
-        return self._failure(request, 403, "Not accepted", text)
+    async def _form(self, request: Request) -> dict[str, str]:
+        return await self.site.form(request, "Open the page again and answer there.", MAX_FORM)
 
 
-def add_play(
-    app: FastAPI,
-    agents: Agents,
-    pages: Environment,
-    catalogue: Catalogue,
-    consent: Consent,
-    keys: Keys,
-    page: Show,
-    failure: Show,
-) -> None:
+def add_play(site: Site, agents: Agents, keys: Keys) -> None:
     """Add the routes of the agents app."""
-    message = pages.get_template("message.html")
+    message = site.pages.get_template("message.html")
 
     def render(bubble: Bubble) -> str:
         return message.render(bubble=bubble)
 
     agents.render = render
-    play = PlayPages(agents, catalogue, consent, keys, page, failure)
+    play, app = PlayPages(site, agents, keys), site.app
     app.get("/play")(play.lobby)
     app.post("/play")(play.begin)
     app.get("/play/{table}")(play.table)

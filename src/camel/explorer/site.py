@@ -12,6 +12,7 @@ models and the licence, and what the calls cost is not shown, which is nobody's 
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -74,10 +75,8 @@ def chosen(
 
 def _named(catalogue: Catalogue, id: str) -> Row:
     for run in catalogue.runs:
-        try:
+        with contextlib.suppress(NotThere):
             return catalogue.row(run.name, id)
-        except NotThere:
-            continue
     raise NotThere(f"there is no conversation {shown(id)}")
 
 
@@ -144,7 +143,10 @@ class _Site:
         labels = {label for row in self.rows for label in row.labels}
         shown = [
             views.list_row(row, number, PageState(Query()), [])
-            | {"link": f"{_TALKS}/{name}.html" + _place(row), "pin": ""}
+            | {
+                "link": f"{_TALKS}/{name}.html" + (views.at_message(row.hit.message) if row.hit else ""),
+                "pin": "",
+            }
             for number, (row, name) in enumerate(zip(self.rows, self.names, strict=True))
         ]
         return self._page(
@@ -207,10 +209,6 @@ def _models(rows: Sequence[Row], most: int = 8) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.model.split(" + ") if name))
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more]) or "language models that are not recorded"
-
-
-def _place(row: Row) -> str:
-    return f"#m{row.hit.message + 1}" if row.hit and row.hit.message >= 0 else ""
 
 
 def _names(rows: Sequence[Row]) -> list[str]:

@@ -29,18 +29,17 @@ from camel.explorer.charts import (
     as_png,
     as_svg,
     bars,
+    colors,
+    numbers_axis,
     plot_of,
     printable,
+    shares,
 )
 from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, money, short, toggled
+from camel.index.facets import FACETS
 from camel.query.answers import Histogram
 from camel.query.catalogue import Catalogue
-from camel.reports.intervals import wilson
-from camel.reports.plots import (
-    ACCENT,
-    SEAT_COLOURS,
-    Spec,
-)
+from camel.reports.plots import ACCENT, SEAT_COLOURS, Spec
 
 
 def charts(catalogue: Catalogue, state: PageState) -> list[Chart]:
@@ -80,28 +79,16 @@ def _facet(name: str) -> Callable[[Catalogue, PageState], Chart | None]:
         if len(values) < 2 and not (name in ("stop", "finding") and values):
             return None
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
-        one_each = name != "finding" and name != "label" and name != "other"
+        one_each = not (name in FACETS and FACETS[name].many)
         total = sum(count for _, count in values) if one_each else catalogue.count(state.query)
         rows: Rows = []
         links: list[str] = []
         for value, count in values:
             query = state.query if value in chosen else toggled(state.query, name, value)
             links.append(state.url("/list", query=query))
-            share = wilson(count, total)
-            shown = (
-                DETECTORS[value].title
-                if name == "finding" and value in DETECTORS
-                else facet_name(name, value)
-            )
-            rows.append(
-                {
-                    name: printable(shown),
-                    "conversations": count,
-                    "share": share.rate,
-                    "low": share.low,
-                    "high": share.high,
-                }
-            )
+            known = name == "finding" and value in DETECTORS
+            shown = DETECTORS[value].title if known else facet_name(name, value)
+            rows.append({name: printable(shown), "conversations": count, **shares(count, total)})
         title = f"{TITLES[name]}, the most frequent" if len(values) > MOST else TITLES[name]
         caption = f"Of {total:,} conversations. The file with the data has 95% intervals."
         return Chart(plot_of(name, title, caption, bars(rows[:MOST], name)), rows, links)
@@ -179,23 +166,19 @@ def _columns(rows: Rows, made: Histogram, title: str) -> Spec:
         }
         for number, row in enumerate(rows)
     ]
+    leads = {"href": {"field": "link"}, "description": {"field": "n", "type": "quantitative"}}
+    return _binned(values, along, "n", 170, {"color": ACCENT}, leads)
+
+
+def _binned(values: Rows, along: Spec, count: str, height: int, mark: Spec, more: Mapping[str, Spec]) -> Spec:
+    """Bars from `low` to `high` on an axis."""
+    encoding = {"x": along, "x2": {"field": "high"}, "y": numbers_axis(count), **more}
     return {
         "data": {"values": values},
         "width": WIDTH + LABELS - 50,
-        "height": 170,
-        "mark": {"type": "bar", "color": ACCENT, "binSpacing": 1},
-        "encoding": {
-            "x": along,
-            "x2": {"field": "high"},
-            "y": {
-                "field": "n",
-                "type": "quantitative",
-                "title": None,
-                "axis": {"format": "~s", "tickCount": 4},
-            },
-            "href": {"field": "link"},
-            "description": {"field": "n", "type": "quantitative"},
-        },
+        "height": height,
+        "mark": {"type": "bar", "binSpacing": 1, **mark},
+        "encoding": encoding,
     }
 
 
@@ -212,35 +195,9 @@ def _length_by_stop(catalogue: Catalogue, state: PageState) -> Chart | None:
     moved, along = _along(made, "messages")
     values = [{**row, "low": row["from"] + moved, "high": row["to"] + 1 + moved} for row in rows]
     names = [facet_name("stop", stop) for stop in order]
-    spec: Spec = {
-        "data": {"values": values},
-        "width": WIDTH + LABELS - 50,
-        "height": 190,
-        "mark": {"type": "bar", "binSpacing": 1},
-        "encoding": {
-            "x": along,
-            "x2": {"field": "high"},
-            "y": {
-                "field": "conversations",
-                "type": "quantitative",
-                "title": None,
-                "axis": {"format": "~s", "tickCount": 4},
-            },
-            "color": {
-                "field": "stop",
-                "type": "nominal",
-                "sort": names,
-                "scale": {
-                    "domain": names,
-                    "range": [*SEAT_COLOURS, "#c2476b", "#7d8a34", "#5a6f8f", "#9a7a4f"][: len(names)],
-                },
-            },
-        },
-    }
+    palette = [*SEAT_COLOURS, "#c2476b", "#7d8a34", "#5a6f8f", "#9a7a4f"][: len(names)]
+    spec = _binned(values, along, "conversations", 190, {}, {"color": colors("stop", names, palette)})
     return Chart(plot_of("length-by-stop", "Length and how it ended", "", spec), rows)
-
-
-# --- behaviours --------------------------------------------------------------------------------------------------
 
 
 class Kind(NamedTuple):

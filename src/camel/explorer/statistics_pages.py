@@ -13,9 +13,8 @@ from camel.query.answers import NotThere
 
 def add_statistics_pages(site: Site) -> None:
     """Add their routes."""
-    page, get = site.page, site.get
 
-    @get("/statistics")
+    @site.get("/statistics")
     def statistics_page(asked: PageRequest) -> Response:
         made = statistics.charts(asked.catalogue, asked.state)
         total = asked.catalogue.count(asked.state.query)
@@ -32,11 +31,9 @@ def add_statistics_pages(site: Site) -> None:
             }
             for one in made
         ]
-        return page(
+        return asked.page(
             "statistics.html",
-            asked.allowed,
             here="statistics",
-            state=asked.state,
             figures=[("conversations", f"{total:,}")],
             charts=charts,
             notes=statistics.notes(asked.catalogue, asked.state, made),
@@ -44,7 +41,7 @@ def add_statistics_pages(site: Site) -> None:
             up=asked.state.url("/list"),
         )
 
-    @get("/statistics/{file}")
+    @site.get("/statistics/{file}")
     def plot(asked: PageRequest) -> Response:
         name, _, kind = asked.request.path_params["file"].rpartition(".")
         made = statistics.chart(asked.catalogue, asked.state, name) if kind in statistics.KINDS else None
@@ -53,6 +50,5 @@ def add_statistics_pages(site: Site) -> None:
                 "there is no such plot of these conversations: the page of statistics has those there are"
             )
         headers = {"content-disposition": f'attachment; filename="{made.plot.name}.{kind}"'}
-        return Response(
-            statistics.KINDS[kind].make(made), media_type=statistics.KINDS[kind].type, headers=headers
-        )
+        media, make = statistics.KINDS[kind]
+        return Response(make(made), media_type=media, headers=headers)

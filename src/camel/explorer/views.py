@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from camel.core.transcript import Transcript
 from camel.explorer.reading import bubbles, findings, hues, hues_of
@@ -75,12 +75,30 @@ class PageState(NamedTuple):
         """The link to a conversation."""
         return self.url(f"/conversation/{quote(run, safe='')}", [("id", id)], **changed)
 
+    def compare(self, address: str, here: Params) -> str:
+        """The link that compares a conversation with the pinned one, pins it, or takes the pin away."""
+        if self.pin and self.pin != address:
+            return self._replace(pin="").url("/compare", [("left", self.pin), ("right", address)])
+        return self.url("/list", here, pin="" if self.pin else address)
+
 
 def url(path: str, params: Iterable[tuple[str, str]]) -> str:
     """A path with parameters."""
     # A lone half of a surrogate pair cannot be written in a URL; it cannot be in a run either.
     written = urlencode([(name, value.encode("utf-8", "replace")) for name, value in params])
     return f"{path}?{written}" if written else path
+
+
+def at_message(number: int) -> str:
+    """Where on the page of a conversation a message is, from 0; nowhere for the task."""
+    return f"#m{number + 1}" if number >= 0 else ""
+
+
+def roles(*names: str) -> list[dict[str, Any]]:
+    """Roles with their colors, those that there are."""
+    there = [name for name in names if name]
+    colors = hues_of(there)
+    return [{"name": name, "hue": colors[name]} for name in there]
 
 
 def short(number: float) -> str:
@@ -169,9 +187,8 @@ def chips(state: PageState, path: str) -> list[dict[str, str]]:
         for value in values:
             add(f"{TITLES[facet]}: {facet_name(facet, value)}", toggled(query, facet, value))
     for number, (least, most) in query.ranges.items():
-        limits = f"{'' if least is None else f'{least:g}'}–{'' if most is None else f'{most:g}'}"
         left = {name: limits for name, limits in query.ranges.items() if name != number}
-        add(f"{NUMBER_TITLES[number]}: {limits}", replace(query, ranges=left))
+        add(f"{NUMBER_TITLES[number]}: {_limit(least)}–{_limit(most)}", replace(query, ranges=left))
     return made
 
 
@@ -179,18 +196,14 @@ def ranges(query: Query) -> list[dict[str, str]]:
     """The numbers between which a conversation can be looked for, as a form shows them."""
     made: list[dict[str, str]] = []
     for name in ("messages", "tokens", "cost"):
-        least, most = query.ranges.get(name, (None, None))
-        made.append(
-            {
-                "name": name,
-                "title": NUMBER_TITLES[name],
-                "least_name": f"{name}-from",
-                "most_name": f"{name}-to",
-                "least": "" if least is None else f"{least:g}",
-                "most": "" if most is None else f"{most:g}",
-            }
-        )
+        least, most = map(_limit, query.ranges.get(name, (None, None)))
+        ends = {"least_name": f"{name}-from", "least": least, "most_name": f"{name}-to", "most": most}
+        made.append({"name": name, "title": NUMBER_TITLES[name], **ends})
     return made
+
+
+def _limit(number: float | None) -> str:
+    return "" if number is None else f"{number:g}"
 
 
 def stop_class(reason: str) -> str:
@@ -200,44 +213,31 @@ def stop_class(reason: str) -> str:
 
 def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[str, Any]:
     """A row of the list; `here` says which page of it, for links that stay there."""
-    roles = [role for role in (row.user, row.assistant, *row.others) if role]
-    colours = hues_of(roles)
     address = f"{row.run}/{row.id}"
     parts = [counted(row.messages, "message"), f"{short(row.tokens)} tokens", money(row.cost)]
-    if state.pin == address:
-        pin, text = state.url("/list", here, pin=""), "pinned"
-    elif state.pin:
-        pin, text = (
-            state._replace(pin="").url("/compare", [("left", state.pin), ("right", address)]),
-            "compare with pinned",
-        )
-    else:
-        pin, text = state.url("/list", here, pin=address), "compare"
+    pinned = state.pin == address
     return {
         "at": "" if at is None else f"{at + 1:,}",
         "run": row.run,
-        "roles": [{"name": role, "hue": colours[role]} for role in roles],
+        "roles": roles(row.user, row.assistant, *row.others),
         "task": row.task,
         "labels": row.labels,
-        "findings": [name.replace("_", " ") for name in row.findings],
+        "findings": [words(name) for name in row.findings],
         "stop": row.stop,
         "stop_class": stop_class(row.stop),
         "length": " · ".join(part for part in parts if part),
-        "link": state.conversation(row.run, row.id)
-        + (f"#m{row.hit.message + 1}" if row.hit and row.hit.message >= 0 else ""),
+        "link": state.conversation(row.run, row.id) + (at_message(row.hit.message) if row.hit else ""),
         "hits": [hit_html(row.hit)] if row.hit else [],
-        "pinned": state.pin == address,
-        "pin": pin,
-        "pin_text": text,
+        "pinned": pinned,
+        "pin": state.compare(address, here),
+        "pin_text": "pinned" if pinned else "compare with pinned" if state.pin else "compare",
     }
 
 
 def hit_html(hit: ShownHit) -> Markup:
     """What was found, with the words marked."""
-    pieces = [
-        Markup("<mark>{}</mark>").format(text) if is_word else escape(text) for text, is_word in hit.pieces
-    ]
-    return Markup("").join(pieces)
+    mark = Markup("<mark>{}</mark>").format
+    return Markup("").join(mark(text) if is_word else escape(text) for text, is_word in hit.pieces)
 
 
 # --- a conversation ----------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
         ("run", run),
         ("id", transcript.id),
         ("scenario", transcript.scenario),
-        *((name.replace("_", " "), value) for name, value in transcript.inputs.items()),
+        *((words(name), value) for name, value in transcript.inputs.items()),
         ("model", ", ".join(models)),
         ("prompt", f"{usage.prompt:,} tokens, {usage.cached:,} cached" if usage.calls else ""),
         ("completion", f"{usage.completion:,} tokens" if usage.calls else ""),
@@ -263,16 +263,7 @@ def talk(run: str, transcript: Transcript, cost: float | None = None) -> dict[st
         ("cost", money(cost)),
         ("fingerprint", transcript.fingerprint),
     ]
-    speakers = [
-        {
-            "role": speaker.role,
-            "name": speaker.name,
-            "system": speaker.system,
-            "opening": speaker.opening,
-            "hue": colours[speaker.role],
-        }
-        for speaker in transcript.speakers
-    ]
+    speakers = [asdict(speaker) | {"hue": colours[speaker.role]} for speaker in transcript.speakers]
     return {
         "title": " and ".join(speaker.role for speaker in transcript.speakers) or transcript.id,
         "run": run,

@@ -11,9 +11,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
-from camel.explorer.forms import read_form
 from camel.explorer.home import hidden_labels
-from camel.explorer.routing import PageRequest, Site
+from camel.explorer.routing import PageRequest, Refused, Site
 from camel.explorer.views import PageState
 from camel.explorer.watch import RunWatch
 from camel.query.answers import NeedsConsent, NotThere
@@ -24,8 +23,6 @@ from camel.runs.control import Wish, read_wish, wish
 
 def add_watch_pages(site: Site, control: bool) -> None:
     """Add their routes."""
-    app, page, get, failure, consent = site.app, site.page, site.get, site.failure, site.consent
-
     watched: dict[str, RunWatch] = {}
 
     def source_of(asked: PageRequest) -> CatalogueRun:
@@ -45,36 +42,29 @@ def add_watch_pages(site: Site, control: bool) -> None:
             one.close()
         return one
 
-    @get("/watch/{run}")
+    @site.get("/watch/{run}")
     def watch(asked: PageRequest) -> Response:
         one = looked(source_of(asked))
-        return page(
+        return asked.page(
             "watch.html",
-            asked.allowed,
             run=one.source.name,
             where=one.source.address,
             now=one.state(),
             events=f"/watch/{quote(one.source.name, safe='')}/events",
             link=PageState(Query(runs=(one.source.name,))).url("/list"),
             text_hidden=not one.shows_text,
-            form_token=consent.form_token,
             control=control and f"/watch/{quote(one.source.name, safe='')}/control",
             wishes=(("pause", "Pause"), ("go", "Go on"), ("stop", "Stop after current calls")),
         )
 
-    @app.post("/watch/{run}/control")
+    @site.app.post("/watch/{run}/control")
     async def answer_wish(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        form = await read_form(request)
         if not control:
-            return failure(
-                request, 403, "Not accepted", "This explorer is for everybody, and controls no run."
-            )
-        if not consent.check_form(request, form.get("token", "")):
-            text = "This did not come from the explorer's own page. Open the page of the run and press the button there."
-            return failure(request, 403, "Not accepted", text)
+            raise Refused(403, "Not accepted", "This explorer is for everybody, and controls no run.")
+        form = await site.form(request, "Open the page of the run and press the button there.")
 
         def grant(wished: Wish) -> str:
-            source = source_of(site.request(request))
+            source = source_of(PageRequest(site, request))
             # What is wished already may be wished again: two clicks on a button.
             if wished not in looked(source).totals()["can"] and wished != read_wish(source.folder):
                 raise InputError(
@@ -86,14 +76,15 @@ def add_watch_pages(site: Site, control: bool) -> None:
         try:
             run = await asyncio.to_thread(grant, convert(form.get("wish", ""), Wish))
         except NeedsConsent:
-            return failure(request, 403, "Not accepted", "Open the page of the run and give consent first.")
-        except NotThere as error:
-            return failure(request, 404, "It is not there", str(error))
+            text = "Open the page of the run and give consent first."
+            raise Refused(403, "Not accepted", text) from None
+        except NotThere:
+            raise
         except (ValidationError, CamelError, OSError) as error:
-            return failure(request, 400, "That cannot be done", str(error))
+            raise Refused(400, "That cannot be done", str(error)) from None
         return RedirectResponse(f"/watch/{quote(run, safe='')}", 303)
 
-    @get("/watch/{run}/events")
+    @site.get("/watch/{run}/events")
     def events(asked: PageRequest) -> Response:
         source = source_of(asked)
         one = watched.get(source.name)

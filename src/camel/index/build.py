@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -15,25 +14,8 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.core.transcript import Transcript
-from camel.index.facets import (
-    COUNTED,
-    FOLDER,
-    MOST_VALUES,
-    TASK_CHARS,
-    UNKNOWN,
-    Cost,
-    Facet,
-    bucket_names,
-    elements,
-    joined,
-)
-from camel.index.files import (
-    FOOTER_KEY,
-    Header,
-    Indexed,
-    read_errors,
-    schema,
-)
+from camel.index.facets import COUNTED, FOLDER, MOST_VALUES, TASK_CHARS, Cost, Facet, bucket, elements, joined
+from camel.index.files import FOOTER_KEY, Header, Indexed, read_errors, schema
 from camel.record.arrow import batches, read_shard
 from camel.record.arrow import schema as data_schema
 from camel.record.parquet import Shard, arrow, write_batches
@@ -59,8 +41,6 @@ _COLUMNS = [
     "cached_tokens",
     "calls",
 ]
-
-
 _NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
 UNFINISHED = "unfinished"
 """How a conversation ended that has no end."""
@@ -167,12 +147,11 @@ def count(table: Any) -> dict[str, dict[str, dict[str, int]]] | None:
     """The rows of an index by labels, facet and value; None where they are too many different ones."""
     counted: dict[str, dict[str, dict[str, int]]] = {}
     for name, its in COUNTED.items():
-        names = bucket_names(its) if its.edges else []
         for label, value, number in _pairs(table, its.column):
             if label not in counted and len(counted) > MOST_VALUES:
                 return None
             by = counted.setdefault(label, {}).setdefault(name, {})
-            for each in _values(its, value, names):
+            for each in _values(its, value):
                 by[each] = by.get(each, 0) + number
     return bounded(counted)
 
@@ -188,12 +167,10 @@ def _pairs(table: Any, column: str) -> Iterable[tuple[str, Any, int]]:
     return zip(*(found.column(name).to_pylist() for name in ("label", "value", "count_all")), strict=True)
 
 
-def _values(facet: Facet, value: Any, names: list[str]) -> list[str]:
+def _values(facet: Facet, value: Any) -> list[str]:
     if facet.many:
         return elements(value)
-    if facet.edges:
-        return [UNKNOWN if value is None else names[max(0, bisect_right(facet.edges, value) - 1)]]
-    return [str(value)]
+    return [bucket(facet, value) if facet.edges else str(value)]
 
 
 def bounded(counted: dict[str, dict[str, dict[str, int]]]) -> dict[str, dict[str, dict[str, int]]] | None:

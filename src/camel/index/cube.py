@@ -21,10 +21,9 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError, MissingExtra
+from camel.core.errors import MissingExtra
 from camel.index.facets import FACETS, VERSION, Facet
-from camel.index.files import said_in
-from camel.record.parquet import arrow
+from camel.index.files import read_described
 from camel.storage.files import taking_place
 
 MOST_CELLS = 2_000_000
@@ -66,15 +65,10 @@ def facet_sql(facet: Facet) -> str:
 
 
 def read_cubes(path: Path) -> Cubes:
-    """What a file of cubes says about itself; an `InputError` where it is damaged, or of another version."""
-    try:
-        metadata = arrow("pyarrow.parquet").read_metadata(path)
-        found = msgspec.json.decode(said_in(metadata, _KEY.encode()), type=Cubes)
-    except (OSError, ValueError, arrow().ArrowException) as error:
-        raise InputError(f"{path} is not a cube: {' '.join(str(error).split())}") from None
-    if found.version != VERSION or metadata.num_rows != sum(one.cells for one in found.cubes):
-        raise InputError(f"{path} is a cube of another version")
-    return found
+    """What a file of cubes says about itself."""
+    return read_described(
+        path, _KEY.encode(), Cubes, "a cube", lambda found: sum(one.cells for one in found.cubes)
+    )[0]
 
 
 def write_cubes(
@@ -122,9 +116,7 @@ class _Counting:
         columns, table = ", ".join(f'"{name}"' for name in names), f"cube{len(self.cubes)}"
         larger = next((n for n, one in enumerate(self.cubes) if {*names} <= {*one.facets}), None)
         if larger is not None:
-            self._do(
-                f"create table {table} as select {columns}, sum(n)::bigint as n from cube{larger} group by all"
-            )
+            self._sum(table, columns, f"cube{larger}")
         else:
             grouped = ", ".join(f'{facet_sql(FACETS[name])} as "{name}"' for name in names)
             for number, file in enumerate(self._files):
@@ -132,15 +124,11 @@ class _Counting:
                 begin = f"insert into {table}" if number else f"create or replace table {table} as"
                 self._do(f"{begin} {counted}", [str(file)])
                 if self._cells(table) > self._most:
-                    self._do(
-                        f"create or replace table {table} as select {columns}, sum(n)::bigint as n from {table} group by all"
-                    )
+                    self._sum(table, columns, table)
                     if self._cells(table) > self._most:
                         self._do(f"drop table {table}")
                         return
-            self._do(
-                f"create or replace table {table} as select {columns}, sum(n)::bigint as n from {table} group by all"
-            )
+            self._sum(table, columns, table)
         self.cubes.append(Cube(names, self._cells(table)))
 
     def write(self, path: Path, digest: str) -> Cubes:
@@ -161,6 +149,11 @@ class _Counting:
         if name in cube.facets:
             return f'"{name}"'
         return f'null::{"int" if FACETS[name].edges else "varchar"} as "{name}"'
+
+    def _sum(self, table: str, columns: str, of: str) -> None:
+        """Add up the cells of a table that are equal in some columns."""
+        made = f"select {columns}, sum(n)::bigint as n from {of} group by all"
+        self._do(f"create or replace table {table} as {made}")
 
     def _cells(self, table: str) -> int:
         return self._do(f"select count(*) from {table}").fetchone()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -51,10 +52,11 @@ NUMBERS = ("messages", "tokens", "calls", "cost")
 """Columns by whose value can be sorted and filtered."""
 
 
-def bucket_names(facet: Facet) -> list[str]:
+@cache
+def bucket_names(facet: Facet) -> tuple[str, ...]:
     """The names of a number's buckets, in order; `unknown` is before the first."""
     last = f"{facet.edges[-1]:g}+" if facet.edges[-1] < 1e6 else f"{facet.edges[-1]:.0f}+"
-    return [*(_between(low, high) for low, high in pairwise(facet.edges)), last]
+    return (*(_between(low, high) for low, high in pairwise(facet.edges)), last)
 
 
 def _between(low: float, high: float) -> str:

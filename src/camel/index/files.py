@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.index.facets import FOLDER, VERSION
 from camel.record.parquet import arrow
-from camel.runs.markers import Marker
+from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
-from camel.storage.files import make_folder
+from camel.storage.files import make_folder, taking_place
 from camel.storage.store import BucketStore
+
+T = TypeVar("T")
 
 
 class Indexed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,7 +48,7 @@ class Header(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """Of the file."""
         return sum(shard.rows for shard in self.shards)
 
 
@@ -54,15 +56,22 @@ class Header(msgspec.Struct, frozen=True):
 def schema() -> Any:
     """The Arrow schema of an index."""
     pa = arrow()
-    texts = [(name, pa.string()) for name in ("id", "scenario", "assistant", "user", "others", "task")]
+    texts = [
+        "id",
+        "scenario",
+        "assistant",
+        "user",
+        "others",
+        "task",
+        "stop",
+        "model",
+        "labels",
+        "findings",
+        "marks",
+    ]
     return pa.schema(
         [
-            *texts,
-            ("stop", pa.string()),
-            ("model", pa.string()),
-            ("labels", pa.string()),
-            ("findings", pa.string()),
-            ("marks", pa.string()),
+            *((name, pa.string()) for name in texts),
             ("messages", pa.int32()),
             ("tokens", pa.int64()),
             ("completion", pa.int64()),
@@ -88,21 +97,28 @@ def said_in(metadata: Any, key: bytes) -> bytes:
     return (pairs or {}).get(key, b"")
 
 
-def read_header(path: Path) -> Header:
-    """What an index file says about itself; an `InputError` where it is damaged, or of another version."""
-    return read_footer(path)[0]
+def read_described(
+    path: Path, key: bytes, kind: type[T], what: str, rows: Callable[[T], int]
+) -> tuple[T, Any]:
+    """What a file says about itself, and all of its footer; an `InputError` where it is damaged, or of another version."""
+    try:
+        metadata = arrow("pyarrow.parquet").read_metadata(path)
+        found = msgspec.json.decode(said_in(metadata, key), type=kind)
+    except (OSError, ValueError, arrow().ArrowException) as error:
+        raise InputError(f"{path} is not {what}: {' '.join(str(error).split())}") from None
+    if cast("Any", found).version != VERSION or metadata.num_rows != rows(found):
+        raise InputError(f"{path} is {what} of another version")
+    return found, metadata
 
 
 def read_footer(path: Path) -> tuple[Header, Any]:
-    """The same, and all of its footer besides."""
-    try:
-        metadata = arrow("pyarrow.parquet").read_metadata(path)
-        header = msgspec.json.decode(said_in(metadata, FOOTER_KEY), type=Header)
-    except (OSError, ValueError, arrow().ArrowException) as error:
-        raise InputError(f"{path} is not an index: {' '.join(str(error).split())}") from None
-    if header.version != VERSION or metadata.num_rows != header.rows:
-        raise InputError(f"{path} is an index of another version")
-    return header, metadata
+    """What an index file says about itself, and all of its footer besides."""
+    return read_described(path, FOOTER_KEY, Header, "an index", lambda header: header.rows)
+
+
+def read_header(path: Path) -> Header:
+    """What an index file says about itself."""
+    return read_footer(path)[0]
 
 
 def read_errors() -> tuple[type[Exception], ...]:
@@ -110,12 +126,13 @@ def read_errors() -> tuple[type[Exception], ...]:
     return (ValueError, TypeError, arrow().ArrowException)
 
 
+def merged_name(stage: str, first: int, last: int) -> str:
+    """A new name for a file of several shards."""
+    return f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
+
+
 _MERGED = re.compile(r"m(\d{6,})-(\d{6,})-[0-9a-f]+\.parquet")
-
-
 _ORDERED = re.compile(r"o\d{6,}-\d{6,}-[0-9a-f]+-[a-z]+\.parquet")
-
-
 _SINGLE = re.compile(r"(\d{6,})-[0-9a-f]+\.parquet")
 
 
@@ -161,12 +178,23 @@ class Readable:
         path = self._scratch / name
         if not path.exists():
             make_folder(path.parent)
-            self.folder.store.fetch(name, path)
+            writing = path.with_suffix(".partial")
+            self.folder.store.fetch(name, writing)
+            writing.replace(path)
         return path
 
     def header(self, name: str) -> Header:
         """What a file says about itself."""
         return read_header(self.path(name))
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Generator[Path]:
+        """Write a file of the run, whole or not at all."""
+        path = self.folder.path(name)
+        make_folder(path.parent)
+        with taking_place(path) as writing:
+            yield writing
+        self.keep(name)
 
     def keep(self, name: str) -> None:
         """Have a file that was written at its place in `root` last."""

@@ -16,12 +16,10 @@ from msgspec.structs import replace
 
 from camel.detectors.marks import Mark
 from camel.index.build import Writer, count, merge_counts
-from camel.index.facets import FOLDER, NUMBERS, joined
-from camel.index.files import Header, Indexed, Readable
+from camel.index.facets import NUMBERS, joined
+from camel.index.files import Header, Indexed, Readable, merged_name
 from camel.index.sorted import ordered_name
 from camel.record.parquet import arrow
-from camel.runs.markers import new_attempt
-from camel.storage.files import make_folder, taking_place
 
 _BATCH = 65_536
 
@@ -74,14 +72,11 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
                 shards.append(replace(one, looked=looking.by))
                 yield from found
 
-    first, last = header.shards[0].shard, header.shards[-1].shard
-    name = f"{FOLDER}/{header.stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
-    path = files.folder.path(name)
-    make_folder(path.parent)
+    name = merged_name(header.stage, header.shards[0].shard, header.shards[-1].shard)
     counts: list[Header] = []
     found = rows()
     with (
-        taking_place(path) as writing,
+        files.writing(name) as writing,
         arrow("pyarrow.parquet").ParquetFile(files.path(old)) as file,
         Writer(writing, header) as writer,
     ):
@@ -92,7 +87,6 @@ def _rewrite(files: Readable, old: str, header: Header, looking: Looking) -> Non
             writer.add(table)
         assert not list(found)
         writer.header = Header(header.stage, header.fingerprint, shards, merge_counts(counts))
-    files.keep(name)
     if old.rpartition("/")[2].startswith("m"):
         files.folder.store.remove([old, *(ordered_name(old, number) for number in NUMBERS)])
 

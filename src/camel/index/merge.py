@@ -24,14 +24,14 @@ from camel.core.errors import CamelError
 from camel.index.build import GROUP_ROWS, Writer, build, merge_counts, no_cost
 from camel.index.cube import digest_of, write_cubes
 from camel.index.facets import FOLDER, Cost
-from camel.index.files import Header, Readable, believed, files_of, is_for, name_of
+from camel.index.files import Header, Readable, believed, files_of, is_for, merged_name, name_of
 from camel.index.marks import Looking, put_in
 from camel.index.sorted import write_ordered
 from camel.record.parquet import arrow
 from camel.runs.compact import parts_of, ranges
-from camel.runs.markers import Marker, new_attempt
+from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
-from camel.storage.files import make_folder, taking_place
+from camel.storage.files import make_folder
 
 MERGED = 4_194_304
 """Rows of a file at most."""
@@ -143,11 +143,8 @@ def _merge_range(
     headers = sorted(((files.header(name), name) for name in sources), key=lambda one: one[0].shards[0].shard)
     shards = [shard for header, _ in headers for shard in header.shards]
     whole = Header(stage, fingerprint, shards, merge_counts(header for header, _ in headers))
-    name = f"{FOLDER}/{stage}/m{first:06d}-{last:06d}-{new_attempt()}.parquet"
-    path = files.folder.path(name)
-    make_folder(path.parent)
     pa, pq = arrow(), arrow("pyarrow.parquet")
-    with taking_place(path) as writing, Writer(writing, whole) as writer:
+    with files.writing(merged_name(stage, first, last)) as writing, Writer(writing, whole) as writer:
         held: list[Any] = []
         for _, source in headers:
             with pq.ParquetFile(files.path(source)) as file:
@@ -160,4 +157,3 @@ def _merge_range(
                         held = [together.slice(even)]
         if held:
             writer.add(pa.concat_tables(held))
-    files.keep(name)

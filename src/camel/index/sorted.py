@@ -19,9 +19,8 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import InputError
 from camel.index.facets import FACETS, FOLDER, NUMBERS, VERSION
-from camel.index.files import Header, Readable, said_in
+from camel.index.files import Header, Readable, read_described
 from camel.record.parquet import arrow
 from camel.storage.files import taking_place
 
@@ -160,12 +159,5 @@ def _text(column: Any) -> Any:
 
 
 def read_ordered(path: Path) -> Ordered:
-    """What a copy says about itself; an `InputError` where it is damaged, or of another version."""
-    try:
-        metadata = arrow("pyarrow.parquet").read_metadata(path)
-        found = msgspec.json.decode(said_in(metadata, _KEY), type=Ordered)
-    except (OSError, ValueError, arrow().ArrowException) as error:
-        raise InputError(f"{path} is not a sorted copy: {' '.join(str(error).split())}") from None
-    if found.version != VERSION or sum(found.rows) != metadata.num_rows:
-        raise InputError(f"{path} is a sorted copy of another version")
-    return found
+    """What a copy says about itself."""
+    return read_described(path, _KEY, Ordered, "a sorted copy", lambda found: sum(found.rows))[0]

@@ -96,11 +96,9 @@ def text_indexes(folder: RunFolder, stage: str, fingerprint: str) -> list[tuple[
         with contextlib.suppress(OSError, ValueError):
             header = msgspec.json.decode(inside.read(folder.root, f"{where}/camel.json"), type=TextHeader)
             shards = [one.shard for one in header.shards]
-            if (header.stage, header.fingerprint, header.version) == (
-                stage,
-                fingerprint,
-                VERSION,
-            ) and (shards == list(range(first, -last + 1)) and are_newest(header.shards, anew)):
+            if (header.stage, header.fingerprint, header.version) == (stage, fingerprint, VERSION) and (
+                shards == list(range(first, -last + 1)) and are_newest(header.shards, anew)
+            ):
                 chosen.append((folder.path(where), header))
                 reached = -last
     return chosen

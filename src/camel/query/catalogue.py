@@ -25,7 +25,9 @@ from camel.core.errors import CamelError, InputError
 from camel.core.transcript import Transcript
 from camel.index.facets import FACETS, NUMBERS
 from camel.query.answers import Behaviours, Histogram, NeedsConsent, Neighbours, Page, Row
+from camel.query.counting import count_rows
 from camel.query.database import MEMORY, Database
+from camel.query.histograms import behaviours, histogram
 from camel.query.sources import CatalogueRun
 from camel.query.view import CatalogueView, Derived
 from camel.query.where import Query, from_cursor
@@ -33,6 +35,7 @@ from camel.record.release import RESTRICTED
 
 LARGEST = 1_000
 """Rows of a page."""
+EVERYTHING = Query()
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -56,11 +59,7 @@ class Catalogue:
     """Conversations of one or several runs, found and counted."""
 
     def __init__(
-        self,
-        runs: Sequence[str | Path],
-        allow: Collection[str] = (),
-        *,
-        memory: str = MEMORY,
+        self, runs: Sequence[str | Path], allow: Collection[str] = (), *, memory: str = MEMORY
     ) -> None:
         self._hidden = _hidden(allow)
         self._shared = Database([str(run) for run in runs], memory)
@@ -131,12 +130,12 @@ class Catalogue:
         return self._shared.state().notes
 
     @_again
-    def count(self, query: Query = Query()) -> int:  # noqa: B008 - frozen
+    def count(self, query: Query = EVERYTHING) -> int:
         """How many conversations there are."""
-        return self._now().count(query)
+        return count_rows(self._now(), query)
 
     @_again
-    def facets(self, query: Query = Query()) -> dict[str, list[tuple[str, int]]]:  # noqa: B008 - frozen
+    def facets(self, query: Query = EVERYTHING) -> dict[str, list[tuple[str, int]]]:
         """By facet, each value and how many conversations have it, the most first; buckets of numbers in their order.
 
         The values of a facet are counted as if none of them were chosen, so that one can see what another choice would
@@ -146,42 +145,36 @@ class Catalogue:
 
     @_again
     def page(
-        self,
-        query: Query = Query(),  # noqa: B008 - frozen
-        after: str | None = None,
-        before: str | None = None,
-        limit: int = 50,
+        self, query: Query = EVERYTHING, after: str | None = None, before: str | None = None, limit: int = 50
     ) -> Page:
         """Rows of a list: the first, those `after` a cursor, or those `before` one."""
         if after is not None and before is not None:
             raise InputError("a page is after one cursor or before one, not both")
         _check_number("limit", limit, 1, LARGEST)
-        now = self._now()
-        if after is not None or before is not None:
-            place = from_cursor(query, cast("str", after if after is not None else before))
-            return now.beside(query, place, limit, back=before is not None)
-        return now.jump(query, 0, limit)
+        cursor = before if after is None else after
+        if cursor is None:
+            return self._now().jump(query, 0, limit)
+        return self._now().beside(query, from_cursor(query, cursor), limit, back=before is not None)
 
     @_again
-    def jump(self, query: Query = Query(), n: int = 0, limit: int = 50) -> Page:  # noqa: B008 - frozen
+    def jump(self, query: Query = EVERYTHING, n: int = 0, limit: int = 50) -> Page:
         """The page that begins with row `n`, from 0; with the last rows where there are not so many."""
         _check_number("limit", limit, 1, LARGEST)
         _check_number("n", n, 0, 2**62)
         return self._now().jump(query, n, limit)
 
     @_again
-    def sample(self, query: Query = Query(), n: int = 20, seed: int = 0) -> list[Row]:  # noqa: B008 - frozen
+    def sample(self, query: Query = EVERYTHING, n: int = 20, seed: int = 0) -> list[Row]:
         """`n` rows at random, each equally likely; the same ones for the same seed, while nothing is added."""
         _check_number("n", n, 1, LARGEST)
         return self._now().sample(query, n, seed)
 
     @_again
-    def neighbours(self, run: str, id: str, query: Query = Query()) -> Neighbours:  # noqa: B008 - frozen
+    def neighbours(self, run: str, id: str, query: Query = EVERYTHING) -> Neighbours:
         """The conversations before and after one in the list of a query."""
         now = self._now()
         place = now.place(query, now.find(run, id))
-        before = now.beside(query, place, 1, back=True).rows
-        after = now.beside(query, place, 1, back=False).rows
+        before, after = (now.beside(query, place, 1, back=back).rows for back in (True, False))
         return Neighbours(before[0] if before else None, after[0] if after else None)
 
     @_again
@@ -210,11 +203,7 @@ class Catalogue:
 
     @_again
     def histogram(
-        self,
-        query: Query = Query(),  # noqa: B008 - frozen
-        number: str = "messages",
-        by: str = "",
-        bins: int = 30,
+        self, query: Query = EVERYTHING, number: str = "messages", by: str = "", bins: int = 30
     ) -> Histogram:
         """How a number is distributed, over all or by the value of a facet."""
         if number not in NUMBERS:
@@ -222,7 +211,9 @@ class Catalogue:
         if by and by not in FACETS:
             raise InputError(f"there is no facet {shown(by)}: there are {', '.join(FACETS)}")
         _check_number("bins", bins, 1, 1_000)
-        return self._now().histogram(query, number, by, bins)
+        now = self._now()
+        key = ("histogram", query.digest, number, by, bins)
+        return now.remember(key, lambda: histogram(now, query, number, by, bins))
 
     @_again
     def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:
@@ -230,11 +221,12 @@ class Catalogue:
         return show(self._now().derived(run, query))
 
     @_again
-    def behaviours(self, query: Query = Query(), role: str = "") -> Behaviours:  # noqa: B008 - frozen
+    def behaviours(self, query: Query = EVERYTHING, role: str = "") -> Behaviours:
         """What was found in conversations, by message and seat; by `role` too, `assistant` or `user`."""
         if role not in ("", "assistant", "user"):
             raise InputError(f"behaviours are counted by assistant or user, not by {shown(role)}")
-        return self._now().behaviours(query, role)
+        now = self._now()
+        return now.remember(("behaviours", query.digest, role), lambda: behaviours(now, query, role))
 
     @_again
     def search(self, query: Query, limit: int = 50) -> Page:

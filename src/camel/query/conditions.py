@@ -13,18 +13,12 @@ from typing import Any
 import msgspec
 
 from camel.index.facets import FACETS, SEPARATOR, UNKNOWN, Facet, bucket_names, elements
-from camel.query.parts import IndexPart
 from camel.query.where import Query
 
 
 def clause(word: str, conditions: str) -> str:
     """A clause with its word, or nothing where there are no conditions."""
     return f"{word} {conditions}" if conditions else ""
-
-
-def both(one: str, other: str) -> str:
-    """Both conditions, of which the first may be empty."""
-    return f"{one} and {other}" if one else other
 
 
 def element(value: str) -> str:
@@ -147,45 +141,3 @@ def equal(query: Query, value: float) -> Query:
 def sortable(value: float | None) -> float:
     """A number as it is sorted by."""
     return -1 if value is None else value
-
-
-def from_headers(parts: Sequence[IndexPart], query: Query, hidden: frozenset[str]) -> int | None:
-    """The number of rows, where the files' own counts tell: of all, or of a facet's values that exclude each other."""
-    if len(query.ranges) + len(query.facets) > 1 or any(part.header.counts is None for part in parts):
-        return None
-    if query.ranges:
-        low, high = query.ranges.get("messages", (None, None))
-        counts = header_facet(parts, "messages", hidden) if "messages" in query.ranges else None
-        if counts is None:
-            return None
-        return sum(
-            number
-            for value, number in counts.items()
-            if (low is None or int(value) >= low) and (high is None or int(value) <= high)
-        )
-    if not query.facets:
-        return sum(
-            number
-            for part in parts
-            for labels, number in part.labels.items()
-            if not is_hidden(labels, hidden)
-        )
-    [(name, values)] = query.facets.items()
-    if FACETS[name].many:
-        return None
-    counts = header_facet(parts, name, hidden)
-    return None if counts is None else sum(counts[value] for value in values)
-
-
-def header_facet(parts: Sequence[IndexPart], name: str, hidden: frozenset[str]) -> Counter[str] | None:
-    """The counts of a facet in the files' own footers, where all have them."""
-    total: Counter[str] = Counter()
-    for part in parts:
-        if part.header.counts is None:
-            return None
-        for labels, by in part.header.counts.items():
-            if name not in by:
-                return None
-            if not is_hidden(labels, hidden):
-                total.update(by[name])
-    return total

@@ -45,6 +45,10 @@ class Segment(NamedTuple):
         """Of all of them."""
         return sum(part.rows for part in self.parts)
 
+    def keys(self, places: Iterable[tuple[Any, ...]]) -> list[Key]:
+        """Rows at places (shard, row) of its run."""
+        return [Key(self.source, shard, row, None) for shard, row in places]
+
     def position(self, place: Place | None, forward: bool) -> int:
         """Where the rows begin that are after a place, or end that are before it."""
         if place is None:
@@ -52,9 +56,7 @@ class Segment(NamedTuple):
         at = 0
         for part in self.parts:
             if part.last >= place.shard:
-                return at + (
-                    part.after(place.shard, place.row) if forward else part.before(place.shard, place.row)
-                )
+                return at + part.before(place.shard, place.row + forward)
             at += part.rows
         return at
 
@@ -212,11 +214,6 @@ def segmented(sources: Iterable[CatalogueRun]) -> list[Segment]:
         if parts:
             segments.append(Segment(source, parts))
     return segments
-
-
-def paths(parts: Iterable[IndexPart]) -> list[str]:
-    """Files as the database is told of them."""
-    return [str(part.path) for part in parts]
 
 
 def positions(segment: Segment, low: int, high: int) -> Iterable[tuple[int, int]]:

@@ -15,16 +15,11 @@ from typing import Any, NamedTuple
 from camel.core.errors import CamelError
 from camel.detectors.marks import looked_by
 from camel.index.cube import Cubes
-from camel.index.files import (
-    Header,
-    schema,
-)
+from camel.index.files import Header, schema
 from camel.index.sorted import Ordered, read_ordered
 from camel.record.parquet import arrow
 
 _FEW_VALUES = ["scenario", "assistant", "user", "others", "stop", "model", "labels", "findings"]
-
-
 _SHOWN = ["id", "task", "messages", "tokens", "completion", "calls", "cost", "shard", "row", *_FEW_VALUES]
 """Columns of a row that a list shows."""
 
@@ -85,23 +80,16 @@ class IndexPart:
         at = bisect_right(self._shards, shard) - 1
         return self._starts[at] + row
 
-    def after(self, shard: int, row: int) -> int:
-        """Where the rows after a place begin; the shard itself may be another file's."""
-        at = bisect_right(self._shards, shard) - 1
-        if at < 0:
-            return 0
-        if self._shards[at] != shard:
-            return self._starts[at + 1]
-        return min(self._starts[at] + row + 1, self._starts[at + 1])
-
     def before(self, shard: int, row: int) -> int:
-        """Where the rows before a place end."""
+        """How many rows are before a place; its shard may be another file's."""
         at = bisect_right(self._shards, shard) - 1
         if at < 0:
             return 0
-        if self._shards[at] != shard:
-            return self._starts[at + 1]
-        return min(self._starts[at] + row, self._starts[at + 1])
+        return (
+            min(self._starts[at] + row, self._starts[at + 1])
+            if self._shards[at] == shard
+            else self._starts[at + 1]
+        )
 
     def place(self, position: int) -> tuple[int, int]:
         """The shard and the row in it at a position."""

@@ -29,6 +29,7 @@ from camel.index.build import build, count, write
 from camel.index.cube import digest_of, read_cubes
 from camel.index.facets import FOLDER
 from camel.index.files import (
+    Readable,
     are_newest,
     files_anew,
     files_of,
@@ -110,13 +111,10 @@ class CatalogueRun:
     def shard(self, shard: int, count: int) -> Iterator[Transcript]:
         """The conversations of one shard."""
         with self._opened(shard) as (file, start):
-            before = 0
-            for group in range(file.metadata.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                first, last = max(0, start - before), min(size, start + count - before)
-                before += size
-                if first < last:
-                    yield from rows(file.read_row_group(group).slice(first, last - first))
+            for group, first, size in _groups(file):
+                low, high = max(0, start - first), min(size, start + count - first)
+                if low < high:
+                    yield from rows(file.read_row_group(group).slice(low, high - low))
 
     @contextlib.contextmanager
     def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
@@ -151,16 +149,23 @@ class CatalogueRun:
         return compactions(self.folder, self.stage)
 
 
+def _groups(file: Any) -> Iterator[tuple[int, int, int]]:
+    """The row groups of a file, each with its first row and how many it has."""
+    start = 0
+    for group in range(file.metadata.num_row_groups):
+        size = file.metadata.row_group(group).num_rows
+        yield group, start, size
+        start += size
+
+
 def _one(file: Any, position: int) -> Transcript:
     """One row. Of its row group, what stands before it must be read, and what stands after it need not be."""
-    for group in range(file.metadata.num_row_groups):
-        count = file.metadata.row_group(group).num_rows
-        if position < count:
+    for group, start, size in _groups(file):
+        if start <= position < start + size:
             for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
-                if position < batch.num_rows:
-                    return next(iter(rows(arrow().Table.from_batches([batch.slice(position, 1)]))))
-                position -= batch.num_rows
-        position -= count
+                if position < start + batch.num_rows:
+                    return next(iter(rows(arrow().Table.from_batches([batch.slice(position - start, 1)]))))
+                start += batch.num_rows
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
@@ -177,6 +182,7 @@ class _Watched:
 
     def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
         self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
+        self._files = Readable(folder, self._scratch)
         self._parts: dict[int, IndexPart] = {}
         """Of single shards."""
         self._merged: dict[str, IndexPart | None] = {}
@@ -207,10 +213,10 @@ class _Watched:
         merged: dict[str, IndexPart] = {}
         reached = -1
         for first, last, name in files.merged:
-            part = self._read_merged(name, fingerprint, stage, first, last) if first > reached else None
-            if part is not None and not are_newest(part.header.shards, anew):
+            if first <= reached or not committed.issuperset(range(first, last + 1)):
                 continue
-            if part is not None and committed.issuperset(range(first, last + 1)):
+            part = self._read_merged(name, fingerprint, stage, first, last)
+            if part is not None and are_newest(part.header.shards, anew):
                 merged[name] = part
                 reached = last
         covered = {one.shard for part in merged.values() for one in part.header.shards}
@@ -231,11 +237,9 @@ class _Watched:
     def doubt(self) -> None:
         """Look at every index file anew: one has gone or cannot be read."""
         self._parts = {shard: part for shard, part in self._parts.items() if part.sound}
-        self._merged = {
-            name: part for name, part in self._merged.items() if part is None or part.path.exists()
-        }
-        for name, part in self._merged.items():
-            self._merged[name] = part if part is not None and part.sound else None
+        there = [(name, part) for name, part in self._merged.items() if part is None or part.path.exists()]
+        self._merged = {name: part if part is not None and part.sound else None for name, part in there}
+        for part in self._merged.values():
             if part is not None:
                 part.forget_copies()
         self._seen, self._doubted = None, True
@@ -308,7 +312,7 @@ class _Watched:
         if name not in self._merged:
             self._merged[name] = None
             with contextlib.suppress(CamelError, OSError):
-                path = self._local(name)
+                path = self._files.path(name)
                 header, metadata = read_footer(path)
                 if is_of(header, stage, fingerprint, first, last, {}):
                     self._merged[name] = IndexPart(path, header, metadata, partial(self._copy, name))
@@ -317,7 +321,7 @@ class _Watched:
     def _copy(self, index: str, number: str) -> Path | None:
         """The copy of an index file in the order of a number, if it is there."""
         name = ordered_name(index, number)
-        return self._local(name) if self.folder.store.exists(name) else None
+        return self._files.path(name) if self.folder.store.exists(name) else None
 
     def _read_cubes(self, merged: dict[str, IndexPart], stage: str, listed: list[str]) -> CountedParts | None:
         """The cubes that count these files, if all are the run's own: what was found here, no cube has counted."""
@@ -325,13 +329,13 @@ class _Watched:
         name = f"{FOLDER}/{stage}/cube-{digest}.parquet"
         if merged and name in listed:
             with contextlib.suppress(CamelError, OSError, arrow().ArrowException):
-                if any(part.path != self._local(file) for file, part in merged.items()):
+                if any(part.path != self._files.path(file) for file, part in merged.items()):
                     return None
-                path = self._local(name)
+                path = self._files.path(name)
                 cubes = read_cubes(path)
                 readable = arrow("pyarrow.parquet").read_table(path).num_rows if self._doubted else 0
                 if cubes.digest == digest and readable >= 0:
-                    return CountedParts(path, cubes, frozenset(merged.values()))
+                    return CountedParts(path, cubes, frozenset(part for part in merged.values() if part.rows))
         return None
 
     def _single(self, marker: Marker, listed: dict[str, str]) -> IndexPart:
@@ -339,7 +343,7 @@ class _Watched:
         stem = Path(marker.file).stem
         if stem in listed:
             with contextlib.suppress(CamelError, OSError):
-                path = self._local(name_of(marker))
+                path = self._files.path(name_of(marker))
                 header = read_header(path)
                 if is_for(header, marker):
                     return IndexPart(path, header)
@@ -353,18 +357,6 @@ class _Watched:
             )
         self._built += 1
         return IndexPart(path, header)
-
-    def _local(self, name: str) -> Path:
-        """An index file where the database can read it."""
-        if not isinstance(self.folder.store, BucketStore):
-            return self.folder.path(name)
-        path = self._scratch / Path(name).name
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            writing = path.with_suffix(".partial")
-            self.folder.store.fetch(name, writing)
-            writing.replace(path)
-        return path
 
 
 class Sources:

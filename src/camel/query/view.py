@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
-"""What one reader may see of a catalogue at one time."""
+"""The answers that one reader gets at one time: whole rows, pages, counts; and the choice of the path to a list."""
 
 from __future__ import annotations
 
@@ -7,29 +7,35 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.index.facets import FACETS, NUMBERS, elements
-from camel.index.text import TextIndex
-from camel.query.answers import Behaviours, Histogram, NeedsConsent, NotThere, Page, Row, ShownHit
-from camel.query.by_number import NumberedLists
-from camel.query.conditions import both, clause, ranked, sort_column, sortable
-from camel.query.counts import Counts
-from camel.query.database import Database, Key, State, paths
+from camel.query.answers import NeedsConsent, NotThere, Page, Row, ShownHit
+from camel.query.conditions import clause, ranked, sortable
+from camel.query.counting import count_facets, count_rows
+from camel.query.database import Key, Segment
+from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
+from camel.query.paths import ListPath
+from camel.query.run_order import RunOrder
+from camel.query.scope import Found, Scope
+from camel.query.sorted_copies import SortedCopies
 from camel.query.sources import CatalogueRun
-from camel.query.text import TextFound, TextHit, indexes_of, search
 from camel.query.where import Place, Query, to_cursor
 
-T = TypeVar("T")
-_SMALL = 20_000
+LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
+"""The cheapest first."""
+_FEW_GROUPS, _SMALL = 4, 20_000
+"""An id is looked for in row groups of files of more rows than that one by one, if only so few groups can have it; else
+by the database."""
 
 
-_FEW_GROUPS = 4
-"""An id is looked for in row groups of large files one by one, if it can only be in few of them; else by the database."""
+def choose_list(scope: Scope, query: Query) -> ListPath:
+    """The path to the rows of a query: the first that can answer it."""
+    return next(path for kind in LIST_PATHS if (path := kind.of(scope, query)) is not None)
 
 
 class Derived(NamedTuple):
@@ -45,64 +51,33 @@ class Derived(NamedTuple):
     """What was made for a key, as long as the run stays as it is."""
 
 
-class CatalogueView:
-    """What one reader may see at one time."""
-
-    def __init__(self, database: Database, state: State, hidden: frozenset[str]) -> None:
-        self.database, self.state, self.hidden = database, state, hidden
-        self.lists = NumberedLists(database, state, hidden)
-
-    def _remember(self, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
-        return self.database.remember(self.state, (key, self.hidden), make, large=large)
-
-    def count(self, query: Query) -> int:
-        """How many rows there are."""
-        return len(self.found(query).keys) if query.text.strip() else self.lists.count(query)
-
-    def counts(self, query: Query) -> Counts:
-        """What counts the rows of a query."""
-        if not query.text.strip():
-            return Counts(self.lists, None)
-        return Counts(self.lists, self.found(query).keys)
+class CatalogueView(Scope):
+    """What one reader may see at one time, and the answers made of it."""
 
     def facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
         """By facet, each value and how many rows have it."""
-        return self._remember(("facets", query.digest), lambda: self._facets(query))
+        return self.remember(("facets", query.digest), lambda: self._facets(query))
 
     def _facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
         counted = {name: Counter[str]() for name in FACETS}
         groups = [(query, [name for name in FACETS if name not in query.facets])]
         groups += [(query.without(name), [name]) for name in query.facets]
         for asked, names in groups:
-            for name, counts in self.counts(asked).facets(asked, names):
+            for name, counts in count_facets(self, asked, names):
                 counted[name].update(counts)
         result = {name: ranked(FACETS[name], counts) for name, counts in counted.items()}
         if len(self.state.sources) > 1 or query.runs:
-            alone = [
-                (one.name, msgspec.structs.replace(query, runs=(one.name,))) for one in self.state.sources
-            ]
-            result["run"] = [(name, self.count(asked)) for name, asked in alone]
+            runs = [one.name for one in self.state.sources]
+            result["run"] = [(run, count_rows(self, replace(query, runs=(run,)))) for run in runs]
         return result
-
-    def histogram(self, query: Query, number: str, by: str, bins: int) -> Histogram:
-        """How a number is distributed."""
-        key = ("histogram", query.digest, number, by, bins)
-        return self._remember(key, lambda: self.counts(query).histogram(query, number, by, bins))
-
-    def behaviours(self, query: Query, role: str) -> Behaviours:
-        """What was found, by message, seat and role."""
-        key = ("behaviours", query.digest, role)
-        return self._remember(key, lambda: self.counts(query).behaviours(query, role))
 
     def sample(self, query: Query, n: int, seed: int) -> list[Row]:
         """Rows at random."""
-        total = self.count(query)
+        total = count_rows(self, query)
         chosen = sorted(random.Random(seed).sample(range(total), min(n, total)))  # noqa: S311
-        if query.text.strip():
-            keys = self.found(query).keys
-            return self.rows([keys[at] for at in chosen], query)
-        plain = msgspec.structs.replace(query, sort="order", order="asc")
-        return self.rows(self.lists.at_many(plain, chosen), query)
+        # Of a search the rows are there; others are found quickest in the order of the runs.
+        asked = query if query.text.strip() else replace(query, sort="order", order="asc")
+        return self.rows(choose_list(self, asked).at(chosen), query)
 
     def restricted(self) -> set[str]:
         """Labels of what is hidden."""
@@ -111,9 +86,7 @@ class CatalogueView:
 
     def find(self, run: str, id: str) -> Key:
         """The place of a conversation that this reader may see."""
-        source = next((one for one in self.state.sources if one.name == run), None)
-        if source is None:
-            raise NotThere(f"there is no run {shown(run)}")
+        source = self.source(run)
         for shard, row, labels in self._named(source, id):
             if hidden := self.hidden.intersection(elements(labels)):
                 raise NeedsConsent(hidden)
@@ -132,7 +105,7 @@ class CatalogueView:
                 many.append(part)
         if many:
             sql = "select shard, row, labels from read_parquet(?) where id = ? order by shard, row limit 1"
-            yield from self.database.ask(sql, [paths(many), id])
+            yield from self.ask(sql, [[str(part.path) for part in many], id])
 
     def place(self, query: Query, key: Key) -> Place:
         """Where a row stands in the order of a query, as far as its neighbours need."""
@@ -176,36 +149,21 @@ class CatalogueView:
 
     def jump(self, query: Query, n: int, limit: int) -> Page:
         """The page that begins with the `n`th row."""
-        total = self.count(query)
+        total = count_rows(self, query)
         n = min(n, max(0, total - 1))
-        if query.text.strip():
-            keys = self.found(query).keys[n : n + limit]
-        elif query.sorted_by in NUMBERS:
-            keys = self.lists.nth_by_number(query, n, limit)
-        elif n == 0:
-            keys = self.lists.along(query, None, limit, back=False)
-        else:
-            keys = self.lists.in_order(query, n, limit)
-        return self.page(query, keys, n, total)
+        return self.page(query, choose_list(self, query).nth(n, limit), n, total)
 
     def beside(self, query: Query, place: Place, limit: int, *, back: bool) -> Page:
         """The page after a place, or before it."""
-        total = self.count(query)
-        if query.text.strip():
-            keys = self.found(query).beside(place, limit, back)
-        elif query.sorted_by in NUMBERS:
-            keys = self.lists.by_number(query, place, limit, back=back)
-        else:
-            keys = self.lists.along(query, place, limit, back=back)
+        total = count_rows(self, query)
+        keys = choose_list(self, query).beside(place, limit, back=back)
         at = max(0, place.at - len(keys)) if back else place.at + 1
         return self.page(query, keys, at, max(total, at + len(keys)))
 
     def derived(self, run: str, query: Query) -> Derived:
         """What a view of a file needs that was derived from a run."""
-        source = next((one for one in self.state.sources if one.name == run), None)
-        if source is None:
-            raise NotThere(f"there is no run {shown(run)}")
-        asked = msgspec.structs.replace(query, runs=(run,), sort="", order="asc")
+        source = self.source(run)
+        asked = replace(query, runs=(run,), sort="", order="asc")
         plain = not (asked.facets or asked.ranges or asked.text.strip())
         return Derived(
             source,
@@ -217,78 +175,9 @@ class CatalogueView:
 
     def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
         """The rows of a derived file that fit a query, as an array; it has the columns of an index."""
-        where, parameters = self.lists.where(msgspec.structs.replace(query, text=""), source.parts)
-        if query.text.strip():
-            where = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
-            parameters.append([key.shard << 32 | key.row for key in self.found(query).keys])
+        where, given = self.where(query, Segment(source, source.parts))
         sql = f"select file_row_number from read_parquet(?, file_row_number = true) {clause('where', where)}"
-        return self.database.numbers(sql, [path, *parameters])
-
-    def found(self, query: Query) -> _SearchResult:
-        """All conversations in which a text is said, in the order of the query."""
-        key = ("found", query.digest)
-        return self._remember(key, lambda: self._search(query), large=True)
-
-    def texts(self, source: CatalogueRun) -> list[TextIndex]:
-        """The text indexes of a run."""
-        return self.database.remember(self.state, ("text", source.name), lambda: indexes_of(source))
-
-    def _search(self, query: Query) -> _SearchResult:
-        hits: dict[tuple[str, int, int], TextHit] = {}
-        notes: list[str] = []
-        keys: list[Key] = []
-        for source in self.lists.chosen(query):
-            found = search(source, self.texts(source), query.text, query.facets, self.hidden)
-            notes += found.notes
-            values = self._values_of(source, query, found)
-            for hit in found.hits:
-                if values is None or (hit.shard, hit.row) in values:
-                    value = -hit.score if values is None else values[hit.shard, hit.row]
-                    score = -hit.score if query.sorted_by == "relevance" else value
-                    keys.append(Key(source, hit.shard, hit.row, score))
-                    hits[source.name, hit.shard, hit.row] = hit
-        order = {source.name: number for number, source in enumerate(self.state.sources)}
-        keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
-        if query.sorted_by == "relevance":
-            keys.sort(key=lambda key: cast("float", key.value))  # the best first, whatever the order
-        elif query.sorted_by != "order":
-            keys.sort(key=lambda key: cast("float", key.value), reverse=query.order == "desc")
-        elif query.order == "desc":
-            keys.reverse()
-        return _SearchResult(keys, hits, tuple(notes))
-
-    def _values_of(
-        self, source: CatalogueRun, query: Query, found: TextFound
-    ) -> dict[tuple[int, int], float] | None:
-        """Of what was found, the rows that fit the query, with what they are sorted by; None where all of them do."""
-        if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
-            return None
-        if not found.hits:
-            return {}
-        column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "0"
-        where, parameters = self.lists.where(msgspec.structs.replace(query, text=""), source.parts)
-        where = both(where, "(shard::bigint << 32 | row) in (select unnest(?))")
-        places = [hit.shard << 32 | hit.row for hit in found.hits]
-        sql = f"select shard, row, {column} from read_parquet(?) where {where}"
-        rows = self.database.ask(sql, [paths(source.parts), *parameters, places])
-        return {(shard, row): value for shard, row, value in rows}
-
-
-class _SearchResult(NamedTuple):
-    """What a search gave."""
-
-    keys: list[Key]
-    hits: dict[tuple[str, int, int], TextHit]
-    notes: tuple[str, ...]
-
-    def beside(self, place: Place, limit: int, back: bool) -> list[Key]:
-        at = next(
-            (n for n, key in enumerate(self.keys) if key.name == (place.run, place.shard, place.row)), None
-        )
-        if at is None:
-            # It is not among them: a neighbour was asked for, or an index has come since.
-            at = min(place.at, len(self.keys))
-        return self.keys[max(0, at - limit) : at] if back else self.keys[at + 1 : at + 1 + limit]
+        return self.database.numbers(sql, [path, *given])
 
 
 def _row(run: str, values: dict[str, Any], hit: ShownHit | None) -> Row:

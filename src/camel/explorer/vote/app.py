@@ -22,26 +22,18 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.staticfiles import StaticFiles
 
 from camel.core.errors import InputError
 from camel.evaluation.pairs import Pair
 from camel.evaluation.votes import BallotBox, CastVote, Choice, Dealer, Stale, voter_name
-from camel.explorer.access import MISALIGNMENT, Consent, Door, Keys, local
-from camel.explorer.forms import read_form
-from camel.explorer.pages import STATIC, environment
+from camel.explorer.access import MISALIGNMENT, Consent, Keys, local, read_form
+from camel.explorer.pages import environment
+from camel.explorer.routing import Refused, new_app
 from camel.explorer.vote.passes import Passes
 from camel.record.release import RESTRICTED
 from camel.storage.journal import JournalBroken
 
 _NONCE = re.compile(r"[0-9a-f]{0,32}")
-
-
-class _Refused(Exception):
-    """A page to answer with instead."""
-
-    def __init__(self, status: int, title: str, text: str) -> None:
-        self.status, self.title, self.text = status, title, text
 
 
 class Booth:
@@ -101,12 +93,7 @@ class Booth:
 
 
 def create_app(
-    pairs: Sequence[Pair],
-    box: BallotBox,
-    *,
-    hosts: Collection[str] = (),
-    by_name: bool = True,
-    url: str = "",
+    pairs: Sequence[Pair], box: BallotBox, *, hosts: Collection[str] = (), by_name: bool = True, url: str = ""
 ) -> FastAPI:
     """The app over some pairs and their votes. Unless `by_name`, who votes must come by a link; `url` is where it is reached."""
     booth = Booth(pairs, box)
@@ -118,9 +105,7 @@ def create_app(
         yield
         await box.close()
 
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title="CAMEL votes", lifespan=lifespan)
-    app.add_middleware(Door, hosts=hosts, suffix=keys.suffix, command="camel vote")
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app = new_app("CAMEL votes", lifespan, keys, hosts=hosts, command="camel vote")
     pages = environment()
 
     def form_of(voter: str | None) -> str:
@@ -147,7 +132,7 @@ def create_app(
         html = await asyncio.to_thread(found.render, {**around, **values})
         return HTMLResponse(html, status)
 
-    async def failure(request: Request, refused: _Refused) -> Response:
+    async def failure(request: Request, refused: Refused) -> Response:
         return await page(request, "vote/error.html", refused.status, title=refused.title, text=refused.text)
 
     def route(
@@ -157,13 +142,13 @@ def create_app(
             async def ask(request: Request) -> Response:
                 try:
                     return await answer(request)
-                except _Refused as refused:
+                except Refused as refused:
                     return await failure(request, refused)
                 except Exception:
                     # Here, not by a handler of the app: those answer outside the door, without its headers.
                     logging.getLogger(__name__).exception("a page of the votes failed")
                     text = "The server met an error of its own. Reload the page to try again; your votes are kept."
-                    return await failure(request, _Refused(500, "Something went wrong", text))
+                    return await failure(request, Refused(500, "Something went wrong", text))
 
             app.add_api_route(path, ask, methods=[method], response_model=None)
 
@@ -172,13 +157,13 @@ def create_app(
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, error: HTTPException) -> Response:  # pyright: ignore[reportUnusedFunction]
         return await failure(
-            request, _Refused(error.status_code, "There is no such page", "Go on with voting.")
+            request, Refused(error.status_code, "There is no such page", "Go on with voting.")
         )
 
     def voter_of(request: Request) -> str:
         voter = passes.shown(request)
         if not voter:
-            raise _Refused(
+            raise Refused(
                 401, "Who are you?", "Open your invitation link, or enter your name on the first page."
             )
         return voter
@@ -189,7 +174,7 @@ def create_app(
             text = (
                 "This did not come from a page that was made for you. Go on with voting and try again there."
             )
-            raise _Refused(403, "Not accepted", text)
+            raise Refused(403, "Not accepted", text)
         return form
 
     def onward(request: Request, voter: str) -> Response:
@@ -202,7 +187,7 @@ def create_app(
         voter = passes.shown(request)
         if voter is None and not by_name:
             text = "Open the invitation link that you were sent; this browser then remembers you."
-            raise _Refused(401, "By invitation", text)
+            raise Refused(401, "By invitation", text)
         if not voter:
             return await page(request, "vote/join.html", name="", wrong="")
         if (to := booth.next(voter, consent.given(request))) is not None:
@@ -223,7 +208,7 @@ def create_app(
         voter = passes.voter(request.query_params.get("pass", ""))
         if voter is None:
             text = "The link is not whole, or it is for other votes. Open it once more as you were sent it."
-            raise _Refused(401, "This invitation is not known here", text)
+            raise Refused(401, "This invitation is not known here", text)
         if not voter and passes.shown(request):  # who has a name keeps it
             return RedirectResponse("/", 303)
         response = await page(
@@ -236,7 +221,7 @@ def create_app(
     async def join(request: Request) -> Response:
         shown = passes.shown(request)
         if shown is None and not by_name:
-            raise _Refused(401, "By invitation", "Open the invitation link that you were sent first.")
+            raise Refused(401, "By invitation", "Open the invitation link that you were sent first.")
         form = await form_from(request, shown)
         given = form.get("name", "")
         try:
@@ -244,7 +229,7 @@ def create_app(
         except InputError as error:
             return await page(request, "vote/join.html", 400, name=given[:200], wrong=str(error))
         except JournalBroken:  # its text names a folder, and that perhaps a system
-            raise _Refused(
+            raise Refused(
                 503, "Not now", "Your name could not be written to the server's disk. Try again."
             ) from None
         response = onward(request, name)
@@ -290,7 +275,7 @@ def create_app(
         voter = voter_of(request)
         key = booth.key(request.path_params["handle"])
         if key is None:
-            raise _Refused(404, "This pair is not there", "The pairs have changed, or the link is not whole.")
+            raise Refused(404, "This pair is not there", "The pairs have changed, or the link is not whole.")
         if not booth.may(key, consent.given(request)):
             return await ask_consent(request, 403, booth.path(key))
         return voter, key
@@ -309,7 +294,7 @@ def create_app(
         form = await form_from(request, voter)
         choice, nonce = booth.choice(voter, key, form.get("choice", "")), form.get("nonce", "")
         if choice is None or len(nonce) != 32 or not _NONCE.fullmatch(nonce):
-            raise _Refused(400, "Not an answer", "Choose one of the four answers on the page.")
+            raise Refused(400, "Not an answer", "Choose one of the four answers on the page.")
         made = CastVote(
             voter, booth.pairs[key].id, key, choice, booth.first(voter, key), nonce, round(time.time(), 3)
         )
@@ -340,10 +325,6 @@ def create_app(
 
     @route("/consent", "POST")
     async def answer_consent(request: Request) -> Response:
-        form = await form_from(request, voter_of(request))
-        shows = form.get("answer") == "show"
-        response = RedirectResponse(local(form.get("next", "/")) if shows else "/", 303)
-        (consent.give if shows else consent.withdraw)(response)
-        return response
+        return consent.answered(await form_from(request, voter_of(request)))
 
     return app

@@ -1,0 +1,141 @@
+"""The copies that large index files have in the order of a number, and how rows are read from them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from camel.index.facets import FACETS
+from camel.index.sorted import Ordered
+from camel.query.conditions import element, is_hidden
+from camel.query.where import Query
+from camel.record.parquet import arrow
+
+
+class Way(NamedTuple):
+    """Which way a list is gone along."""
+
+    up: bool
+    """From small values to large ones."""
+    back: bool = False
+    """Equal ones against the order of the runs."""
+
+    def first(self, table: Any, count: int) -> Any:
+        """The first rows of a table that way, in order."""
+        pc = arrow("pyarrow.compute")
+        ties = "descending" if self.back else "ascending"
+        values = "ascending" if self.up else "descending"
+        keys = [("value", values), ("run", ties), ("shard", ties), ("row", ties)]
+        if table.num_rows <= count:
+            return table.sort_by(keys)
+        return table.take(pc.select_k_unstable(table, k=count, sort_keys=keys))
+
+
+class After(NamedTuple):
+    """A place after which rows are looked for."""
+
+    way: Way
+    value: float
+    run: int
+    shard: int
+    row: int
+
+    def mask(self, table: Any, run: int) -> Any:
+        """Which rows of a table, all of one run, are after it."""
+        pc = arrow("pyarrow.compute")
+        beyond = pc.greater if self.way.up else pc.less
+        later = pc.less if self.way.back else pc.greater
+        value = table.column("value")
+        ties = pc.equal(value, self.value)
+        if run == self.run:
+            shard, row = table.column("shard"), table.column("row")
+            same = pc.and_(pc.equal(shard, self.shard), later(row, self.row))
+            ties = pc.and_(ties, pc.or_(later(shard, self.shard), same))
+        elif (run < self.run) != self.way.back:
+            return beyond(value, self.value)
+        return pc.or_(beyond(value, self.value), ties)
+
+
+def numbered(table: Any, run: int) -> Any:
+    """Rows with the number of their run."""
+    pa = arrow()
+    value = table.column("value").cast(pa.float64())
+    runs = pa.repeat(pa.scalar(run, pa.int32()), table.num_rows)
+    return pa.table(
+        [value, runs, table.column("shard"), table.column("row")], ["value", "run", "shard", "row"]
+    )
+
+
+@lru_cache(maxsize=64)
+def _footer(path: Path) -> Any:
+    return arrow("pyarrow.parquet").read_metadata(path)
+
+
+class Copy(NamedTuple):
+    """The copy of one index file, for the rows of a query that a reader may see."""
+
+    query: Query
+    hidden: frozenset[str]
+    run: int
+    """The number of its run in the catalogue."""
+    original: Path
+    """The index file that it is a copy of."""
+    path: Path
+    said: Ordered
+
+    def counts(self) -> list[int] | None:
+        """How many rows each row group has; None where the footer does not tell."""
+        facets = self.query.facets
+        fit = [one for one in self.said.counts if set(facets) <= set(one.facets)]
+        if not fit:
+            return None
+        counted = min(fit, key=lambda one: len(one.cells))
+        asked = [
+            (1 + place, FACETS[name].many, facets[name])
+            for place, name in enumerate(counted.facets)
+            if facets.get(name)
+        ]
+        total = [0] * len(self.said.rows)
+        for values, counts in counted.cells:
+            if not is_hidden(values[0], self.hidden) and all(
+                _has(many, values[n], wanted) for n, many, wanted in asked
+            ):
+                total = [a + b for a, b in zip(total, counts, strict=True)]
+        return total
+
+    def between(self, low: float, high: float) -> range:
+        """The row groups that have rows from one value to another."""
+        return range(bisect_left(self.said.high, low), bisect_right(self.said.low, high))
+
+    def read(self, groups: Sequence[int], chosen: Callable[[Any], Any]) -> Any:
+        """The rows of some row groups that are chosen by their columns."""
+        pc, pq = arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+        facets = {FACETS[name]: values for name, values in self.query.facets.items()}
+        columns = ["value", "shard", "row", "labels", *(facet.column for facet in facets)]
+        with pq.ParquetFile(self.path, metadata=_footer(self.path)) as file:
+            table = file.read_row_groups(
+                list(groups), columns=list(dict.fromkeys(columns)), use_threads=False
+            )
+        mask = chosen(table)
+        for label in self.hidden:
+            mask = pc.and_(mask, pc.invert(pc.match_substring(table.column("labels"), element(label))))
+        for facet, values in facets.items():
+            column = table.column(facet.column)
+            if facet.many:
+                fits = [
+                    pc.match_substring(column, element(one)) if one else pc.equal(column, "")
+                    for one in values
+                ]
+                for one in fits[1:]:
+                    fits[0] = pc.or_(fits[0], one)
+                mask = pc.and_(mask, fits[0]) if fits else mask
+            else:
+                mask = pc.and_(mask, pc.is_in(column, arrow().array(list(values), arrow().string())))
+        return table.select(["value", "shard", "row"]).filter(mask)
+
+
+def _has(many: bool, value: str, values: Iterable[str]) -> bool:
+    return any(element(one) in value if one else not value for one in values) if many else value in values

@@ -1,0 +1,183 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""How numbers and findings are distributed over the rows of a query."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from camel.index.cube import facet_sql
+from camel.index.facets import FACETS, SEPARATOR, elements
+from camel.query.answers import Behaviours, Histogram, Summary
+from camel.query.conditions import facet_values
+from camel.query.database import Segment
+from camel.query.scope import Scope
+from camel.query.sorted_copies import SortedCopies
+from camel.query.where import Query
+
+_FINE = 8_192
+"""Steps into which the range of a number is divided to tell its quantiles."""
+Table = tuple[str, list[Any]]
+"""Rows as the database reads them, and what stands for the question marks."""
+
+
+def histogram(scope: Scope, query: Query, number: str, by: str, bins: int) -> Histogram:
+    """How a number is distributed, over all rows or by the value of a facet."""
+    ordered = replace(query, sort=cast("Any", number), order="asc")
+    copies = None if by else SortedCopies.of(scope, ordered)
+    if copies is not None and (made := _from_copies(copies, bins)) is not None:
+        return made
+    tables = _tables(scope, query)
+    low, high = _limits(_extremes(scope, number, tables))
+    edges = _edges(low, high, bins, whole=number != "cost")
+    facet = facet_sql(FACETS[by]) if by else "''"
+    summary = None if by else _summary(scope, number, tables, low, high)
+    return replace(_histogram(number, by, edges, _bars(scope, tables, number, facet, edges)), summary=summary)
+
+
+def _from_copies(copies: SortedCopies, bins: int) -> Histogram | None:
+    """The same from copies in the order of the number, by how many rows are before each edge; None where they do not tell."""
+    scope, query, number = copies.scope, copies.query, copies.number
+    if (groups := copies.groups()) is None:
+        return None
+    # Before all others are those of which the number is not known.
+    unknown = groups.up_to(-1, itself=True) if number == "cost" else 0
+    left = [scope.table(query, files) for files in copies.left]
+    limits = groups.extremes(0 if number == "cost" else -math.inf)
+    low, high = _limits([*limits, *_extremes(scope, number, left)])
+    if low is None or high is None:
+        return None
+    edges = _edges(low, high, bins, whole=number != "cost")
+    before = [unknown, *(groups.up_to(edge, itself=False) for edge in edges[1:-1]), groups.total]
+    found: list[tuple[Any, ...]] = [
+        ("", bar, last - first) for bar, (first, last) in enumerate(pairwise(before))
+    ]
+    made = _histogram(number, "", edges, [*found, *_bars(scope, left, number, "''", edges)])
+    rows = sum(made.series[""])
+    skipped = made.unknown + unknown
+
+    def quantile(share: float) -> float:
+        return cast("float", copies.nth(skipped + math.ceil(share * rows) - 1, 1)[0].value)
+
+    everything = _tables(scope, query)
+    union = " union all ".join(f"select {number} as value from {table}" for table, _ in everything)
+    given = [one for _, each in everything for one in each]
+    mean = scope.ask(f"select avg(value) from ({union})", given)[0][0]
+    summary = Summary(mean, quantile(0.05), quantile(0.5), quantile(0.95))
+    return replace(made, unknown=skipped, summary=summary)
+
+
+def _tables(scope: Scope, query: Query) -> list[Table]:
+    return [scope.table(query, Segment(source, source.parts)) for source in scope.chosen(query)]
+
+
+def _extremes(scope: Scope, number: str, tables: Sequence[Table]) -> list[tuple[Any, ...]]:
+    """The least and the greatest value of each table that has any."""
+    sql = f"select min({number}), max({number}) from"
+    found = [scope.ask(f"{sql} {table}", given)[0] for table, given in tables]
+    return [one for one in found if one[0] is not None]
+
+
+def _limits(extremes: Sequence[tuple[Any, ...]]) -> tuple[float | None, float | None]:
+    return min((one[0] for one in extremes), default=None), max((one[1] for one in extremes), default=None)
+
+
+def _bars(
+    scope: Scope, tables: Sequence[Table], number: str, facet: str, edges: list[float]
+) -> list[tuple[Any, ...]]:
+    """How many rows of each value of a facet are in each bar; of those without the number the bar is null."""
+    # Not `least` alone: it passes over what is null.
+    bar = f"case when {number} is not null then least({len(edges) - 2}, floor(({number} - ?) / ?))::int end"
+    sql = f"select {facet} as f, {bar} as bar, count(*) from"
+    steps = [edges[0], edges[1] - edges[0]]
+    return [
+        row for table, given in tables for row in scope.ask(f"{sql} {table} group by all", [*steps, *given])
+    ]
+
+
+def _summary(
+    scope: Scope, number: str, tables: Sequence[Table], low: float | None, high: float | None
+) -> Summary | None:
+    """The mean, and quantiles as exact as a fine histogram: a sketch of them costs ten times as much."""
+    if low is None or high is None:
+        return None
+    whole = number != "cost"
+    width = (high - low) / _FINE if not whole else max(1, math.ceil((high - low) / _FINE))
+    fine: Counter[int] = Counter()
+    total = 0.0
+    step = f"floor(({number} - ?) / ?)::int as step"
+    sql = f"select {step}, count({number}), coalesce(sum({number}), 0)::double from"
+    for table, given in tables:
+        for step, count, added in scope.ask(f"{sql} {table} group by all", [low, width or 1.0, *given]):
+            if step is not None:
+                fine[step] += count
+                total += added
+    rows = sum(fine.values())
+
+    def quantile(share: float) -> float:
+        passed = 0
+        for step, count in sorted(fine.items()):
+            passed += count
+            if passed >= share * rows:
+                return min(high, low + step * width + (0.0 if whole and width == 1 else width / 2))
+        return high
+
+    return Summary(total / rows, quantile(0.05), quantile(0.5), quantile(0.95))
+
+
+def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
+    """What was found in rows that were looked through, by message and seat, and by role."""
+    lengths: Counter[int] = Counter()
+    roles: Counter[str] = Counter()
+    by_turn: dict[str, dict[str, dict[int, int]]] = {}
+    by_role: dict[str, Counter[str]] = {}
+    parts = ", ".join(f"regexp_extract(mark, '^(-?[0-9]+) ([^ ]+) (.*)$', {n})" for n in (1, 2, 3))
+    each = f"unnest(string_split(trim(marks, '{SEPARATOR}'), '{SEPARATOR}')) as mark"
+    for source in scope.chosen(query):
+        known = [part for part in source.parts if not part.unknown]
+        if not known:
+            continue
+        table, given = scope.table(query, Segment(source, known))
+        lengths.update(dict(scope.ask(f"select messages, count(*) from {table} group by all", given)))
+        sql = f"select {parts}, count(*) from (select {each} from {table}) where mark <> '' group by all"
+        for turn, detector, seat, number in scope.ask(sql, given):
+            counts = by_turn.setdefault(detector, {}).setdefault(seat, {})
+            counts[int(turn)] = counts.get(int(turn), 0) + number
+        if role:
+            sql = f'select "{FACETS[role].column}", findings, count(*) from {table} group by all'
+            for value, findings, number in scope.ask(sql, given):
+                roles[value] += number
+                for detector in elements(findings):
+                    by_role.setdefault(detector, Counter())[value] += number
+    found = {name: dict(counts) for name, counts in by_role.items()}
+    return Behaviours(sum(lengths.values()), dict(lengths), by_turn, dict(roles), found)
+
+
+def _edges(low: float | None, high: float | None, bins: int, *, whole: bool) -> list[float]:
+    """Where bars begin and end: of whole numbers each as wide as the others."""
+    if low is None or high is None:
+        return [0.0, 1.0]
+    if whole:
+        width = max(1, math.ceil((high - low + 1) / bins))
+        count = max(1, math.ceil((high - low + 1) / width))
+    else:
+        width = (high - low) / bins or 1.0
+        count = bins if high > low else 1
+    return [low + width * n for n in range(count + 1)]
+
+
+def _histogram(number: str, by: str, edges: list[float], found: Iterable[tuple[Any, ...]]) -> Histogram:
+    series: dict[str, list[int]] = {}
+    unknown = 0
+    for value, bar, count in found:
+        if bar is None:
+            unknown += count
+            continue
+        for name in facet_values(FACETS[by], value) if by else [""]:
+            series.setdefault(name, [0] * (len(edges) - 1))[bar] += count
+    return Histogram(number, edges, dict(sorted(series.items())), unknown)

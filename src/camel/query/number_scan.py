@@ -1,0 +1,157 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""Lists in the order of a number, from its column: footers and a histogram narrow the range that has to be sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from camel.index.facets import NUMBERS
+from camel.query.conditions import clause, equal, sort_column, sortable, up_to
+from camel.query.database import Key, Segment
+from camel.query.paths import ListPath
+from camel.query.run_order import RunOrder
+from camel.query.scope import ANY, Condition, Scope
+from camel.query.where import Place, Query
+
+_SORTED_AT_ONCE = 100_000
+"""Rows up to which going to one far down a sorted list is done by sorting."""
+_STEPS = 4_096
+"""Into which the range of a number is divided to find a row far down."""
+
+
+class NumberScan(ListPath):
+    """The rows of a query in the order of a number; equal ones in the order of the runs."""
+
+    def __init__(self, scope: Scope, query: Query) -> None:
+        self.scope, self.query = scope, query
+        self.sources = scope.chosen(query)
+        self.number, self.down = query.sorted_by, query.order == "desc"
+
+    @classmethod
+    def of(cls, scope: Scope, query: Query) -> NumberScan | None:
+        """For every number."""
+        return cls(scope, query) if query.sorted_by in NUMBERS else None
+
+    def nth(self, n: int, limit: int) -> list[Key]:
+        """The rows from `n` on, without sorting all: first which value the `n`th has."""
+        if n < _SORTED_AT_ONCE:
+            return self._sorted(None, limit, skip=n)
+        low, high, before = self._narrowed(n)
+        if low < high:
+            between = Condition("value >= ? and value <= ?", [low, high])
+            keys = self._ask(between, limit, n - before, not self.down, back=False)
+        else:
+            keys = self.ties(low, n - before, limit)
+        return self.filled(keys, limit)
+
+    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
+        """The rows after a place, or before it."""
+        return self._sorted(place, limit, back=back)
+
+    def ties(self, value: float, n: int, limit: int, counts: list[int] | None = None) -> list[Key]:
+        """The rows from `n` on that have one value: they are in the order of the runs."""
+        found = RunOrder(self.scope, equal(self.query, value)).nth(n, limit, counts)
+        return [key._replace(value=value) for key in found]
+
+    def filled(self, keys: list[Key], limit: int) -> list[Key]:
+        """The same rows and those after them, as many as a page has."""
+        if keys and len(keys) < limit:
+            place = Place(0, keys[-1].value, *keys[-1].name)
+            keys += self.beside(place, limit - len(keys), back=False)
+        return keys
+
+    def _sorted(self, place: Place | None, limit: int, *, back: bool = False, skip: int = 0) -> list[Key]:
+        up = self.down == back
+        after = ANY if place is None else self._after(place, up, back)
+        for likely in self._likely(place, limit + skip, up) if self.sources else ():
+            keys = self._ask(after, limit, skip, up, back=back, likely=likely)
+            if likely is None or len(keys) == limit:
+                return keys
+        return []
+
+    def _after(self, place: Place, up: bool, back: bool) -> Condition:
+        """The condition that a row is after a place, that way."""
+        value, run = sortable(place.value), self.scope.number(place.run)
+        beyond, after = (">" if up else "<"), ("<" if back else ">")
+        sql = (
+            f"value {beyond}= ? and (value {beyond} ? or run {after} ? or (run = ? and "
+            f"(shard {after} ? or (shard = ? and row {after} ?))))"
+        )
+        return Condition(sql, [value, value, run, run, place.shard, place.shard, place.row])
+
+    def _ask(
+        self, within: Condition, limit: int, skip: int, up: bool, *, back: bool, likely: float | None = None
+    ) -> list[Key]:
+        """The first rows that way of those that fulfil a condition, in the order of the list."""
+        table, parameters = self._values(likely, up)
+        way, ties = ("asc" if up else "desc"), ("desc" if back else "asc")
+        order = f"order by value {way}, run {ties}, shard {ties}, row {ties} limit ? offset ?"
+        sql = f"select run, value, shard, row from ({table}) {clause('where', within.sql)} {order}"
+        found = self.scope.ask(sql, [*parameters, *within.given, limit, skip])
+        keys = [Key(self.scope.state.sources[run], shard, row, value) for run, value, shard, row in found]
+        return keys[::-1] if back else keys
+
+    def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
+        """What is sorted by, with its place, as a table and its parameters; up to a value, if one is given."""
+        more = [] if likely is None else [Condition(up_to(self.number, up), [likely])]
+        selects: list[str] = []
+        parameters: list[Any] = []
+        for source in self.sources:
+            table, given = self.scope.table(self.query, Segment(source, source.parts), *more)
+            columns = f"{self.scope.number(source.name)} as run, {sort_column(self.number)} as value"
+            selects.append(f"select {columns}, shard, row from {table}")
+            parameters += given
+        return " union all ".join(selects), parameters
+
+    def _bounds(self) -> list[tuple[Any, Any]]:
+        """The least and the greatest value of each row group, of all rows and not only of the query's."""
+        parts = (part for source in self.sources for part in source.parts)
+        return [bound for part in parts for bound in part.extremes(self.number)]
+
+    def _likely(self, place: Place | None, count: int, up: bool) -> Iterable[float | None]:
+        """Values up to which enough rows are likely to be found, closer ones first, in the end without any.
+
+        A row group has a row with its greatest value. So as many rows as there are groups are at least as great as the
+        least of those, and all other groups need not be looked at.
+        """
+        bounds = [bound[0 if up else 1] for bound in self._bounds()]
+        if place is not None:
+            value = sortable(place.value)
+            bounds = [bound for bound in bounds if (bound > value if up else bound < value)]
+        bounds.sort(reverse=not up)
+        for enough in (2 * count, 40 * count):
+            if 2 * enough < len(bounds):
+                yield bounds[enough]
+        yield None
+
+    def _narrowed(self, n: int) -> tuple[float, float, int]:
+        """A short range of values that the `n`th row is in, and how many rows are before that range."""
+        table, parameters = self._values()
+        bounds, whole = self._bounds(), self.number != "cost"
+        low = float(min((bound[0] for bound in bounds), default=0)) if whole else -1.0
+        high = float(max((bound[1] for bound in bounds), default=low))
+        before = 0
+        while low < high:
+            width = max((high - low) / _STEPS, 1.0 if whole else 0.0)
+            if width <= 0 or low + width == low:
+                break
+            counts = self.scope.remember(
+                ("steps", self.query.digest, low, high),
+                lambda low=low, high=high, width=width: self.scope.ask(
+                    f"select least(floor((value - ?) / ?), ?) as step, min(value), max(value), count(*) from ({table}) "
+                    "where value >= ? and value <= ? group by step order by step",
+                    [low, width, _STEPS, *parameters, low, high],
+                ),
+            )
+            count = 0
+            for _, least, most, count in reversed(counts) if self.down else counts:
+                if before + count > n:
+                    low, high = float(least), float(most)
+                    break
+                before += count
+            else:
+                raise AssertionError("there are fewer rows than were counted")
+            if count <= _SORTED_AT_ONCE:
+                break
+        return low, high, before

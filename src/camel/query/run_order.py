@@ -1,0 +1,130 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""Lists in the order of the runs, or against it.
+
+The one decision to know: only places (shard, row) are looked for here, on the few columns that a query names; whole rows
+are read afterwards, and only those of the page. Where there is nothing to look for, a place is told from a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from camel.index.facets import NUMBERS
+from camel.query.conditions import unsorted
+from camel.query.counting import count_files
+from camel.query.database import Key, Segment, positions
+from camel.query.paths import ListPath
+from camel.query.scope import Condition, Scope
+from camel.query.where import Place, Query
+
+
+class RunOrder(ListPath):
+    """The rows of a query in the order in which the runs have them."""
+
+    def __init__(self, scope: Scope, query: Query) -> None:
+        self.scope, self.query = scope, query
+        self.down = query.order == "desc"
+
+    @classmethod
+    def of(cls, scope: Scope, query: Query) -> RunOrder | None:
+        """Where no number is sorted by."""
+        return None if query.sorted_by in NUMBERS else cls(scope, query)
+
+    def nth(self, n: int, limit: int, counts: Sequence[int] | None = None) -> list[Key]:
+        """The rows from `n` on; `counts` are those of the segments, if known."""
+        if n == 0 and counts is None:
+            return self.along(None, limit, back=False)
+        counts = self._count_segments() if counts is None else counts
+        total = sum(counts)
+        first, last = (max(0, total - n - limit), total - n) if self.down else (n, min(total, n + limit))
+        keys: list[Key] = []
+        before = 0
+        for segment, count in zip(self.scope.segments(self.query), counts, strict=True):
+            low, high = max(first - before, 0), min(last - before, count)
+            before += count
+            if low < high:
+                keys += self._slice(segment, low, high)
+        return keys[::-1] if self.down else keys
+
+    def at(self, positions: Sequence[int]) -> list[Key]:
+        """The rows at these positions, ascending."""
+        starts = [0, *accumulate(self._count_segments())]
+        keys: list[Key] = []
+        for number, segment in enumerate(self.scope.segments(self.query)):
+            here = [at - starts[number] for at in positions if starts[number] <= at < starts[number + 1]]
+            if not here:
+                continue
+            if not self._is_narrowed(segment):
+                for at in here:
+                    keys += self._slice(segment, at, at + 1)
+                continue
+            table, given = self.scope.table(self.query, segment)
+            sql = (
+                f"select shard, row from (select shard, row, row_number() over () - 1 as n from {table}) "
+                "where n in (select unnest(?)) order by n"
+            )
+            keys += segment.keys(self.scope.ask(sql, [*given, here]))
+        return keys
+
+    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
+        """The rows after a place, or before it."""
+        return self.along(place, limit, back=back)
+
+    def along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
+        """The rows that follow a place, or are before it; without a place, the first."""
+        forward = back == self.down
+        segments = self.scope.segments(self.query)
+        run = None if place is None else self.scope.number(place.run)
+        keys: list[Key] = []
+        for segment in segments if forward else reversed(segments):
+            its = self.scope.number(segment.source.name)
+            if run is not None and its != run and (its > run) != forward:
+                continue
+            keys += self._along_segment(segment, place if its == run else None, limit - len(keys), forward)
+            if len(keys) >= limit:
+                break
+        return keys[::-1] if back else keys
+
+    def _count_segments(self) -> list[int]:
+        """Rows of each segment, for going straight to a row far down."""
+        return self.scope.remember(
+            ("counts", unsorted(self.query).digest),
+            lambda: [count_files(self.scope, one, self.query) for one in self.scope.segments(self.query)],
+        )
+
+    def _is_narrowed(self, segment: Segment) -> bool:
+        return bool(self.scope.where(self.query, segment).sql)
+
+    def _slice(self, segment: Segment, low: int, high: int) -> list[Key]:
+        """The rows from `low` to `high` of those that a segment has."""
+        if not self._is_narrowed(segment):
+            return segment.keys(positions(segment, low, high))
+        table, given = self.scope.table(self.query, segment)
+        # The files are given in order and the database keeps it: it need not sort, and stops when it has enough.
+        sql = f"select shard, row from {table} limit ? offset ?"
+        return segment.keys(self.scope.ask(sql, [*given, high - low, low]))
+
+    def _along_segment(self, segment: Segment, place: Place | None, limit: int, forward: bool) -> list[Key]:
+        if not self._is_narrowed(segment):
+            at = segment.position(place, forward)
+            low, high = (at, min(segment.rows, at + limit)) if forward else (max(0, at - limit), at)
+            found = segment.keys(positions(segment, low, high))
+            return found if forward else found[::-1]
+        more: list[Condition] = []
+        if place is not None:
+            sign, shard = (">" if forward else "<"), place.shard
+            parts = [
+                part for part in segment.parts if (part.last >= shard if forward else part.first <= shard)
+            ]
+            segment = segment._replace(parts=parts)
+            beyond = f"shard {sign}= ? and (shard {sign} ? or row {sign} ?)"
+            more = [Condition(beyond, [shard, shard, place.row])]
+        if not segment.parts:
+            return []
+        table, given = self.scope.table(self.query, segment, *more)
+        # Forward the files are in order already, and the database keeps it: it stops when it has enough.
+        order = "" if forward else "order by shard desc, row desc"
+        return segment.keys(
+            self.scope.ask(f"select shard, row from {table} {order} limit ?", [*given, limit])
+        )

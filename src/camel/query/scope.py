@@ -1,0 +1,182 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""What one reader may see at one time: which runs, which rows of their index files, and what a search finds in them.
+
+The one decision to know: restricted rows are kept out here, by `where`, which every question to an index file goes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+from msgspec.structs import replace
+
+from camel.core.checks import shown
+from camel.core.errors import InputError
+from camel.index.facets import FACETS, NUMBERS
+from camel.index.text import TextIndex
+from camel.query.answers import NotThere
+from camel.query.conditions import clause, element, facet_condition, is_hidden, sort_column
+from camel.query.database import Database, Key, Segment, State
+from camel.query.paths import ListPath
+from camel.query.sources import CatalogueRun
+from camel.query.text import TextFound, TextHit, indexes_of, search
+from camel.query.where import Place, Query
+
+T = TypeVar("T")
+AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
+
+
+class Condition(NamedTuple):
+    """A condition in the words of the database, and what stands for its question marks."""
+
+    sql: str
+    given: Sequence[Any]
+
+
+ANY = Condition("", [])
+
+
+class Scope:
+    """The rows that a reader may see, at one time."""
+
+    def __init__(self, database: Database, state: State, hidden: frozenset[str]) -> None:
+        self.database, self.state, self.hidden = database, state, hidden
+        self.ask = database.ask
+
+    def remember(self, key: Hashable, make: Callable[[], T], *, large: bool = False) -> T:
+        """An answer to this reader, from those that are kept or made anew."""
+        return self.database.remember(self.state, (key, self.hidden), make, large=large)
+
+    def source(self, run: str) -> CatalogueRun:
+        """A run by its name."""
+        for one in self.state.sources:
+            if one.name == run:
+                return one
+        raise NotThere(f"there is no run {shown(run)}")
+
+    def number(self, run: str) -> int:
+        """The number of the run that a place is in."""
+        for number, one in enumerate(self.state.sources):
+            if one.name == run:
+                return number
+        raise InputError("this page is of a run that is not here: begin with the first")
+
+    def chosen(self, query: Query) -> list[CatalogueRun]:
+        """The runs that a query is about."""
+        for run in sorted(query.runs):
+            self.source(run)
+        return [one for one in self.state.sources if one.parts and (not query.runs or one.name in query.runs)]
+
+    def segments(self, query: Query) -> list[Segment]:
+        """Their files, in portions."""
+        chosen = self.chosen(query)
+        return [one for one in self.state.segments if one.source in chosen]
+
+    def where(self, query: Query, files: Segment, *more: Condition) -> Condition:
+        """What a row of index files must fulfil to be one of a query that this reader may see; empty for nothing."""
+        conditions: list[str] = []
+        parameters: list[Any] = []
+        # No condition where the files say that they hold nothing restricted.
+        if any(is_hidden(labels, self.hidden) for part in files.parts for labels in part.labels):
+            for label in sorted(self.hidden):
+                conditions.append("not contains(labels, ?)")
+                parameters.append(element(label))
+        for name, values in sorted(query.facets.items()):
+            one, given = facet_condition(FACETS[name], values)
+            conditions.append(f"({one})")
+            parameters += given
+        for name, (low, high) in sorted(query.ranges.items()):
+            for sign, limit in ((">=", low), ("<=", high)):
+                if limit is not None:
+                    conditions.append(f"{name} {sign} ?")
+                    parameters.append(limit)
+        among = [self._among(query, files.source)] if query.text.strip() else []
+        for one in (*among, *more):
+            conditions.append(one.sql)
+            parameters += one.given
+        return Condition(" and ".join(conditions), parameters)
+
+    def table(self, query: Query, files: Segment, *more: Condition) -> tuple[str, list[Any]]:
+        """The rows that index files have of a query, and of further conditions, as the database reads them."""
+        where, given = self.where(query, files, *more)
+        paths = [str(part.path) for part in files.parts]
+        return f"read_parquet(?) {clause('where', where)}", [paths, *given]
+
+    def _among(self, query: Query, source: CatalogueRun) -> Condition:
+        """The condition that a row of a run is among those in which the text of a query was found."""
+        keys = self.found(query).keys
+        return Condition(AMONG, [[key.shard << 32 | key.row for key in keys if key.source is source]])
+
+    def found(self, query: Query) -> Found:
+        """All conversations in which a text is said, in the order of the query."""
+        return self.remember(("found", query.digest), lambda: self._search(query), large=True)
+
+    def texts(self, source: CatalogueRun) -> list[TextIndex]:
+        """The text indexes of a run."""
+        return self.database.remember(self.state, ("text", source.name), lambda: indexes_of(source))
+
+    def _search(self, query: Query) -> Found:
+        hits: dict[tuple[str, int, int], TextHit] = {}
+        notes: list[str] = []
+        keys: list[Key] = []
+        for source in self.chosen(query):
+            found = search(source, self.texts(source), query.text, query.facets, self.hidden)
+            notes += found.notes
+            values = self._values_of(source, query, found)
+            for hit in found.hits:
+                if values is None or (hit.shard, hit.row) in values:
+                    value = -hit.score if values is None else values[hit.shard, hit.row]
+                    score = -hit.score if query.sorted_by == "relevance" else value
+                    keys.append(Key(source, hit.shard, hit.row, score))
+                    hits[source.name, hit.shard, hit.row] = hit
+        order = {source.name: number for number, source in enumerate(self.state.sources)}
+        keys.sort(key=lambda key: (order[key.source.name], key.shard, key.row))
+        if query.sorted_by == "relevance":
+            keys.sort(key=lambda key: cast("float", key.value))  # the best first, whatever the order
+        elif query.sorted_by != "order":
+            keys.sort(key=lambda key: cast("float", key.value), reverse=query.order == "desc")
+        elif query.order == "desc":
+            keys.reverse()
+        return Found(keys, hits, tuple(notes))
+
+    def _values_of(
+        self, source: CatalogueRun, query: Query, found: TextFound
+    ) -> dict[tuple[int, int], float] | None:
+        """Of what was found, the rows that fit the query, with what they are sorted by; None where all of them do."""
+        if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
+            return None
+        if not found.hits:
+            return {}
+        column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "0"
+        among = Condition(AMONG, [[hit.shard << 32 | hit.row for hit in found.hits]])
+        files = Segment(source, source.parts)
+        table, given = self.table(replace(query, text=""), files, among)
+        rows = self.ask(f"select shard, row, {column} from {table}", given)
+        return {(shard, row): value for shard, row, value in rows}
+
+
+class Found(ListPath):
+    """What a search gave: its best hits, in memory."""
+
+    def __init__(
+        self, keys: list[Key], hits: dict[tuple[str, int, int], TextHit], notes: tuple[str, ...]
+    ) -> None:
+        self.keys, self.hits, self.notes = keys, hits, notes
+
+    @classmethod
+    def of(cls, scope: Scope, query: Query) -> Found | None:
+        """For every query with a text."""
+        return scope.found(query) if query.text.strip() else None
+
+    def nth(self, n: int, limit: int) -> list[Key]:
+        """The rows from `n` on."""
+        return self.keys[n : n + limit]
+
+    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
+        """The rows after a place, or before it."""
+        name = place.run, place.shard, place.row
+        # Where it is not among them, a neighbour was asked for, or an index has come since.
+        missing = min(place.at, len(self.keys))
+        at = next((n for n, key in enumerate(self.keys) if key.name == name), missing)
+        return self.keys[max(0, at - limit) : at] if back else self.keys[at + 1 : at + 1 + limit]

@@ -1,0 +1,309 @@
+# ruff: noqa: S608 - SQL is put together from names in this package; values are parameters, always
+"""Lists in the order of a number, from the copies that large index files have in that order.
+
+The one decision to know: how many rows come before a value is known from the footers, but for one row group of each file,
+which is read. So a page and a row far down are found by reading about one row group of each file, whatever the size of the
+run. Values that very many rows have (of messages there are few different numbers) are not sorted at all: those rows are
+read in the order of the run, in which they are to be shown.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from camel.index.facets import NUMBERS
+from camel.index.sorted import KEPT
+from camel.query.conditions import equal, sort_column, sortable
+from camel.query.copies import After, Copy, Way, numbered
+from camel.query.counting import count_files, count_rows
+from camel.query.database import Key, Segment
+from camel.query.number_scan import NumberScan
+from camel.query.parts import IndexPart
+from camel.query.run_order import RunOrder
+from camel.query.scope import Condition, Scope
+from camel.query.where import Place, Query
+from camel.record.parquet import arrow
+
+TIED = 100_000
+"""Rows of one value from which they are read in the order of the run instead of sorted."""
+_LEFT = 500_000
+"""Rows of index files without a sorted copy up to which those of the others are of use."""
+
+
+class SortedCopies(NumberScan):
+    """The rows of a query in the order of a number, read from copies; the few files without one are looked through."""
+
+    def __init__(self, scope: Scope, query: Query, copies: Sequence[Copy], left: Sequence[IndexPart]) -> None:
+        super().__init__(scope, query)
+        self.copies = copies
+        files = [Segment(source, [part for part in source.parts if part in left]) for source in self.sources]
+        self.left = [one for one in files if one.parts]
+        """By run, the index files that have no copy: small ones."""
+
+    @classmethod
+    def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
+        """Where the copies have all columns that are named, and few rows are without one."""
+        if query.sorted_by not in NUMBERS or query.ranges or query.text.strip():
+            return None
+        if not set(query.facets) <= set(KEPT):
+            return None
+        copies: list[Copy] = []
+        left: list[IndexPart] = []
+        for source in scope.chosen(query):
+            for part in source.parts:
+                if (copy := part.ordered(query.sorted_by)) is None:
+                    left.append(part)
+                else:
+                    copies.append(Copy(query, scope.hidden, scope.number(source.name), part.path, *copy))
+        few = sum(part.rows for part in left) <= _LEFT
+        return cls(scope, query, copies, left) if copies and few else None
+
+    def nth(self, n: int, limit: int) -> list[Key]:
+        """The rows from `n` on."""
+        if n == 0:
+            return self._along(None, limit, back=False)
+        if (groups := self.groups()) is None:
+            return super().nth(n, limit)
+        down, total = self.down, count_rows(self.scope, self.query)
+
+        def up_to(value: float, itself: bool) -> int:
+            return groups.up_to(value, itself=itself) + self._left_up_to(value, itself)
+
+        low, high = groups.around(n, total, down)
+        for tie in [value for value in self.tied if low < value <= high]:
+            less, most = up_to(tie, False), up_to(tie, True)
+            first, last = (total - most, total - less) if down else (less, most)
+            if first <= n < last:
+                keys = self.ties(tie, n - first, limit, self._ties_of_segments(groups, tie))
+                return self.filled(keys, limit)
+            if (n < first) == down:
+                low = tie
+            else:
+                high = math.nextafter(tie, -math.inf)
+                break
+        before = total - up_to(high, True) if down else up_to(low, True)
+        table = self._read(math.nextafter(low, math.inf), high, None, n - before + limit, Way(not down))
+        return self.filled(self._keys(table and table.slice(n - before)), limit)
+
+    def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
+        """The rows after a place, or before it."""
+        return self._along(place, limit, back=back)
+
+    def groups(self) -> RowGroups | None:
+        """The row groups with how many rows of the query each has; None where the footers do not tell."""
+        counts = [copy.counts() for copy in self.copies]
+        known = [one for one in counts if one is not None]
+        left = sum(files.rows for files in self.left)
+        return RowGroups(self.copies, known, left) if len(known) == len(counts) else None
+
+    @cached_property
+    def tied(self) -> list[float]:
+        """Values that very many rows have."""
+        rows: Counter[float] = Counter()
+        for copy in self.copies:
+            said = copy.said
+            for low, high, count in zip(said.low, said.high, said.rows, strict=True):
+                if low == high:
+                    rows[low] += count
+        return sorted(value for value, count in rows.items() if count >= TIED)
+
+    def _tie_after(self, value: float, up: bool) -> float:
+        """The next such value, or none in that direction: infinity."""
+        if up:
+            at = bisect_right(self.tied, value)
+            return self.tied[at] if at < len(self.tied) else math.inf
+        at = bisect_left(self.tied, value)
+        return self.tied[at - 1] if at else -math.inf
+
+    def _reached_after(self, count: float, start: float, up: bool) -> float:
+        """A value up to which, from another one on, there are about so many rows; infinity where there are not."""
+        ends = [
+            (high if up else low, rows)
+            for copy in self.copies
+            for low, high, rows in zip(copy.said.low, copy.said.high, copy.said.rows, strict=True)
+            if (low > start if up else high < start)
+        ]
+        ends.sort(reverse=not up)
+        for end, rows in ends:
+            count -= rows
+            if count <= 0:
+                return end
+        return math.inf if up else -math.inf
+
+    def _along(self, place: Place | None, limit: int, *, back: bool) -> list[Key]:
+        """The rows that follow a place, or are before it; without a place, the first."""
+        run = None if place is None else self.scope.number(place.run)
+        way = Way(self.down == back, back)
+        up = way.up
+        rows = sum(part.rows for source in self.sources for part in source.parts)
+        share = max(1, count_rows(self.scope, self.query)) / max(1, rows)
+        at = (-math.inf if up else math.inf) if place is None else sortable(place.value)
+        whole = place is None
+        """Whether all rows with the value that was reached have been taken."""
+        keys: list[Key] = []
+        wanted = 1.5 * limit / share
+        while len(keys) < limit:
+            missing = limit - len(keys)
+            if not whole and at in self.tied:
+                ties = RunOrder(self.scope, equal(self.query, at)).along(place, missing, back=back)
+                some = [key._replace(value=at) for key in ties]
+                keys, place, whole = (some + keys if back else keys + some), None, True
+                continue
+            tie = self._tie_after(at, up)
+            end = self._reached_after(wanted, at, up)
+            tied = math.isfinite(tie) and (tie <= end if up else tie >= end)
+            stop = math.nextafter(tie, -math.inf if up else math.inf) if tied else end
+            start = at if not whole else math.nextafter(at, math.inf if up else -math.inf)
+            low, high = (start, stop) if up else (stop, start)
+            after = None if place is None or run is None else After(way, at, run, place.shard, place.row)
+            some: list[Key] = []
+            if low <= high:
+                some = self._keys(self._read(low, high, after, missing, way))
+                some = some[::-1] if back else some
+            keys = some + keys if back else keys + some
+            if len(keys) < limit:
+                if math.isinf(stop):
+                    break
+                at, whole, place = (tie, False, None) if tied else (stop, True, None)
+                wanted *= 1 if tied else 8
+        return keys
+
+    def _read(self, low: float, high: float, after: After | None, most: int, way: Way) -> Any:
+        """The rows from one value to another, those of index files without a copy too: the first that way, or all."""
+        pa, pc = arrow(), arrow("pyarrow.compute")
+        low, high = max(low, -1e300), min(high, 1e300)
+        tables: list[Any] = []
+        for copy in self.copies:
+            if groups := copy.between(low, high):
+
+                def chosen(table: Any, run: int = copy.run) -> Any:
+                    value = table.column("value")
+                    mask = pc.and_(pc.greater_equal(value, low), pc.less_equal(value, high))
+                    return mask if after is None else pc.and_(mask, after.mask(table, run))
+
+                tables.append(way.first(numbered(copy.read(groups, chosen), copy.run), most))
+        for files in self.left:
+            run = self.scope.number(files.source.name)
+            table, given = self.scope.table(self.query, files)
+            values = f"select {sort_column(self.number)} as value, shard, row from {table}"
+            sql = f"select value::double, shard, row from ({values}) where value >= ? and value <= ?"
+            rows = self.scope.ask(sql, [*given, low, high])
+            columns = zip(*rows, strict=True) if rows else ((), (), ())
+            types = (pa.float64(), pa.int32(), pa.int32())
+            arrays = [pa.array(list(one), kind) for one, kind in zip(columns, types, strict=True)]
+            made = pa.table(arrays, ["value", "shard", "row"])
+            made = made if after is None else made.filter(after.mask(made, run))
+            tables.append(way.first(numbered(made, run), most))
+        return way.first(pa.concat_tables(tables), most) if tables else None
+
+    def _keys(self, table: Any) -> list[Key]:
+        rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
+        sources = self.scope.state.sources
+        return [Key(sources[one["run"]], one["shard"], one["row"], one["value"]) for one in rows]
+
+    def _ties_of_segments(self, groups: RowGroups, value: float) -> list[int]:
+        """How many rows with a value each segment has: from the copies, and of what has none by counting."""
+        query = equal(self.query, value)
+        ties = {copy.original: count for copy, count in zip(self.copies, groups.ties(value), strict=True)}
+        counts: list[int] = []
+        for segment in self.scope.segments(query):
+            left = [part for part in segment.parts if part.path not in ties]
+            known = sum(ties.get(part.path, 0) for part in segment.parts)
+            counts.append(known + count_files(self.scope, segment._replace(parts=left), query))
+        return counts
+
+    def _left_up_to(self, value: float, itself: bool) -> int:
+        """Rows up to a value in index files that have no copy."""
+        column = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
+        most = Condition(column, [max(-1e300, min(value, 1e300))])
+        total = 0
+        for files in self.left:
+            table, given = self.scope.table(self.query, files, most)
+            total += self.scope.ask(f"select count(*) from {table}", given)[0][0]
+        return total
+
+
+class RowGroups:
+    """The row groups of copies, with how many rows of their query each has."""
+
+    def __init__(self, copies: Sequence[Copy], counts: Sequence[list[int]], left: int) -> None:
+        self._pairs = list(zip(copies, counts, strict=True))
+        each = [(copy.said, its) for copy, its in self._pairs]
+        self._lows = _summed(sorted(one for said, its in each for one in zip(said.low, its, strict=True)))
+        self._highs = _summed(sorted(one for said, its in each for one in zip(said.high, its, strict=True)))
+        self._left = left
+        """Rows without a copy."""
+
+    def up_to(self, value: float, *, itself: bool) -> int:
+        """Exactly how many rows of the copies are up to a value, with those that have it or without."""
+        return sum(self._each_up_to(value, itself=itself))
+
+    def ties(self, value: float) -> list[int]:
+        """How many rows of each copy have a value."""
+        with_it, without = self._each_up_to(value, itself=True), self._each_up_to(value, itself=False)
+        return [a - b for a, b in zip(with_it, without, strict=True)]
+
+    def _each_up_to(self, value: float, *, itself: bool) -> list[int]:
+        pc = arrow("pyarrow.compute")
+        sign = pc.less_equal if itself else pc.less
+        each: list[int] = []
+        for copy, counts in self._pairs:
+            low, high = copy.said.low, copy.said.high
+            # Groups are in order: whole ones first, then at most one that is cut, then none.
+            whole = bisect_right(high, value) if itself else bisect_left(high, value)
+            found = sum(counts[:whole])
+            if whole < len(low) and (low[whole] <= value if itself else low[whole] < value):
+                found += copy.read([whole], lambda table: sign(table.column("value"), value)).num_rows
+            each.append(found)
+        return each
+
+    @property
+    def total(self) -> int:
+        """All rows."""
+        return self._lows[1][-1]
+
+    def extremes(self, least: float) -> list[tuple[float, float]]:
+        """The least and the greatest value, from a value on, of the rows that each copy has of the query."""
+        pc = arrow("pyarrow.compute")
+        found: list[tuple[float, float]] = []
+        for copy, counts in self._pairs:
+            groups = [n for n, count in enumerate(counts) if count and copy.said.high[n] >= least]
+            for way in (groups, groups[::-1]):
+                for group in way:
+                    table = copy.read([group], lambda table: pc.greater_equal(table.column("value"), least))
+                    if table.num_rows:
+                        limits = pc.min_max(table.column("value")).as_py()
+                        found.append((limits["min"], limits["max"]))
+                        break
+        return found
+
+    def around(self, n: int, total: int, down: bool) -> tuple[float, float]:
+        """Values between which row `n` is: greater than the first, at most the second."""
+        values = sorted({*self._lows[0], *self._highs[0]})
+
+        def below(value: float) -> bool:
+            """Whether the row is surely greater."""
+            most = self._left + self._lows[1][bisect_right(self._lows[0], value)]
+            return n < total - most if down else most <= n
+
+        def within(value: float) -> bool:
+            """Whether it is surely not greater."""
+            least = self._highs[1][bisect_right(self._highs[0], value)]
+            return n >= total - least if down else least > n
+
+        low = bisect_left(values, True, key=lambda value: not below(value))
+        high = bisect_left(values, True, key=within)
+        return values[low - 1] if low else -math.inf, values[high] if high < len(values) else math.inf
+
+
+def _summed(pairs: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
+    """Values, and how many rows all before each of them have."""
+    sums = [0]
+    for _, count in pairs:
+        sums.append(sums[-1] + count)
+    return [value for value, _ in pairs], sums
