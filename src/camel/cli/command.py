@@ -275,7 +275,7 @@ def resume_line(
 
 def expect(word: str, model: str, need: Usage, price: Price | None) -> str:
     """What a step will take and cost, about, in a line."""
-    from camel.cli.panel import money, short
+    from camel.reports.numbers import money, short
 
     cost = "price unknown" if price is None else money(price.cost(need))
     return f"{word:<6}  {need.calls:,} calls of {model}, about {short(need.total)} tokens, {cost}"
@@ -285,8 +285,9 @@ def announce_needs(
     console: Console, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
 ) -> None:
     """Say what each step, by its name, will take and cost."""
-    from camel.cli.panel import money, say, short, table
+    from camel.cli.panel import say, table
     from camel.core.message import Usage
+    from camel.reports.numbers import money, short
 
     if not steps:
         say(console, "everything has been asked before")

@@ -134,8 +134,8 @@ def _target(
 
 
 def _expected(target: Target) -> str:
-    from camel.cli.panel import money
     from camel.doctor import calls_of, price_of
+    from camel.reports.numbers import money
 
     most = calls_of(target)
     price = price_of(target, most)
@@ -154,9 +154,10 @@ def _print(console: Console, finding: CheckResult) -> None:
 def _end(console: Console, findings: list[CheckResult], target: Target | None, as_json: bool) -> None:
     import msgspec
 
-    from camel.cli.panel import counted, money, say
+    from camel.cli.panel import say
     from camel.core.message import Usage
     from camel.doctor import price_of, worst
+    from camel.reports.numbers import counted, money
 
     usage = sum((finding.usage for finding in findings), Usage())
     spent = price_of(target, usage) if target else 0.0

@@ -79,9 +79,9 @@ def generate(
 
 def start(how: How, settings: GenerateConfig, local: bool, options: JobOptions) -> None:
     """Generate a run, and leave with its exit status."""
-    from camel.cli.panel import counted
     from camel.generation.config import last_stage
     from camel.generation.generate import Generation
+    from camel.reports.numbers import counted
 
     scenario = settings.loaded_scenario()
     run = shlex.quote(settings.where)

@@ -85,7 +85,7 @@ def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
 
 def summary(plan: Plan) -> str:
     """A plan in one line."""
-    from camel.cli.panel import money, short
+    from camel.reports.numbers import money, short
 
     need, cost = plan.need, plan.money
     tokens = [case.prompt + case.completion for case in need]
@@ -208,7 +208,8 @@ def _show(
 
 
 def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import counted, say, short, table
+    from camel.cli.panel import say, table
+    from camel.reports.numbers import counted, short
 
     say(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
@@ -234,7 +235,8 @@ def _stages(console: Console, made: Plan) -> None:
 
 
 def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import counted, money, say, short
+    from camel.cli.panel import say
+    from camel.reports.numbers import counted, money, short
 
     need = made.need
 
@@ -262,8 +264,9 @@ def _totals(console: Console, made: Plan) -> None:
 
 
 def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    from camel.cli.panel import duration, say, short
+    from camel.cli.panel import say
     from camel.generation.plan import WORKER, workers
+    from camel.reports.numbers import duration, short
 
     def words(hours: Figure) -> str:
         low, likely, high = (duration(3600 * value) for value in hours)
@@ -285,7 +288,8 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
 
 def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
     """Say what is committed together, and what a kill could cost."""
-    from camel.cli.panel import counted, money, say, short
+    from camel.cli.panel import say
+    from camel.reports.numbers import counted, money, short
 
     stage, need, price = made.stages[-1], made.need.likely, made.price
     each = stage.need.likely.times(min(stage.shard_size, stage.items) / stage.items)
@@ -325,7 +329,7 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
 
 
 def _amount(name: str, value: float) -> str:
-    from camel.cli.panel import duration, money, short
+    from camel.reports.numbers import duration, money, short
 
     if name == "usd":
         return money(value)

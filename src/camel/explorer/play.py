@@ -23,9 +23,10 @@ from camel.explorer.agents import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Ta
 from camel.explorer.forms import MAX_FORM as MAX_FIELDS
 from camel.explorer.forms import read_form
 from camel.explorer.reading import Bubble
-from camel.explorer.views import counted, money, short, url
+from camel.explorer.views import url
 from camel.models.person import HandOver
 from camel.query.catalogue import Catalogue
+from camel.reports.numbers import counted, money, short
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
 """Bytes: what a person says, every character as four times three, and the rest of the form."""

@@ -32,10 +32,11 @@ from camel.explorer.charts import (
     plot_of,
     printable,
 )
-from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, money, short, toggled
+from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, toggled
 from camel.query.answers import Histogram
 from camel.query.catalogue import Catalogue
 from camel.reports.intervals import wilson
+from camel.reports.numbers import money, short
 from camel.reports.plots import (
     ACCENT,
     SEAT_COLOURS,

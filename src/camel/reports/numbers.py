@@ -1,0 +1,90 @@
+"""Numbers as people read them, for reports, web pages and the terminal.
+
+The one decision to know: a figure gets as many digits as its interval or its size allows, never more.
+"""
+
+from __future__ import annotations
+
+from camel.reports.intervals import Rate
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 item, 2 items."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def short(number: float) -> str:
+    """A number in few characters: 950, 12.3k, 4.56M, 7.89B."""
+    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= unit:
+            scaled = number / unit
+            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f}{name}"
+    return f"{number:.0f}" if number >= 10 or abs(number - round(number)) < 0.05 else f"{number:.1f}"
+
+
+def money(dollars: float | None) -> str:
+    """Dollars with as many digits as matter; empty where they are unknown."""
+    if dollars is None:
+        return ""
+    if 0 < dollars < 0.0001:
+        return "less than $0.0001"
+    return f"${dollars:,.{4 if 0 < dollars < 0.01 else 2 if dollars < 1000 else 0}f}"
+
+
+def cost(dollars: float | None) -> str:
+    """What a step of a report cost: amounts below a dollar have four digits, so that small steps can be compared."""
+    return "price unknown" if dollars is None else f"${dollars:,.{4 if dollars < 1 else 2}f}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time: 0.3 s, 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
+    whole = round(seconds)
+    if 0 < seconds < 0.95:
+        return f"{seconds:.1g} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{whole // 60} min"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400:,} d {whole % 86400 // 3600} h"
+
+
+def percent(value: float, step: float = 0.01) -> str:
+    """A share, exact to about `step`, and to two figures where it is small."""
+    points = value * 100
+    if not points or points == 100:
+        return f"{points:.0f}%"
+    if points < 0.1:
+        return f"{points:.1g}%" if points >= 1e-4 else "<0.0001%"
+    digits = 2 if step < 0.001 else 1 if step < 0.01 or points < 10 else 0
+    while round(points, digits) == 100 and digits < 6:  # not quite all is not all
+        digits += 1
+    return f"{points:.{digits}f}%"
+
+
+def interval(rate: Rate) -> str:
+    """The interval of a share; narrow ones have more digits."""
+    step = (rate.high - rate.low) / 2
+    return f"{percent(rate.low, step)} – {percent(rate.high, step)}".replace("% –", " –")
+
+
+def bounds(low: float, high: float, digits: int = 0) -> str:
+    """The interval of a share or of a difference of shares, in percents of the same number of digits."""
+    return f"{100 * low:.{digits}f} – {100 * high:.{digits}f}%".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """A whole number with its sign; zero has none."""
+    whole = round(value)
+    return f"{whole:+,d}".replace("-", "−") if whole else "0"
+
+
+def points(value: float) -> str:
+    """A difference of shares in percentage points."""
+    return signed(100 * value)
+
+
+def probability(p: float) -> str:
+    """A p-value."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
