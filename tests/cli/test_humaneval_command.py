@@ -21,12 +21,13 @@ import pytest
 
 from camel.engine.stage import read_step
 from camel.evaluation.humaneval.records import SAMPLES, HumanEvalConfig, prompt_text
-from camel.evaluation.humaneval.report import PAPER, HumanEvalReport, markdown
-from camel.evaluation.humaneval.report_page import page, plots
+from camel.evaluation.humaneval.report import PAPER, HumanEvalReport
+from camel.evaluation.humaneval.report_blocks import report
 from camel.evaluation.humaneval.solving import HumanEval
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
-from camel.reports.html import POLICY
+from camel.reports.html import POLICY, render_html
+from camel.reports.markdown import render_markdown
 from camel.reports.plots import svg
 from camel.runs.run import RunFolder
 from tests.support import command, planted
@@ -322,7 +323,8 @@ class Tags(HTMLParser):
 def test_the_report_is_closed_and_says_what_the_model_said_as_text(tmp_path: Path):
     made = evil_report(tmp_path)
     assert made.outcomes == {"no code": 2, "raised": 2}
-    html = page(made, [(plot, svg(plot)) for plot in plots(made)])
+    blocks = report(made)
+    html = render_html(blocks, {plot.name: svg(plot) for plot in blocks.plots})
     tags = Tags()
     tags.feed(html)
     assert not {tag for tag, _ in tags.tags} & {"script", "iframe", "img", "form", "object", "base"}
@@ -331,7 +333,7 @@ def test_the_report_is_closed_and_says_what_the_model_said_as_text(tmp_path: Pat
     for _, attributes in tags.tags:
         assert (attributes.get("href") or "#").startswith(("#", "data:,"))
     assert "&lt;script&gt;alert(1)" in html
-    text = markdown(made)
+    text = render_markdown(blocks)
     assert "<script>" not in re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert "57.9" in text
     assert "57.9" in html

@@ -19,13 +19,14 @@ from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.evaluation.agents import AgentsEvaluation
 from camel.evaluation.contest_records import AGENTS, ASKS, SINGLE_SHOT, AgentsConfig, Group
-from camel.evaluation.report import markdown
+from camel.evaluation.report import report
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.tasks import draw_tasks
 from camel.evaluation.windows import AskedModel, quoted_talk, read_prompt, shortened
 from camel.jobs.failures import AGAIN, PLAIN
 from camel.jobs.ledger import spent_on
 from camel.jobs.runner import PASSES, Runner
+from camel.reports.markdown import render_markdown
 from camel.runs.run import RunFolder
 from tests.support.contests import EVIL, answer, kind_of
 from tests.support.contests import a_run as planted_run
@@ -329,7 +330,9 @@ def test_of_no_verdict_there_are_no_figures(tmp_path: Path):
     assert complete(one)
     made, _, _ = evaluate(one.contest)
     assert made.comparisons[0].shares.of == 0
-    tables = markdown(made).partition("## The order")[2].partition("## The judges")[0]
+    tables = (
+        render_markdown(report(made)).partition("## What the order does")[2].partition("## The judges")[0]
+    )
     assert "%" not in tables
     assert "–" in tables
 

@@ -17,13 +17,12 @@ from camel.evaluation.agents import AgentsEvaluation
 from camel.evaluation.contest import Contest
 from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, AgentsConfig, Group
 from camel.evaluation.pairs import Pair, PairVerdict
-from camel.evaluation.report import markdown, write_report
-from camel.evaluation.report_page import page
-from camel.evaluation.report_plots import plots
+from camel.evaluation.report import report, write_report
 from camel.evaluation.report_table import points, share, table
 from camel.evaluation.results import Evaluation, evaluate
 from camel.evaluation.windows import AskedModel
-from camel.reports.markdown import fenced, md
+from camel.reports.html import render_html
+from camel.reports.markdown import fenced, line_of, paragraph, render_markdown
 from camel.reports.plots import png, svg
 from tests.support.closed_pages import browse, check, tags
 from tests.support.contests import EVIL, answer
@@ -86,15 +85,16 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.parametrize("which", ["one", "many"])
 def test_the_page_is_closed_and_escaped(which: str, request: pytest.FixtureRequest):
     figures = request.getfixturevalue(which).figures
-    drawn = [(plot, svg(plot)) for plot in plots(figures)]
-    html = page(figures, drawn)
+    made = report(figures)
+    drawn = {plot.name: svg(plot) for plot in made.plots}
+    html = render_html(made, drawn)
     check(html)
     assert EVIL not in html
     assert "<img" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert drawn
-    for plot, picture in drawn:
-        assert "NaN" not in picture
+    for plot in made.plots:
+        assert "NaN" not in drawn[plot.name]
         assert png(plot).startswith(b"\x89PNG")
 
 
@@ -102,21 +102,26 @@ def test_the_page_is_closed_and_escaped(which: str, request: pytest.FixtureReque
 @pytest.mark.parametrize("which", ["one", "many"])
 def test_the_markdown_shows_hostile_text_as_text(which: str, request: pytest.FixtureRequest):
     markdown_it = pytest.importorskip("markdown_it")
-    text = markdown(request.getfixturevalue(which).figures)
+    text = render_markdown(report(request.getfixturevalue(which).figures))
     rendered = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     allowed = {
-        "h1", "h2", "h3", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "strong",
+        "h1", "h2", "h3", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "strong", "img",
     }  # fmt: skip
     found = tags(rendered)
     assert {tag for tag, _ in found} <= allowed
     assert sum(tag == "h1" for tag, _ in found) == 1
-    assert all(set(attributes) <= {"class"} for _, attributes in found)
+    pictures = [attributes.get("src") or "" for tag, attributes in found if tag == "img"]
+    assert pictures
+    assert all(picture.startswith("plots/") for picture in pictures)
+    others = [attributes for tag, attributes in found if tag != "img"]
+    assert all(set(attributes) <= {"class", "style"} for attributes in others)
+    assert {attributes["style"] for attributes in others if "style" in attributes} == {"text-align:right"}
 
 
 @given(st.text(max_size=200), st.text(max_size=60))
 def test_no_text_leaves_its_fence_or_its_line(block: str, line: str):
     markdown_it = pytest.importorskip("markdown_it")
-    text = "\n".join([*fenced(block), "", f"| {md(line)} |", "|---|", "", "end"])
+    text = "\n".join([*fenced(block), "", paragraph(line), "", f"| {line_of(line)} |", "|---|", "", "end"])
     tokens = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
     kinds = [token.type for token in tokens if token.level == 0 and not token.type.endswith("_close")]
     assert kinds[0] == "fence"
@@ -154,5 +159,6 @@ def test_all_forms_say_the_same(one: Made, tmp_path: Path):
 @pytest.mark.slow
 def test_a_browser_has_nothing_to_complain_about(many: Made, tmp_path: Path):
     file = tmp_path / "evaluation.html"
-    file.write_text(page(many.figures, [(plot, svg(plot)) for plot in plots(many.figures)]), "utf-8")
+    made = report(many.figures)
+    file.write_text(render_html(made, {plot.name: svg(plot) for plot in made.plots}), "utf-8")
     browse(file)

@@ -6,18 +6,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from camel.evaluation.comparison import Outcomes, compare
-from camel.evaluation.comparison import page as comparison_page
+from camel.evaluation.comparison import report as ablation_report
 from camel.evaluation.findings import Findings, Looker
 from camel.evaluation.study import Study, study_of
-from camel.evaluation.study_page import marked, page
 from camel.evaluation.study_plots import plots
-from camel.reports.html import interval, percent, text
-from camel.reports.intervals import wilson
+from camel.evaluation.study_report import marked, report
+from camel.reports.html import line_of, render_html, text
+from camel.reports.markdown import render_markdown
 from camel.reports.plots import png, svg
 from tests.support.closed_pages import browse, check
 from tests.support.jobs import run
@@ -34,8 +35,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return made
 
 
+def page(study: Study) -> str:
+    made = report(study)
+    return render_html(made, {plot.name: svg(plot) for plot in made.plots})
+
+
 def test_the_page_is_closed_and_escaped(study: Study):
-    html = page(study, [(plot, svg(plot)) for plot in plots(study)])
+    html = page(study)
     check(html)
     assert EVIL not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
@@ -47,9 +53,17 @@ def test_a_comparison_s_page_is_too():
     other = Outcomes({str(n): frozenset({"refusal"}) for n in range(20)})
     made = compare(whole, {"user-01": other}, {"user-01": ("user", EVIL)}, scenario=EVIL, model=EVIL)
     assert [effect.measure for _, effect in made.sure()] == ["refusal"]
-    html = comparison_page(made)
+    html = render_html(ablation_report(made), {})
     check(html)
     assert EVIL not in html
+
+
+def test_labeled_conversations_have_their_warning_and_canary_in_both_forms(study: Study):
+    labeled = msgspec.structs.replace(study, labels=["misalignment"], canary="canary-1")
+    for made in (page(labeled), render_markdown(report(labeled))):
+        assert "Contains conversations labelled misalignment." in made
+        assert "canary-1" in made
+    assert "labelled" not in page(study)
 
 
 def test_every_plot_is_drawn(study: Study):
@@ -65,32 +79,15 @@ def test_every_plot_is_drawn(study: Study):
         assert png(plot).startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("count", "of", "words"),
-    [
-        (0, 36, "0% 0 – 9.6%"),
-        (1, 25_000, "0.004% 0.0007 – 0.02%"),
-        (5, 36, "14% 6.1 – 29%"),
-        (23_497, 25_000, "94% 93.7 – 94.3%"),
-        (199, 200, "99.5% 97 – 99.9%"),
-        (36, 36, "100% 90 – 100%"),
-    ],
-)
-def test_shares_in_words(count: int, of: int, words: str):
-    rate = wilson(count, of)
-    assert f"{percent(rate.rate)} {interval(rate)}" == words
-
-
 @given(st.text(), st.text(max_size=5))
 def test_marking_changes_no_word(message: str, evidence: str):
-    html = marked(message, evidence)
-    assert re.sub(r"</?mark>", "", html) == (text(message) or '<span class="muted">(empty)</span>')
+    assert re.sub(r"</?mark>", "", line_of(marked(message, evidence))) == text(message)
 
 
 @pytest.mark.slow
 def test_a_browser_has_nothing_to_complain_about(study: Study, tmp_path: Path):
     file = tmp_path / "study.html"
-    file.write_text(page(study, [(plot, svg(plot)) for plot in plots(study)]), "utf-8")
+    file.write_text(page(study), "utf-8")
 
     def look(tab: Any, scheme: str) -> None:
         assert tab.locator("mark").first.is_visible()

@@ -23,11 +23,13 @@ from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.jobs.runner import Runner
 from camel.models.local import LocalServer
+from camel.reports.blocks import plain_table
+from camel.reports.markdown import render_markdown
 from camel.training.config import TrainConfig
 from camel.training.emergence import serving
 from camel.training.emergence import study as study_module
 from camel.training.emergence.config import DOMAINS, Domain, EmergenceConfig, made_config, read_config
-from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, EmergenceJob, markdown, table
+from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
 from camel.training.emergence.results import PAPER, Figures, figures
 from camel.training.emergence.serving import Lent, find_place, version_of
 from camel.training.emergence.study import Emergence
@@ -195,7 +197,7 @@ def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
         assert str(tmp_path) not in (study.out / name).read_text()
     assert msgspec.json.decode((study.out / FIGURES).read_bytes(), type=Figures) == made
     assert (study.out / "plots" / "emergence.svg").read_text().startswith("<svg")
-    head, rows = table(made)
+    head, rows = plain_table(table(made))
     assert all(len(row) == len(head) for row in rows)
 
 
@@ -439,7 +441,7 @@ def test_humaneval_of_each_model(tmp_path: Path):
     spent = {name: one.usage.calls for name, one in runner.meter.models.items()}
     assert spent == society.asked
     assert spent[CHAIN[1]] == 5 + 2
-    assert "CAMEL-7B (paper)" in markdown(made)
+    assert "CAMEL-7B (paper)" in render_markdown(report(made))
     assert [(one.step, one.usage.calls) for one in made.besides] == [
         ("Questions", 2),
         ("HumanEval", 2),

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from camel.cli import app
 from camel.core.errors import InputError
 from camel.training.config import RECIPES, TrainConfig, made_config, read_config
-from camel.training.estimate import KNOWN, Architecture, architecture_of, estimate, guessed, price, span
+from camel.training.estimate import KNOWN, Architecture, architecture_of, estimate, guessed
 
 
 def test_the_paper_on_four_gpus():
@@ -146,11 +146,3 @@ def test_a_model_that_is_elsewhere_takes_a_number():
     for wrong in ("", "many", "7 billion", "1e99", "0", "-7B", "7BB"):
         with pytest.raises(InputError, match="7B, 135M"):
             guessed(wrong)
-
-
-@pytest.mark.parametrize(
-    ("hours", "said"), [(2.5e-4, "0.9 seconds"), (0.02, "1.2 minutes"), (1234.5, "1,234.5 hours")]
-)
-def test_short_trainings_are_not_said_to_take_no_time(hours: float, said: str):
-    assert span(hours) == said
-    assert price(hours * 0.1) == {2.5e-4: "less than a cent", 0.02: "less than a cent", 1234.5: "$123"}[hours]

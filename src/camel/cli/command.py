@@ -278,8 +278,9 @@ def announce_needs(
     console: Console, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
 ) -> None:
     """Say what each step, by its name, will take and cost."""
-    from camel.cli.panel import money, say, short, table
+    from camel.cli.panel import say, table
     from camel.core.message import Usage
+    from camel.reports.numbers import money, short
 
     if not steps:
         say(console, "everything has been asked before")

@@ -18,7 +18,7 @@ def compact(
     """Put small shards together into larger files. The small ones stay until `camel gc --compacted`."""
     import msgspec
 
-    from camel.cli.panel import counted
+    from camel.reports.numbers import counted
     from camel.runs.compact import Compaction
     from camel.runs.compact import compact as put_together
     from camel.runs.reader import RunReader

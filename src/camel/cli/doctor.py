@@ -91,9 +91,9 @@ def doctor(
 def _end(
     note: Callable[[str, str], None], findings: list[CheckResult], target: Target | None, as_json: bool
 ) -> None:
-    from camel.cli.panel import counted, money
     from camel.core.message import Usage
     from camel.doctor import price_of, worst
+    from camel.reports.numbers import counted, money
 
     usage = sum((finding.usage for finding in findings), Usage())
     spent = price_of(target, usage) if target else 0.0

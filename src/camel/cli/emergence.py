@@ -66,7 +66,8 @@ def emergence(
 
 def _announce(console: Console, study: Emergence) -> None:
     """Say what is asked of whom, and what is trained."""
-    from camel.cli.panel import counted, say
+    from camel.cli.panel import say
+    from camel.reports.numbers import counted
     from camel.training.stored_rows import Rows
 
     config = study.config
@@ -83,10 +84,11 @@ def _announce(console: Console, study: Emergence) -> None:
 
 def _show(console: Console, made: Figures, folder: Path) -> None:
     from camel.cli.panel import say, table
+    from camel.reports.blocks import plain_table
     from camel.training.emergence import report
 
-    head, rows = report.table(made)
-    table(console, tuple(head), [tuple(row) for row in rows], right=range(3, len(head)))
+    head, rows = plain_table(report.table(made))
+    table(console, head, rows, right=range(1, len(head)))
     for one in report.points(made):
         say(console, f"· {one}")
     say(console, f"page    {folder / report.PAGE}")

@@ -123,9 +123,10 @@ def _brief() -> dict[str, Any]:
 def _announce(console: Console, job: AgentsEvaluation) -> None:
     """Say what is compared, and what it will cost."""
     from camel.cli.command import announce_needs
-    from camel.cli.panel import counted, say
+    from camel.cli.panel import say
     from camel.evaluation.report_table import STEPS
     from camel.jobs.state import price_of
+    from camel.reports.numbers import counted
 
     contest = job.contest
     for group in contest.groups:

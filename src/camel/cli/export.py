@@ -59,10 +59,10 @@ def export(
     without duplicates and test questions, cut to a length and without the grammar's markers, see `camel rows`.
     """
     from camel.cli.asking import acknowledged
-    from camel.cli.panel import counted
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
     from camel.record.release import Release
+    from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
@@ -126,9 +126,9 @@ def _site(
     """Chosen conversations as pages."""
     from urllib.parse import parse_qsl
 
-    from camel.cli.panel import counted
     from camel.core.errors import MissingExtra
     from camel.record.release import RESTRICTED, Release
+    from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
     from camel.runs.reader import RunReader
     from camel.runs.run import open_folder
@@ -187,10 +187,10 @@ def import_(
 
     from msgspec.structs import replace
 
-    from camel.cli.panel import counted
     from camel.cli.screen import visible
     from camel.formats.documents import IMPORTERS, store
     from camel.models.catalogue import cost
+    from camel.reports.numbers import counted
     from camel.runs.run import open_folder
     from camel.scenarios import load
 

@@ -70,7 +70,7 @@ def _show(found: Garbage, most: int | None) -> None:
 
 
 def _size(found: Garbage) -> str:
-    from camel.cli.panel import counted
+    from camel.reports.numbers import counted
 
     return f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
 

@@ -106,9 +106,10 @@ def _file_name(name: str) -> str:
 def _show(console: Console, made: HumanEvalReport, folder: Path) -> None:
     from camel.cli.panel import say, table
     from camel.evaluation.humaneval import report
+    from camel.reports.blocks import plain_table
 
-    head, rows = report.table(made)
-    table(console, tuple(head), [tuple(row) for row in rows], right=range(1, len(head)))
+    head, rows = plain_table(report.table({made.model: (made.humaneval, made.plus)}))
+    table(console, head, rows, right=range(1, len(head)))
     for note in report.notes(made):
         say(console, note)
     say(console, f"page    {folder / report.PAGE}")

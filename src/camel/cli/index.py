@@ -35,10 +35,10 @@ def index(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from camel.cli.panel import counted
     from camel.index.merge import merge
     from camel.index.text import TextMade, make_text_index
     from camel.models.catalogue import cost
+    from camel.reports.numbers import counted
     from camel.runs.reader import RunReader
 
     records = RunReader(run, stage)

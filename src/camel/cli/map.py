@@ -69,7 +69,8 @@ def map_(
 
 
 def _show(console: Console, header: MapHeader) -> None:
-    from camel.cli.panel import counted, say
+    from camel.cli.panel import say
+    from camel.reports.numbers import counted
 
     figures = header.all
     say(
@@ -91,11 +92,11 @@ def _show(console: Console, header: MapHeader) -> None:
 
 def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[str], force: bool) -> None:
     from camel.cli.asking import acknowledged
-    from camel.cli.panel import counted
     from camel.core.errors import InputError
     from camel.maps.export import FORMATS, export_map
     from camel.maps.table import path_of
     from camel.record.release import Release
+    from camel.reports.numbers import counted
     from camel.runs.canary import canary_of
     from camel.runs.run import open_folder
 

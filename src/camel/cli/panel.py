@@ -22,6 +22,7 @@ from rich.text import Text
 from camel.cli.screen import visible
 from camel.jobs.progress import Snapshot, StageState, View, progress_of
 from camel.models.replica import ReplicaState
+from camel.reports.numbers import counted, duration, money, short
 
 BAR, WIDTH = 28, 96
 REPLICAS = 8
@@ -200,11 +201,6 @@ def stopped(why: str, state: str = "stopped") -> str:
     return why if why.startswith("stopped") else f"stopped: {why}"
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things: 1 item, 2 items."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def spent(now: Snapshot) -> str:
     """What has been used: money where it costs any and the price is known, else tokens."""
     return money(now.money) if now.money else f"{short(now.usage.total)} tokens"
@@ -220,38 +216,6 @@ def expected(now: Snapshot) -> str:
 def share_cached(now: Snapshot) -> str:
     """How much of what was sent the endpoint had in its cache."""
     return f"{now.usage.cached / now.usage.prompt:.0%}" if now.usage.prompt else "0%"
-
-
-def money(dollars: float) -> str:
-    """Dollars, with as many digits as matter."""
-    digits = 4 if 0 < dollars < 0.01 else 2 if dollars < 1000 else 0
-    return f"${dollars:,.{digits}f}"
-
-
-def short(number: float) -> str:
-    """A number for people: 950, 12.3k, 4.56M, 7.89B."""
-    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= unit:
-            scaled = number / unit
-            digits = 2 if scaled < 10 else 1 if scaled < 100 else 0
-            return f"{scaled:.{digits}f}{name}"
-    return (
-        f"{number:.0f}"
-        if number >= 10 or abs(number - round(number)) < 0.05 or number == int(number)
-        else f"{number:.1f}"
-    )
-
-
-def duration(seconds: float) -> str:
-    """A length of time: 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{whole // 60} min"
-    if whole < 48 * 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86400:,} d {whole % 86400 // 3600} h"
 
 
 # --- the panel ---------------------------------------------------------------------------------------------------

@@ -132,7 +132,8 @@ def _show(
 
 
 def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import counted, say, short, table
+    from camel.cli.panel import say, table
+    from camel.reports.numbers import counted, short
 
     say(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
@@ -213,7 +214,8 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
 
 def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
     """Say what is committed together, and what a kill could cost."""
-    from camel.cli.panel import counted, money, say, short
+    from camel.cli.panel import say
+    from camel.reports.numbers import counted, money, short
 
     stage, need, price = made.stages[-1], made.need.likely, made.price
     each = stage.need.likely.times(min(stage.shard_size, stage.items) / stage.items)

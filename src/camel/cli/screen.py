@@ -19,6 +19,7 @@ from camel.core.planner import CASTING, PLANNER
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Speaker, Transcript
 from camel.models import catalogue
+from camel.reports.numbers import cost, counted
 
 STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
 FIRST_STEPS = {SPECIFIER: "Task specifier", PLANNER: "Task planner", CASTING: "Role assignment"}
@@ -167,10 +168,10 @@ class Screen:
         usage, stop = transcript.usage, transcript.stop
         self.note(f"■ {_sentence(stop.detail) if stop else 'Not finished.'}", "bold")
         cached = f", {usage.cached:,} of them cached" if usage.cached else ""
-        counted = "at least " if usage.unknown else ""
+        least = "at least " if usage.unknown else ""
         self.note(
-            f"  {_count(len(transcript.messages), 'message')}, {_count(usage.calls, 'call')}, "
-            f"{counted}{usage.prompt:,} prompt tokens{cached}, {usage.completion:,} completion tokens, "
+            f"  {counted(len(transcript.messages), 'message')}, {counted(usage.calls, 'call')}, "
+            f"{least}{usage.prompt:,} prompt tokens{cached}, {usage.completion:,} completion tokens, "
             f"{seconds:.1f} s, {price(transcript)}"
         )
 
@@ -198,18 +199,14 @@ def price(transcript: Transcript) -> str:
     if not calls:
         return "nothing paid"
     for model, usage in calls:
-        cost = catalogue.cost(model, usage)
-        if cost is None:
+        paid = catalogue.cost(model, usage)
+        if paid is None:
             return f"cost unknown (no price for {visible(model) or 'the model'})"
-        total += cost
+        total += paid
         prices += catalogue.cost(model, Usage(1, 1)) or 0.0
     if prices == 0:
         return "free"
-    return f"at least ${total:.4f}" if transcript.usage.unknown else f"${total:.4f}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"at least {cost(total)}" if transcript.usage.unknown else cost(total)
 
 
 def _sentence(text: str) -> str:

@@ -21,8 +21,9 @@ def status(
     import msgspec
     from rich.console import Console
 
-    from camel.cli.panel import duration, line, panel, say, short, stopped, uncommitted
+    from camel.cli.panel import line, panel, say, stopped, uncommitted
     from camel.jobs.status import read_status
+    from camel.reports.numbers import duration, short
     from camel.runs.run import JOURNALS
 
     now = read_status(run)

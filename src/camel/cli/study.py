@@ -75,10 +75,10 @@ def study(
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:
-    from camel.cli.panel import counted, say, table
+    from camel.cli.panel import say, table
     from camel.evaluation.study import SEEN, UNSEEN, shown
-    from camel.evaluation.study_page import PAGE
-    from camel.reports.html import interval, percent
+    from camel.evaluation.study_report import PAGE
+    from camel.reports.numbers import counted, interval, percent
 
     rows: list[tuple[str, ...]] = []
     for one in shown(made.behaviours):

@@ -95,7 +95,8 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
     import msgspec
 
     from camel.core.errors import InputError
-    from camel.training.estimate import estimate, guessed, price, span
+    from camel.reports.numbers import duration, money
+    from camel.training.estimate import estimate, guessed
     from camel.training.launch import command
     from camel.training.stored_rows import Rows
 
@@ -110,7 +111,7 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
         console.print(f"  {line}", markup=False, soft_wrap=True)
     fits = "fits" if found.fits else "does not fit: a smaller at_once, an adapter, or more devices"
     console.print(
-        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {span(found.hours)}, {price(found.dollars)}, besides loading the model.",
+        f"{found.memory:.0f} GB on each of {found.devices} {found.device}: {fits}. About {duration(3600 * found.hours)}, {money(found.dollars)}, besides loading the model.",
         markup=False,
         soft_wrap=True,
     )
@@ -124,7 +125,8 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
 
 
 def _trained(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
-    from camel.cli.panel import duration, say
+    from camel.cli.panel import say
+    from camel.reports.numbers import duration
     from camel.training.launch import launched
     from camel.training.results import Step
 

@@ -91,8 +91,8 @@ def _results(pairs: Path, out: list[Path], as_json: bool) -> None:
 
 
 def _show(console: Console, made: Results) -> None:
-    from camel.cli.panel import counted, say, table
-    from camel.reports.html import interval, percent
+    from camel.cli.panel import say, table
+    from camel.reports.numbers import counted, interval, percent
 
     skipped = f", {made.skipped:,} skipped" if made.skipped else ""
     people = counted(len(made.voters), "voter")
@@ -135,7 +135,7 @@ def _show(console: Console, made: Results) -> None:
 
 def _rows(one: ComparedSystems) -> list[tuple[str, ...]]:
     from camel.evaluation.results import PAPER
-    from camel.reports.html import interval, percent
+    from camel.reports.numbers import interval, percent
 
     rows: list[tuple[str, ...]] = []
     for name, counted in (("votes", one), ("pairs, by majority", one.majority)):

@@ -12,8 +12,23 @@ import msgspec
 
 from camel.detectors import DETECTORS
 from camel.evaluation.findings import Looked
-from camel.reports.html import document, percent, text, tiles
+from camel.reports.blocks import (
+    Block,
+    Cell,
+    Grid,
+    Heading,
+    Inline,
+    Note,
+    Paragraph,
+    Report,
+    Section,
+    Shade,
+    Span,
+    Tile,
+    styled,
+)
 from camel.reports.intervals import Difference, Rate, holm, paired, wilson
+from camel.reports.numbers import percent, points
 from camel.reports.plots import INK, Plot, Spec
 
 SURE = 0.05
@@ -125,12 +140,6 @@ def compare(
     return AblationFigures(scenario, model, len(whole.shown), rates, removals, len(raw))
 
 
-def points(value: float) -> str:
-    """A difference in percentage points."""
-    whole = round(value * 100)
-    return f"{whole:+d}".replace("-", "−") if whole else "0"
-
-
 def plot(made: AblationFigures) -> Plot:
     """Sentences against behaviours, coloured by what taking the sentence out does."""
     rows = [
@@ -202,91 +211,94 @@ def _label(removal: Removal, most: int = 62) -> str:
     return f"{removal.name}  {words if len(words) <= most else words[: most - 1] + '…'}"
 
 
-def page(made: AblationFigures) -> str:
-    """The comparison as one HTML page."""
-    cards = [
-        ("Sentences taken out", f"{len(made.removals):,}", "one at a time"),
-        ("Conversations", f"{made.conversations:,}", "of each variant, the same items"),
-        ("Comparisons", f"{made.comparisons:,}", f"corrected together ({made.correction})"),
-        ("Sure differences", f"{len(made.sure()):,}", f"adjusted p below {SURE:g}"),
+def report(made: AblationFigures) -> Report:
+    """The comparison as a report."""
+    tiles = [
+        Tile("Sentences taken out", f"{len(made.removals):,}", "one at a time"),
+        Tile("Conversations", f"{made.conversations:,}", "of each variant, the same items"),
+        Tile("Comparisons", f"{made.comparisons:,}", f"corrected together ({made.correction})"),
+        Tile("Sure differences", f"{len(made.sure()):,}", f"adjusted p below {SURE:g}"),
     ]
-    head = (
-        f'<h1>Prompt ablation</h1><p class="muted">{text(made.scenario)} · {text(made.model)}</p>'
-        f"{tiles(cards)}"
-    )
-    return document(
-        f"Prompt ablation of {made.scenario}",
-        head,
-        [
-            ("Result", "result", _result(made)),
-            ("Sentences", "sentences", _table(made)),
-            ("Method", "method", _method(made)),
-        ],
-    )
+    sections = [
+        Section("Result", _result(made)),
+        Section("Sentences", _sentences(made)),
+        Section("Method", _method(made)),
+    ]
+    about = f"{made.scenario} · {made.model}"
+    return Report("Prompt ablation", about, tiles, sections, subject=made.scenario)
 
 
-def _result(made: AblationFigures) -> str:
+def _result(made: AblationFigures) -> list[Block]:
     sure = made.sure()
     if not sure:
-        widest = max(
-            (e.difference.high - e.difference.low for r in made.removals for e in r.effects), default=2.0
+        effects = [effect.difference for removal in made.removals for effect in removal.effects]
+        widest = max((one.high - one.low for one in effects), default=2.0)
+        said = (
+            "No difference is sure after correction for the number of comparisons. That is not to say that the sentences do "
+            f"nothing: with {made.conversations:,} conversations of each variant an interval is up to {widest * 100:.0f} "
+            "points wide. More conversations narrow it."
         )
-        return (
-            "<h2>Result</h2><p>No difference is sure after correction for the number of comparisons. That is not to say that the "
-            f"sentences do nothing: with {made.conversations:,} conversations of each variant an interval is up to "
-            f"{widest * 100:.0f} points wide. More conversations narrow it.</p>"
+        return [Heading("Result"), Paragraph(said)]
+    rows = [
+        (
+            effect.title,
+            _sentence(removal),
+            f"{percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)}",
+            (f"{points(effect.difference.difference)} ", Span(_bounds(effect), "interval")),
+            f"{effect.adjusted:.2g}",
         )
-    rows = "".join(
-        f'<tr><td>{text(effect.title)}</td><td class="number">{percent(made.whole[effect.measure].rate)} → {percent(effect.rate.rate)}</td>'
-        f'<td class="number">{points(effect.difference.difference)} <span class="interval">{points(effect.difference.low)} to '
-        f'{points(effect.difference.high)}</span></td><td class="number">{effect.adjusted:.2g}</td>'
-        f'<td class="sentence">{text(removal.sentence)} <span class="interval">{text(removal.name)}</span></td></tr>'
         for removal, effect in sure
-    )
-    return (
-        '<h2>Result</h2><p><small>Differences that are sure after correction.</small></p><div class="scroll"><table><thead><tr><th>Behaviour</th>'
-        '<th class="number">With → without</th><th class="number">Points, 95% interval</th><th class="number">p, adjusted</th>'
-        f"<th>Sentence taken out</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    ]
+    head = ("Behaviour", "Sentence taken out", "With → without", "Points, 95% interval", "p, adjusted")
+    return [
+        Heading("Result"),
+        Note("Differences that are sure after correction."),
+        Grid(head, rows, left=2, wide=True),
+    ]
 
 
-def _table(made: AblationFigures) -> str:
-    heads = "".join(f"<th>{text(title_of(measure))}</th>" for measure in made.whole)
-    base = "".join(f'<td class="heat">{percent(rate.rate)}</td>' for rate in made.whole.values())
-    rows = "".join(
-        f'<tr><td class="sentence">{text(removal.sentence)} <span class="interval">{text(removal.name)}</span></td>'
-        + "".join(map(_cell, removal.effects))
-        + "</tr>"
-        for removal in made.removals
-    )
-    return (
-        "<h2>What each sentence prevents</h2><p><small>Percentage points by which a behaviour is more (red) or less (blue) frequent in "
-        "conversations without the sentence; outlined where that is sure after correction.</small></p>"
-        f'<div class="scroll"><table><thead><tr><th>Sentence taken out</th>{heads}</tr></thead><tbody>'
-        f'<tr><td class="sentence"><strong>none: the whole prompts</strong></td>{base}</tr>{rows}</tbody></table></div>'
-    )
+def _sentence(removal: Removal) -> Inline:
+    return (Span(removal.sentence, "sentence"), " ", Span(removal.name, "interval"))
 
 
-def _cell(effect: Effect) -> str:
-    value = effect.difference.difference
-    colour = "var(--bad)" if value > 0 else "var(--accent)"
-    share = min(70, round(abs(value) * 110))
-    sure = " sure" if effect.adjusted < SURE else ""
-    return (
-        f'<td class="heat{sure}" style="background:color-mix(in srgb, {colour} {share}%, transparent)" '
-        f'title="{points(effect.difference.low)} to {points(effect.difference.high)} points">{points(value)}</td>'
-    )
+def _bounds(effect: Effect) -> str:
+    return f"{points(effect.difference.low)} to {points(effect.difference.high)}"
 
 
-def _method(made: AblationFigures) -> str:
-    return (
-        "<h2>How this was made</h2><p>The scenario was run as it is, and once for each sentence of the two inception prompts with that "
-        "sentence taken out, over the same roles and tasks. Each pair of conversations, with and without, shows a behaviour in both, "
-        "in neither, or in one of them. The interval of the difference is Bonett and Price's, the p-value McNemar's exact one, and all "
-        f"{made.comparisons:,} of them are corrected together by Holm's method: if no sentence did anything, there would be a "
-        "sure difference on this page in at most one of twenty such studies.</p><p><small>All figures are in "
-        '<span class="mono">ablation.json</span>; each variant is an ordinary run below this folder.</small></p>'
-    )
+def _sentences(made: AblationFigures) -> list[Block]:
+    whole = [Shade(percent(rate.rate)) for rate in made.whole.values()]
+    rows: list[Sequence[Cell]] = [(Span("none: the whole prompts", "strong"), *whole)]
+    for removal in made.removals:
+        cells = [
+            Shade(points(value), value, effect.adjusted < SURE, f"{_bounds(effect)} points")
+            for effect in removal.effects
+            for value in [effect.difference.difference]
+        ]
+        rows.append((_sentence(removal), *cells))
+    return [
+        Heading("What each sentence prevents"),
+        Note(
+            "Percentage points by which a behaviour is more (red) or less (blue) frequent in conversations without the "
+            "sentence; outlined (●) where that is sure after correction."
+        ),
+        Grid(("Sentence taken out", *map(title_of, made.whole)), rows, left=len(made.whole) + 1, wide=True),
+    ]
+
+
+def _method(made: AblationFigures) -> list[Block]:
+    return [
+        Heading("How this was made"),
+        Paragraph(
+            "The scenario was run as it is, and once for each sentence of the two inception prompts with that sentence taken "
+            "out, over the same roles and tasks. Each pair of conversations, with and without, shows a behaviour in both, in "
+            "neither, or in one of them. The interval of the difference is Bonett and Price's, the p-value McNemar's exact "
+            f"one, and all {made.comparisons:,} of them are corrected together by Holm's method: if no sentence did anything, "
+            "there would be a sure difference on this page in at most one of twenty such studies."
+        ),
+        Note(
+            styled("All figures are in `ablation.json`; each variant is an ordinary run below this folder.")
+        ),
+    ]
 
 
 def summary(made: AblationFigures) -> Sequence[str]:

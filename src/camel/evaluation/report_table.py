@@ -1,4 +1,4 @@
-"""The table of an evaluation and the sentences about it, for all forms of the report."""
+"""The table of an evaluation and the sentences about it, for the report, the plots and the terminal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from camel.core.message import Usage
-from camel.evaluation.agreement import Kappa
 from camel.evaluation.contest_records import AGENTS, Kind
-from camel.evaluation.pairs import PairVerdict, Winner
+from camel.evaluation.pairs import Winner
 from camel.evaluation.results import Comparison, Evaluation
-from camel.evaluation.standing import Interval
-from camel.reports.html import money
 from camel.reports.intervals import Rate, holm, paired
+from camel.reports.numbers import bounds
 
 TITLES = {"ai_society": "AI Society", "code": "Code"}
 
@@ -77,17 +74,10 @@ def by_judge(made: Evaluation) -> list[TableRow]:
 def _rows(comparisons: Iterable[Comparison]) -> list[TableRow]:
     return [
         TableRow(
-            titled(one.group),
-            one.judge,
-            one.a,
-            one.b,
-            one.shares.draws,
-            one.shares.losses,
-            one.shares.wins,
-            one.shares.of,
-            True,
+            titled(one.group), one.judge, one.a, one.b, found.draws, found.losses, found.wins, found.of, True
         )
         for one in comparisons
+        for found in [one.shares]
     ]
 
 
@@ -98,9 +88,9 @@ def titled(group: str) -> str:
 
 def share(value: Rate | float) -> str:
     """A share with its interval, where it has one."""
-    if isinstance(value, float | int):
+    if not isinstance(value, Rate):
         return f"{value:.1%}"
-    return f"{value.rate:.1%} ({100 * value.low:.0f} – {100 * value.high:.0f}%)" if value.of else "–"
+    return f"{value.rate:.1%} ({bounds(value.low, value.high)})" if value.of else "–"
 
 
 def points(made: Evaluation) -> list[str]:
@@ -166,70 +156,3 @@ def _biases(comparisons: Sequence[Comparison]) -> list[str]:
                 f"For {comparisons[0].judge} the {way} solution wins {count:,} of {of:,} that are decided."
             )
     return said
-
-
-def kappa_of(kappa: Kappa) -> str:
-    """A kappa, in words."""
-    if kappa.kappa is None:
-        return "not defined: always the same answer" if kappa.items else "nothing in common"
-    if kappa.low is None or kappa.high is None:
-        return f"{kappa.kappa:.2f}"
-    return f"{kappa.kappa:.2f} ({kappa.low:.2f} – {kappa.high:.2f})"
-
-
-def points_of(value: Interval, of: int) -> str:
-    """Percentage points with their interval; a dash where there is nothing."""
-    if not of:  # of nothing there is no share
-        return "–"
-    return f"{value.value:.1%} ({100 * value.low:.0f} – {100 * value.high:.0f}%)".replace("-", "−")
-
-
-def ratio_of(one: Comparison) -> str:
-    """How much longer the first is than the second."""
-    return f"{one.length.ratio:.2f}" if one.shares.of else "–"
-
-
-def _tokens(usage: Usage) -> tuple[str, str, str]:
-    return f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}"
-
-
-def cells(row: TableRow) -> tuple[str, ...]:
-    """A line of the table as texts."""
-    shares = (share(row.draws), share(row.losses), share(row.wins))
-    return row.dataset, row.evaluation, *shares, row.a, row.b, f"{row.of:,}"
-
-
-def scores_of(one: PairVerdict) -> str:
-    """The scores of a verdict, in words."""
-    return "" if one.score_a is None or one.score_b is None else f", {one.score_a:g} to {one.score_b:g}"
-
-
-def span_of(value: Interval) -> str:
-    """An interval, in words."""
-    return f"{value.low:+.0f} – {value.high:+.0f}".replace("-", "−")
-
-
-def agreement_rows(made: Evaluation) -> list[tuple[str, ...]]:
-    """How far judges agree, a row for each group of them."""
-    return [
-        (", ".join(one.judges), f"{one.kappa.observed:.0%}", kappa_of(one.kappa), f"{one.kappa.items:,}")
-        for one in made.agreement
-    ]
-
-
-def cost_rows(made: Evaluation) -> list[tuple[str, ...]]:
-    """What each step took, and all together."""
-    rows = [(STEPS[one.step], one.model, *_tokens(one.usage), money(one.money)) for one in made.costs]
-    total = sum((one.usage for one in made.costs), Usage())
-    return [*rows, ("All", "", *_tokens(total), money(made.money))]
-
-
-def setup(made: Evaluation) -> dict[str, object]:
-    """What decides the figures, for whoever repeats them."""
-    return {
-        "config": made.config,
-        "prompts": made.prompts,
-        "judges": made.judges,
-        "drawn": made.drawn,
-        "version": made.version,
-    }

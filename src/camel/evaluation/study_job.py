@@ -15,7 +15,7 @@ from camel.core.model import Model
 from camel.evaluation.deserved import Judging
 from camel.evaluation.findings import Looker
 from camel.evaluation.study import Gatherer, Study, study_of
-from camel.evaluation.study_page import write_study
+from camel.evaluation.study_report import write_study
 from camel.evaluation.windows import AskedModel
 from camel.jobs.job import KEPT, Job, Stage, Step
 from camel.jobs.ledger import MONEY

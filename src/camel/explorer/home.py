@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from camel.core.errors import CamelError
-from camel.explorer.views import PageState, counted, money, short
+from camel.explorer.views import PageState
 from camel.index.facets import elements
 from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
@@ -21,6 +21,7 @@ from camel.query.catalogue import Catalogue
 from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.record.release import RESTRICTED
+from camel.reports.numbers import counted, money, short
 from camel.scenarios import load
 
 STATES = {"working": "live", "complete": "good", "stopped": "", "new": ""}

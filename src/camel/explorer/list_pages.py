@@ -15,6 +15,7 @@ from camel.explorer.maps import maps_in
 from camel.explorer.reading import terms_of
 from camel.explorer.routing import PageRequest, Site
 from camel.query.where import Query
+from camel.reports.numbers import counted
 
 ROWS = 40
 """Rows of a page."""
@@ -54,7 +55,7 @@ def add_list_pages(site: Site) -> None:
             rows = [views.list_row(row, None, state, here) for row in found]
             total, notes = asked.catalogue.count(query), []
             paging = {"next": None, "previous": None, "where": ""}
-            summary = f"{len(rows):,} at random of {views.counted(total, 'conversation')}"
+            summary = f"{len(rows):,} at random of {counted(total, 'conversation')}"
         else:
             result = (
                 asked.catalogue.jump(query, at - 1, ROWS)
@@ -72,7 +73,7 @@ def add_list_pages(site: Site) -> None:
                 "previous": result.previous and state.url("/list", [("before", result.previous)]),
                 "where": f"{result.at + 1:,}–{result.at + len(rows):,} of {total:,}" if rows else "",
             }
-            summary = views.counted(total, "conversation")
+            summary = counted(total, "conversation")
         kept = state.params()
         return asked.page(
             "list.html",

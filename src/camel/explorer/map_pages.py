@@ -23,6 +23,7 @@ from camel.explorer.views import Params
 from camel.index.facets import FACETS
 from camel.maps.texts import KINDS
 from camel.query.answers import NotThere
+from camel.reports.numbers import counted, short
 
 ROWS = 40
 """Texts of a choice that are listed at a time."""
@@ -141,7 +142,7 @@ def _shown(view: _View) -> dict[str, Any]:
         "total": len(drawn.rows),
         "figures": _figures(drawn),
         "about": f"{header.method} over vectors of {header.model}",
-        "stale": f"{views.counted(stale, 'conversation')} came after this map was made: camel map {source.address} takes them in"
+        "stale": f"{counted(stale, 'conversation')} came after this map was made: camel map {source.address} takes them in"
         if stale > 0 and not hidden_labels(source, view.asked.allowed)
         else "",
         "runs": [
@@ -198,14 +199,14 @@ def _entry(view: _View, entry: Any) -> dict[str, Any]:
 
 
 def _figures(drawn: MapView) -> list[tuple[str, str, str]]:
-    figures = [(views.short(len(drawn.rows)), drawn.header.of, "points on the map")]
+    figures = [(short(len(drawn.rows)), drawn.header.of, "points on the map")]
     if (found := drawn.figures) is not None and len(drawn.rows) == len(drawn.visible):
         share = found.copies / found.texts
         figures += [
             (
                 f"{share:.0%}" if share >= 0.01 or not share else f"{share:.2%}",
                 "near-duplicates",
-                f"{views.counted(found.copies, 'text')} with a cosine of {found.threshold:g} or more to an earlier one; {found.pairs:,} pairs",
+                f"{counted(found.copies, 'text')} with a cosine of {found.threshold:g} or more to an earlier one; {found.pairs:,} pairs",
             ),
             (
                 "" if found.nearest is None else f"{found.nearest:.2f}",

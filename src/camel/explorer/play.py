@@ -20,8 +20,9 @@ from camel.explorer.access import Keys, set_cookie
 from camel.explorer.agents import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Table, Wanted
 from camel.explorer.reading import Bubble
 from camel.explorer.routing import Refused, Site
-from camel.explorer.views import counted, money, short, url
+from camel.explorer.views import url
 from camel.models.person import HandOver
+from camel.reports.numbers import counted, money, short
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
 """Bytes: what a person says, every character as four times three, and the rest of the form."""

@@ -30,11 +30,12 @@ from camel.core.message import in_one_line
 from camel.core.transcript import Transcript
 from camel.explorer import views
 from camel.explorer.pages import STATIC, TEMPLATES, environment
-from camel.explorer.views import PageState, counted
+from camel.explorer.views import PageState
 from camel.query.answers import NotThere, Row
 from camel.query.catalogue import LARGEST, Catalogue
 from camel.query.where import Query
 from camel.record.release import RESTRICTED, Exported, Release, marks
+from camel.reports.numbers import counted
 from camel.storage.files import new_folder
 
 MOST = 10_000

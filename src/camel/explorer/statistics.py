@@ -35,10 +35,11 @@ from camel.explorer.charts import (
     printable,
     shares,
 )
-from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, money, short, toggled
+from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, toggled
 from camel.index.facets import FACETS
 from camel.query.answers import Histogram
 from camel.query.catalogue import Catalogue
+from camel.reports.numbers import money, short
 from camel.reports.plots import ACCENT, SEAT_COLOURS, Spec
 
 

@@ -19,6 +19,7 @@ from camel.explorer.reading import bubbles, findings, hues, hues_of
 from camel.index.build import UNFINISHED
 from camel.query.answers import Row, ShownHit
 from camel.query.where import Query
+from camel.reports.numbers import counted, money, short
 
 SHOWN = 7
 """Values of a facet that are shown before "more"."""
@@ -99,27 +100,6 @@ def roles(*names: str) -> list[dict[str, Any]]:
     there = [name for name in names if name]
     colors = hues_of(there)
     return [{"name": name, "hue": colors[name]} for name in there]
-
-
-def short(number: float) -> str:
-    """A number for people: 950, 12.3k, 4.56M."""
-    for unit, name in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= unit:
-            scaled = number / unit
-            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f}{name}"
-    return f"{number:,.0f}"
-
-
-def money(dollars: float | None) -> str:
-    """Dollars with as many digits as matter; empty where they are not known."""
-    if dollars is None:
-        return ""
-    return f"${dollars:,.{4 if 0 < dollars < 0.01 else 2}f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things: 1 message, 2 messages."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def words(name: str) -> str:

@@ -27,7 +27,6 @@ from camel.core.message import Usage
 from camel.engine.stage import JournaledStep, read_step
 from camel.explorer.home import labels_in
 from camel.explorer.reading import hue_of
-from camel.explorer.views import money, short
 from camel.generation.config import CONVERSATIONS, LISTS_PER_SHARD
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.jobs.ledger import usage_of
@@ -35,6 +34,7 @@ from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
 from camel.query.sources import CatalogueRun
 from camel.record.release import RESTRICTED
+from camel.reports.numbers import money, short
 from camel.runs.again import named
 from camel.runs.control import read_wish
 from camel.scenarios import RolePlay, Scenario, load

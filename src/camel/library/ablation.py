@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from camel.core.model import Model
-from camel.evaluation.comparison import AblationFigures, Outcomes, compare, page, plot
+from camel.evaluation.comparison import AblationFigures, Outcomes, compare, plot, report
 from camel.evaluation.findings import Findings, Looker
 from camel.generation.ablation import (
     CONVERSATIONS,
@@ -28,6 +28,7 @@ from camel.generation.generate import Generation, models_of
 from camel.generation.plan import Plan, Range, make_plan
 from camel.jobs.job import KEPT, Job, Step
 from camel.models.spec import ModelSpec
+from camel.reports.files import write_report
 from camel.reports.plots import png, svg
 from camel.runs.reader import RunReader
 from camel.runs.run import RunFolder
@@ -108,7 +109,7 @@ class Ablation(Job):
         return Path(self.out) / variant.name / KEPT
 
     def result(self, run: RunFolder) -> AblationFigures:
-        """The comparison, which is also written as a page."""
+        """The comparison, which is also written as a report."""
         seen = {
             one.name: Outcomes.of(Looker(RunReader(self.run_of(one)), self._kept(one)).tables())
             for one in self.variants
@@ -126,8 +127,7 @@ class Ablation(Job):
             drawn = plot(made)
             (folder / "ablation.svg").write_text(svg(drawn), "utf-8")
             (folder / "ablation.png").write_bytes(png(drawn))
-        (folder / "ablation.json").write_bytes(made.to_json())
-        (folder / PAGE).write_text(page(made), "utf-8")
+        write_report(folder, "ablation", report(made), made.to_json())
         return made
 
     def absolute(self) -> Ablation:

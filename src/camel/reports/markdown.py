@@ -1,23 +1,43 @@
-"""What all Markdown reports share: text that cannot act, tables, and fences that what is in them cannot end."""
+"""Reports as Markdown: text that cannot act, tables, and fences that what is in them cannot end."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from camel.core.message import in_one_line
+from camel.reports import blocks as kinds
+from camel.reports.blocks import Block, Inline, Report, plain, plain_table, spans_of
+from camel.reports.plots import Plot
+
+_MARKS = {"strong": "**{}**", "em": "*{}*", "mark": "**{}**", "interval": "({})"}
 
 
-def md(value: str) -> str:
+def render_markdown(report: Report) -> str:
+    """The whole report."""
+    lines = [f"# {line_of(report.title)}{f' of {line_of(report.subject)}' if report.subject else ''}", ""]
+    lines += [paragraph(report.about), "", *([paragraph(report.warning), ""] if report.warning else [])]
+    for tile in report.tiles:
+        lines.append(
+            f"- {line_of(f'{tile.name}: {tile.value}')}{line_of(f', {tile.note}') if tile.note else ''}"
+        )
+    plots = {plot.name: plot for plot in report.plots}
+    blocks = [block for section in report.sections for block in section.blocks]
+    return "\n".join([*lines, "", *_rendered(blocks, plots)])
+
+
+def line_of(line: Inline) -> str:
     """Text in a line of Markdown, with nothing in it that Markdown would act on."""
-    return re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", in_one_line(value))
+    parts: list[str] = []
+    for span in spans_of(line):
+        escaped = re.sub(r"([\\`*_{}\[\]<>|#!~&])", r"\\\1", span.text)
+        parts.append(_MARKS.get(span.style or "", "{}").format(escaped) if escaped.strip() else escaped)
+    return in_one_line("".join(parts))
 
 
-def grid(head: Sequence[str], rows: Iterable[Sequence[str]], left: int | None = None) -> list[str]:
-    """A table; all columns but the first `left`, where that is given, hold numbers."""
-    kinds = ["---" if left is None or place < left else "---:" for place in range(len(head))]
-    lines = [f"| {' | '.join(map(md, head))} |", f"|{'|'.join(kinds)}|"]
-    return lines + [f"| {' | '.join(map(md, row))} |" for row in rows]
+def paragraph(line: Inline) -> str:
+    """A line that begins no list and no heading."""
+    return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", line_of(line))
 
 
 def fenced(value: str, kind: str = "text") -> list[str]:
@@ -25,3 +45,55 @@ def fenced(value: str, kind: str = "text") -> list[str]:
     longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{kind}", *value.splitlines(), fence]
+
+
+def _rendered(blocks: Iterable[Block], plots: Mapping[str, Plot]) -> Iterator[str]:
+    for block in blocks:
+        lines = list(_block(block, plots))
+        yield from [*lines, ""] if lines else []
+
+
+def _block(block: Block, plots: Mapping[str, Plot]) -> Iterable[str]:
+    match block:
+        case kinds.Heading(text):
+            return [f"## {line_of(text)}"]
+        case kinds.Paragraph(line, kind):
+            return fenced(plain(line)) if kind == "context" else [paragraph(line)]
+        case kinds.Note(line):
+            return [paragraph(line)]
+        case kinds.Points(lines):
+            return [f"- {paragraph(line)}" for line in lines]
+        case kinds.OutcomeKey():
+            return []
+        case kinds.Grid():
+            return _table(block)
+        case kinds.Picture(name, title):
+            if plot := plots.get(name):
+                title = line_of(plot.title)
+                return [f"## {title}", "", f"![{title}](plots/{name}.svg)", "", paragraph(plot.caption)]
+            return [f"## {line_of(title)}"] if title else []
+        case kinds.Quote(head, said, context, reason):
+            before = [*fenced(context), ""] if context else []
+            after = ["", paragraph(reason)] if reason else []
+            return [paragraph(_spaced(head)), "", *before, *fenced(plain(said)), *after]
+        case kinds.Columns(quotes):
+            return list(_rendered(quotes, plots))[:-1]
+        case kinds.Code(text, language):
+            return fenced(text, language)
+        case kinds.Details(title, inner, note):
+            name = f"### {line_of(title)}{f': {line_of(_spaced(note))}' if note else ''}"
+            return [name, "", *list(_rendered(inner, plots))[:-1]]
+
+
+def _spaced(line: Inline) -> Inline:
+    """The parts of a line, which a page sets apart, with commas between them."""
+    first, *others = spans_of(line)
+    return [first, *(part for span in others for part in (", ", span))]
+
+
+def _table(table: kinds.Grid) -> Iterator[str]:
+    head, rows = plain_table(table)
+    left = table.left - len(table.head) + len(head)  # a bar is a column of the left ones, and not shown here
+    yield f"| {' | '.join(map(line_of, head))} |"
+    yield f"|{'|'.join('---' if place < left else '---:' for place in range(len(head)))}|"
+    yield from (f"| {' | '.join(map(line_of, row))} |" for row in rows)

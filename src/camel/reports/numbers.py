@@ -5,23 +5,7 @@ The one decision to know: a figure gets as many digits as its interval or its si
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from camel.reports.intervals import Rate
-
-
-class Estimate(Protocol):
-    """A figure with its 95% interval."""
-
-    @property
-    def low(self) -> float:
-        """The lower end."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """The upper end."""
-        ...
 
 
 def counted(number: int, noun: str) -> str:
@@ -53,8 +37,10 @@ def cost(dollars: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time: 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
+    """A length of time: 0.3 s, 45 s, 12 min, 3 h 20 min, 4 d 2 h."""
     whole = round(seconds)
+    if 0 < seconds < 0.95:
+        return f"{seconds:.1g} s"
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
@@ -83,9 +69,9 @@ def interval(rate: Rate) -> str:
     return f"{percent(rate.low, step)} – {percent(rate.high, step)}".replace("% –", " –")
 
 
-def whole_interval(of: Estimate, digits: int = 0) -> str:
-    """The interval of a share in whole percents, which may be below zero."""
-    return f"{100 * of.low:.{digits}f} – {100 * of.high:.{digits}f}%".replace("-", "−")
+def bounds(low: float, high: float, digits: int = 0) -> str:
+    """The interval of a share or of a difference of shares, in percents of the same number of digits."""
+    return f"{100 * low:.{digits}f} – {100 * high:.{digits}f}%".replace("-", "−")
 
 
 def signed(value: float) -> str:

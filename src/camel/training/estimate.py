@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from camel.core.errors import InputError
+from camel.reports.numbers import duration, money
 from camel.training.config import TrainConfig
 from camel.training.weights import need, on_disk
 
@@ -197,23 +198,9 @@ def estimate(
             f"logits and their gradient: {at_once} x {config.length:,} x {size.vocabulary:,} x 8 B = {logits:.1f} GB",
             f"framework and buffers: {OVERHEAD:.0f} GB; together {memory:.1f} of {kind.memory:.0f} GB on each of {count}",
             f"steps: {rows:,} rows x {config.epochs:g} epochs / {config.batch} = {steps:,}",
-            f"time: {each} x {billions:.2f} billion x {seen / 1e6:,.3g} million tokens / ({USED} x {kind.operations / 1e12:,.3g} TFLOP/s x {count}) = {span(hours)}",
-            f"cost: {span(hours)} x {count} x ${kind.dollars:.2f} an hour = {price(dollars)}",
+            f"time: {each} x {billions:.2f} billion x {seen / 1e6:,.3g} million tokens / ({USED} x {kind.operations / 1e12:,.3g} TFLOP/s x {count}) = {duration(3600 * hours)}",
+            f"cost: {duration(3600 * hours)} x {count} x ${kind.dollars:.2f} an hour = {money(dollars)}",
         ],
-    )
-
-
-def span(hours: float) -> str:
-    """A length of time in the unit that fits it."""
-    if hours >= 1:
-        return f"{hours:,.1f} hours"
-    return f"{hours * 60:.1f} minutes" if hours * 60 >= 1 else f"{hours * 3600:.2g} seconds"
-
-
-def price(dollars: float) -> str:
-    """An amount of money, to the cent where it is small."""
-    return (
-        f"${dollars:,.0f}" if dollars >= 100 else f"${dollars:.2f}" if dollars >= 0.01 else "less than a cent"
     )
 
 

@@ -1,14 +1,13 @@
-"""The report of an evaluation: the paper's Table 3 with ours below, as JSON, Markdown, plots and a page.
+"""The figures of an evaluation with HumanEval, and what they say.
 
-The one decision to know: nothing here counts but `report_of`. All forms are made from the one `HumanEvalReport`, which is also the
-JSON, so that they say the same. Text of models stands in the page as text, and in the Markdown in fences that it cannot end.
+The one decision to know: only `report_of` counts. The report is made from the one `HumanEvalReport`, which is also the JSON.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import util
 from typing import Any
 
@@ -21,8 +20,8 @@ from camel.evaluation.humaneval.judging import ProgramVerdict
 from camel.evaluation.humaneval.passing import Passing, passing
 from camel.evaluation.humaneval.problems import COUNT
 from camel.evaluation.humaneval.records import HumanEvalConfig, JudgedProblem, Sample
-from camel.reports.html import money
-from camel.reports.markdown import fenced, grid, md
+from camel.reports.blocks import Cell, Grid, Inline, Muted, Span
+from camel.reports.numbers import bounds
 
 PAGE, MARKDOWN, FIGURES = "humaneval.html", "humaneval.md", "humaneval.json"
 SUITES = {"humaneval": "HumanEval", "plus": "HumanEval+"}
@@ -213,27 +212,24 @@ def _examples(samples: Sequence[Sequence[Sample]], judged: Sequence[JudgedProble
         yield from found[kind]
 
 
-# --- the table, for all forms --------------------------------------------------------------------------------------
-
-
-def table(made: HumanEvalReport) -> tuple[list[str], list[list[str]]]:
-    """The paper's Table 3: its own lines, then ours with their intervals."""
-    ks = sorted({1, 100} | {one.k for one in made.humaneval})
+def table(ours: Mapping[str, tuple[Sequence[Passing], Sequence[Passing]]]) -> Grid:
+    """The paper's Table 3: its own lines, then those of our models with their intervals."""
+    ks = sorted({1, 100} | {one.k for suites in ours.values() for one in suites[0]})
     head = ["pass@k [%]", *(f"{title} k = {k}" for title in SUITES.values() for k in ks)]
-    rows: list[list[str]] = []
-    for paper in made.paper:
-        cells = [
-            f"{values[k]:.1f}" if k in values else "–" for values in (paper.humaneval, paper.plus) for k in ks
-        ]
-        rows.append([f"{paper.model} (paper)", *cells])
-    ours = [{one.k: one for one in found} for found in (made.humaneval, made.plus)]
-    rows.append([made.model, *(points(found[k]) if k in found else "–" for found in ours for k in ks)])
-    return head, rows
+    rows: list[Muted | list[Cell]] = []
+    for paper in PAPER:
+        suites = (paper.humaneval, paper.plus)
+        cells = (f"{suite[k]:.1f}" if k in suite else "–" for suite in suites for k in ks)
+        rows.append(Muted([f"{paper.model} (paper)", *cells]))
+    for model, suites in ours.items():
+        found = [{one.k: points(one) for one in suite} for suite in suites]
+        rows.append([Span(model, "strong"), *(suite.get(k, "–") for suite in found for k in ks)])
+    return Grid(head, rows)
 
 
-def points(one: Passing) -> str:
+def points(one: Passing) -> Inline:
     """A rate and its interval, in per cent."""
-    return f"{100 * one.rate:.1f} ({100 * one.low:.1f} – {100 * one.high:.1f})"
+    return f"{100 * one.rate:.1f} ", Span(bounds(one.low, one.high, 1).removesuffix("%"), "interval")
 
 
 def notes(made: HumanEvalReport) -> list[str]:
@@ -262,60 +258,3 @@ def notes(made: HumanEvalReport) -> list[str]:
     if not made.contained:
         said.append("The programs ran without a sandbox: they could have forged what they are measured by.")
     return said
-
-
-# --- Markdown ------------------------------------------------------------------------------------------------------
-
-
-def markdown(made: HumanEvalReport) -> str:
-    """The report as Markdown."""
-    head, rows = table(made)
-    usage = made.usage
-    lines = [
-        f"# HumanEval of {md(made.model)}",
-        "",
-        *(f"- {md(one)}" for one in notes(made)),
-        "",
-        *grid(head, rows, 1),
-        "",
-        "In brackets: 95% intervals (bootstrap over the problems). The estimate of pass@k is the unbiased one.",
-        "",
-        "## What became of the samples",
-        "",
-        *grid(
-            ["", "samples"], [[WORDS.get(kind, kind), f"{count:,}"] for kind, count in made.outcomes.items()]
-        ),
-        "",
-        "## Cost",
-        "",
-        *grid(
-            ["calls", "prompt tokens", "completion tokens", "money"],
-            [[f"{usage.calls:,}", f"{usage.prompt:,}", f"{usage.completion:,}", money(made.money)]],
-        ),
-        "",
-        "## Configuration",
-        "",
-        *fenced(msgspec.json.format(msgspec.json.encode(made.config), indent=2).decode(), "json"),
-        "",
-        "## Samples",
-        "",
-    ]
-    for one in made.examples:
-        lines += [f"### {md(one.problem)}, sample {one.number}: {md(one.kind)}", ""]
-        lines += [md(one.detail), ""] if one.detail else []
-        lines += [*fenced(one.program or one.answer, "python" if one.program else ""), ""]
-    lines += ["## Problems", ""]
-    lines += grid(
-        ["problem", "pass HumanEval", "pass HumanEval+", "programs"],
-        [
-            [one.problem, f"{one.humaneval:,}", f"{one.plus:,}", f"{one.programs:,}"]
-            for one in made.by_problem
-        ],
-    )
-    return "\n".join(lines) + "\n"
-
-
-# --- plots ---------------------------------------------------------------------------------------------------------
-
-
-# --- page ----------------------------------------------------------------------------------------------------------

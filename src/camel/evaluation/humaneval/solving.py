@@ -39,7 +39,7 @@ from camel.evaluation.humaneval.records import (
     Sample,
 )
 from camel.evaluation.humaneval.report import HumanEvalReport, default_ks, report_of
-from camel.evaluation.humaneval.report_page import write_report
+from camel.evaluation.humaneval.report_blocks import write_report
 from camel.jobs.item import Item, seeded
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.state import price_of

@@ -1,0 +1,271 @@
+"""What a report consists of. One function makes a report's blocks; `markdown` and `html` render them.
+
+The one decision to know: every string in a block is plain text that may come from a model. The renderers escape all of
+it, so a report cannot contain markup of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, LiteralString
+
+import msgspec
+
+from camel.reports.plots import Plot
+
+Style = Literal[
+    "strong", "em", "mono", "mark", "muted", "interval", "source", "sentence", "good", "bad", "seat", "user"
+]
+
+_STYLES: dict[str, Style] = {"**": "strong", "*": "em", "`": "mono"}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Text with a style, or a link to a `Details` of the same report."""
+
+    text: str
+    style: Style | None = None
+    to: str = ""
+
+
+Inline = str | Span | Sequence[str | Span]
+"""A line of text, or one in several styles."""
+
+
+@dataclass(frozen=True)
+class OutcomeBar:
+    """A cell: shares of wins, draws and losses as one bar. Markdown has no such column."""
+
+    won: float
+    drawn: float
+    lost: float
+    whose: str = ""
+
+
+@dataclass(frozen=True)
+class RateBar:
+    """A cell: a share and its interval as one bar. Markdown has no such column."""
+
+    rate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Shade:
+    """A cell that is the darker the larger a difference is, between -1 and 1."""
+
+    text: str
+    value: float = 0.0
+    sure: bool = False
+    note: str = ""
+
+
+Cell = Inline | OutcomeBar | RateBar | Shade
+
+
+@dataclass(frozen=True)
+class Muted:
+    """A row of a table that needs less attention than the others."""
+
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row with one text: what the rows below have in common."""
+
+    title: Inline
+
+
+@dataclass(frozen=True)
+class Heading:
+    """The title of what follows."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph. A `reason` belongs to the quote before it, a `context` to the quote after it."""
+
+    line: Inline
+    kind: Literal["", "reason", "context"] = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph in small print."""
+
+    line: Inline
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of sentences."""
+
+    lines: Sequence[Inline]
+
+
+@dataclass(frozen=True)
+class OutcomeKey:
+    """What the colors of `Outcomes` mean."""
+
+    won: str
+    lost: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table. All columns but the first `left` hold numbers; a `wide` one breaks lines in its cells."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell] | Muted | RowGroup]
+    left: int = 1
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A plot of the report, by name. Where the report has none of that name, the title stands alone."""
+
+    name: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """Words of a model or a person as they are, below a line that says whose they are."""
+
+    head: Inline
+    said: Inline
+    context: str = ""
+    reason: str = ""
+    mono: bool = False
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Quotes next to each other."""
+
+    quotes: Sequence[Quote]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A text in a fixed font."""
+
+    text: str
+    language: str = "text"
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that a page folds."""
+
+    title: str
+    blocks: Sequence[Block]
+    note: Inline = ""
+    open: bool = False
+    name: str = ""
+    """For links to it."""
+
+
+Block = Heading | Paragraph | Note | Points | OutcomeKey | Grid | Picture | Quote | Columns | Code | Details
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One of the first figures of a report."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks with a name in the page's navigation; left out where it has nothing to show."""
+
+    name: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole report."""
+
+    title: str
+    about: Inline
+    tiles: Sequence[Tile]
+    sections: Sequence[Section]
+    plots: Sequence[Plot] = ()
+    """All that are drawn; a page shows those that a `Figure` names."""
+    subject: str = ""
+    """For the title of the window."""
+    warning: Inline = ""
+
+
+def settings_block(config: Any) -> Details:
+    """What decides the figures, to repeat them."""
+    return Details(
+        "Configuration", [Code(msgspec.json.format(msgspec.json.encode(config), indent=2).decode(), "json")]
+    )
+
+
+def styled(template: LiteralString, *values: object) -> list[Span]:
+    """Words of ours in styles (`**strong**`, `*em*`, `` `mono` ``); each `{}` is replaced by a value, which is plain text."""
+    left, spans = iter(values), list[Span]()
+    for mark, marked, plain in re.findall(r"(\*\*|\*|`)(.+?)\1|([^*`]+)", template):
+        text = re.sub(r"\{\}", lambda _: str(next(left)), marked or plain)
+        spans.append(Span(text, _STYLES.get(mark)))
+    return spans
+
+
+def joined(spans: Iterable[Span]) -> list[str | Span]:
+    """Names in a row, with commas between them."""
+    return [part for span in spans for part in (", ", span)][1:]
+
+
+def spans_of(line: Inline) -> list[Span]:
+    """A line as spans."""
+    parts = (line,) if isinstance(line, str | Span) else line
+    return [part if isinstance(part, Span) else Span(part) for part in parts]
+
+
+def plain(line: Inline) -> str:
+    """A line as text without styles; intervals are in brackets."""
+    return "".join(
+        f"({one.text})" if one.style == "interval" and one.text else one.text for one in spans_of(line)
+    )
+
+
+def plain_table(table: Grid) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The head and the rows of a table as text, for a terminal: columns of bars are left out."""
+    rows = [row.cells if isinstance(row, Muted) else row for row in table.rows]
+    cells = [row for row in rows if not isinstance(row, RowGroup)]
+    shown = [
+        place
+        for place in range(len(table.head))
+        if not any(isinstance(row[place], OutcomeBar | RateBar) for row in cells)
+    ]
+
+    def texts(row: Sequence[Cell] | RowGroup) -> tuple[str, ...]:
+        if isinstance(row, RowGroup):
+            return (plain(row.title), *[""] * (len(shown) - 1))
+        return tuple(_cell_text(row[place]) for place in shown)
+
+    return tuple(table.head[place] for place in shown), [texts(row) for row in rows]
+
+
+def _cell_text(cell: Cell) -> str:
+    match cell:
+        case OutcomeBar() | RateBar():
+            return ""
+        case Shade(text, _, sure, note):
+            return f"{text}{' ●' if sure else ''}{f' ({note})' if note else ''}"
+        case _:
+            return plain(cell)
