@@ -240,13 +240,14 @@ def _at_equal_length(logs: Any, points: Any, resamples: int = 1_000) -> Interval
 def _fit(logs: Any, points: Any, weights: Any) -> Any:
     """The intercepts of many weighted regressions at once, by Newton's method."""
     at = np.zeros((len(weights), 2))
-    known = np.stack([np.ones(len(logs)), logs], 1)
-    squares = (known[:, :, None] * known[:, None, :]).reshape(-1, 4)
     for _ in range(25):
-        chance = 1 / (1 + np.exp(-np.clip(at @ known.T, -30, 30)))
-        slope = (weights * (points - chance)) @ known - _RIDGE * at
-        curve = ((weights * chance * (1 - chance)) @ squares).reshape(-1, 2, 2) + _RIDGE * np.eye(2)
-        at = np.clip(at + np.linalg.solve(curve, slope[:, :, None])[:, :, 0], -15, 15)
+        chance = 1 / (1 + np.exp(-np.clip(at[:, :1] + at[:, 1:] * logs, -30, 30)))
+        off, spread = weights * (points - chance), weights * chance * (1 - chance)
+        slope = np.stack([off.sum(1), (off * logs).sum(1)], 1) - _RIDGE * at
+        one, two, three = spread.sum(1) + _RIDGE, (spread * logs).sum(1), (spread * logs**2).sum(1) + _RIDGE
+        size = one * three - two**2
+        step = np.stack([three * slope[:, 0] - two * slope[:, 1], one * slope[:, 1] - two * slope[:, 0]], 1)
+        at = np.clip(at + step / size[:, None], -15, 15)
     return at[:, 0]
 
 

@@ -256,14 +256,16 @@ def _told(study: Emergence) -> dict[str, Any]:
 
 
 def _models(study: Emergence) -> list[ChainModel]:
-    return [
-        ChainModel(
-            one.label,
-            one.place.label if one.place else "",
-            *((True, done.rows, done.steps, done.first_loss, done.last_loss) if done else ()),
-        )
-        for one, done in study.results()
-    ]
+    found: list[ChainModel] = []
+    for one, done in study.results():
+        asked = one.place.label if one.place else ""
+        if done:
+            found.append(
+                ChainModel(one.label, asked, True, done.rows, done.steps, done.first_loss, done.last_loss)
+            )
+        else:
+            found.append(ChainModel(one.label, asked))
+    return found
 
 
 def _passed_on(study: Emergence, judged: Evaluation) -> Evaluation:
