@@ -172,17 +172,10 @@ def _read_loosely(body: bytes, part: Literal["message", "delta"]) -> _Completion
 
 
 def _loose_choice(choice: Any, part: Literal["message", "delta"]) -> _Choice:
-    said, index, reason = (
-        field_of(choice, part),
-        field_of(choice, "index") or 0,
-        field_of(choice, "finish_reason"),
-    )
-    message = None
-    if part == "delta":
-        if not isinstance(choice, dict) or not isinstance(index, int):
-            raise MalformedReply("a chunk of the stream holds something that is not a choice")
-    else:
-        index = 0
+    index = 0 if part == "message" else field_of(choice, "index") or 0
+    if part == "delta" and not (isinstance(choice, dict) and isinstance(index, int)):
+        raise MalformedReply("a chunk of the stream holds something that is not a choice")
+    said, reason, message = field_of(choice, part), field_of(choice, "finish_reason"), None
     if isinstance(said, dict):
         refusal = field_of(said, "refusal")
         refusal = well_formed(refusal) if isinstance(refusal, str) else None
