@@ -20,6 +20,7 @@ from typing import Any
 from camel.core.errors import CamelError, InputError, MissingExtra
 from camel.core.plugins import Registry, offered, taken
 from camel.doctor.finding import CheckResult
+from camel.reports.numbers import counted
 
 PACKAGE = "camel-society"
 EXTRAS = {
@@ -229,7 +230,7 @@ def _ray(address: str) -> CheckResult:
     except InputError as error:
         said, _, mend = str(error).rpartition("; ")
         return CheckResult("Ray", "error", said, mend)
-    says = f"{version} at {address}: {seen.nodes} node{'' if seen.nodes == 1 else 's'}, {seen.cpus:g} CPUs"
+    says = f"{version} at {address}: {counted(seen.nodes, 'node')}, {seen.cpus:g} CPUs"
     if not seen.cpus:
         return CheckResult(
             "Ray", "error", says, "no node offers a CPU, so that no worker can start: add nodes"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.core.errors import InputError
-from camel.evaluation.standing import Interval, np
+from camel.evaluation.standing import Interval, np, quantiles
 
 RESAMPLES = 1_000
 PRIOR = 0.5
@@ -72,18 +72,12 @@ def bradley_terry(meetings: Sequence[Match]) -> list[Rating]:
     return [
         Rating(
             systems[at],
-            _interval(points[:, at]),
+            quantiles(float(points[0, at]), points[1:, at]),
             rank,
             {name: float(chances[at, other]) for name, other in place.items() if other != at},
         )
         for rank, at in enumerate(order, 1)
     ]
-
-
-def _interval(points: Any) -> Interval:
-    value = float(points[0])
-    low, high = (float(one) for one in np.quantile(points[1:], [0.025, 0.975]))
-    return Interval(value, min(value, low), max(value, high))
 
 
 def _strengths(wins: Any) -> Any:

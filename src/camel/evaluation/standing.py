@@ -140,17 +140,18 @@ def shares(outcomes: Sequence[Winner | None]) -> WinShares:
     drawn = np.random.default_rng(_SEED).dirichlet([count + UNSEEN for count in decided], RESAMPLES)
     wins, draws, losses = (_rate(count, of, drawn[:, place]) for place, count in enumerate(decided))
     score = (decided[0] + decided[1] / 2) / of
-    return WinShares(of, wins, draws, losses, _interval(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
+    return WinShares(of, wins, draws, losses, quantiles(score, drawn[:, 0] + drawn[:, 1] / 2), counts[None])
 
 
 def _rate(count: int, of: int, drawn: Any) -> Rate:
     if count in (0, of):
         return wilson(count, of)  # which is made for that
-    found = _interval(count / of, drawn)
+    found = quantiles(count / of, drawn)
     return Rate(count, of, found.value, found.low, found.high)
 
 
-def _interval(value: float, drawn: Any) -> Interval:
+def quantiles(value: float, drawn: Any) -> Interval:
+    """A figure with the interval of what was drawn again, which always holds the figure itself."""
     low, high = (float(one) for one in np.quantile(drawn, [0.025, 0.975]))
     return Interval(value, min(value, low), max(value, high))
 
@@ -163,21 +164,16 @@ def position(orders: Sequence[BothOrders]) -> Position:
     second = sum(count * ((one.a_first == "b") + (one.b_first == "a")) for one, count in kinds.items())
     to_first, to_second = kinds[BothOrders("a", "b")], kinds[BothOrders("b", "a")]
     flips = sum(count for one, count in kinds.items() if one.a_first != one.b_first)
+    # A half flip, to or from a draw, leans to one side as well.
+    leans = [
+        (one.a_first == "a") - (one.a_first == "b") + (one.b_first == "b") - (one.b_first == "a")
+        for one in both
+    ]
     effect = Interval(0.0, -1.0, 1.0)
     if both:
-        each = np.array(
-            [
-                ((o.a_first == "a") - (o.a_first == "b") + (o.b_first == "b") - (o.b_first == "a")) / 2
-                for o in both
-            ]
-        )
-        effect = _interval(float(each.mean()), _means(each))
-    # A half flip, to or from a draw, leans to one side as well.
-    to = [0, 0]
-    for one, count in kinds.items():
-        lean = (one.a_first == "a") - (one.a_first == "b") + (one.b_first == "b") - (one.b_first == "a")
-        if lean:
-            to[lean < 0] += count
+        each = np.array(leans) / 2
+        effect = quantiles(float(each.mean()), _means(each))
+    lean_first, lean_second = sum(one > 0 for one in leans), sum(one < 0 for one in leans)
     return Position(
         len(both),
         first,
@@ -187,7 +183,7 @@ def position(orders: Sequence[BothOrders]) -> Position:
         flips,
         to_first,
         to_second,
-        paired(to[1], to[0], len(both)).p,
+        paired(lean_second, lean_first, len(both)).p,
         shares([one.a_first for one in orders]),
         shares([one.b_first for one in orders]),
     )
@@ -247,7 +243,7 @@ def _at_equal_length(logs: Any, points: Any, resamples: int = 1_000) -> Interval
     weights = chance.multinomial(len(points), np.full(len(points), 1 / len(points)), resamples).astype(float)
     fitted = _fit(logs, points, np.vstack([np.ones(len(points)), weights]))
     values = 1 / (1 + np.exp(-fitted))
-    return _interval(float(values[0]), values[1:])
+    return quantiles(float(values[0]), values[1:])
 
 
 def _fit(logs: Any, points: Any, weights: Any) -> Any:
