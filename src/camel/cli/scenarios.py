@@ -63,6 +63,7 @@ def check(
     path: ScenarioPlace,
 ) -> None:
     """Say what is wrong with a scenario, or show its prompts. Exits with 1 when there are errors."""
+    from camel.reports.numbers import counted
     from camel.scenarios import check as problems_of
     from camel.scenarios import load
 
@@ -72,7 +73,7 @@ def check(
         _print(console, str(problem))
     errors = sum(1 for problem in problems if problem.severity == "error")
     if errors:
-        _print(console, f"{errors} error{'s' if errors > 1 else ''}")
+        _print(console, counted(errors, "error"))
         raise typer.Exit(1)
     scenario = load(path)
     _samples(console, scenario)

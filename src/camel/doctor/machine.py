@@ -23,6 +23,7 @@ from camel.core.stops import STOP_RULES
 from camel.detectors import DETECTORS
 from camel.doctor.finding import CheckResult
 from camel.models.connect import MODELS
+from camel.reports.numbers import counted
 from camel.runs.run import JOURNALS, journals
 from camel.sandbox.process import ProgramFailed, Sandbox
 from camel.scenarios import shipped
@@ -230,7 +231,7 @@ def _ray(address: str) -> CheckResult:
     except InputError as error:
         said, _, mend = str(error).rpartition("; ")
         return CheckResult("Ray", "error", said, mend)
-    says = f"{version} at {address}: {seen.nodes} node{'' if seen.nodes == 1 else 's'}, {seen.cpus:g} CPUs"
+    says = f"{version} at {address}: {counted(seen.nodes, 'node')}, {seen.cpus:g} CPUs"
     if not seen.cpus:
         mend = "no node offers a CPU, so that no worker can start: add nodes"
         return CheckResult("Ray", "error", says, mend)

@@ -29,7 +29,7 @@ from camel.reports.blocks import (
 )
 from camel.reports.intervals import Difference, Rate, holm, paired, wilson
 from camel.reports.numbers import percent, points
-from camel.reports.plots import INK, Plot, Spec
+from camel.reports.plots import Plot, Spec, names
 
 SURE = 0.05
 DONE = "ended_done"
@@ -152,58 +152,31 @@ def plot(made: AblationFigures) -> Plot:
         for removal in made.removals
         for effect in removal.effects
     ]
-    side: Spec = {"domain": False, "ticks": False, "labelColor": INK}
+    color: Spec = {
+        "field": "difference",
+        "type": "quantitative",
+        "scale": {"domain": [-1, -0.001, 0.001, 1], "range": ["#3d74db", "#3d74db", "#d9562b", "#d9562b"]},
+        "legend": None,
+    }
+    much = {"expr": "0.05 + 0.75 * min(1, 1.6 * abs(datum.difference))"}
+    opacity = {"condition": {"test": "true", "value": much}, "value": 0.1}
+    sentences = [_label(removal) for removal in made.removals]
+    top: Spec = {"orient": "top", "labelAngle": -32, "labelAlign": "left"}
     spec: Spec = {
         "data": {"values": rows},
         "width": {"step": 74},
         "height": {"step": 22},
         "encoding": {
-            "y": {
-                "field": "sentence",
-                "type": "nominal",
-                "sort": [_label(removal) for removal in made.removals],
-                "title": None,
-                "axis": {**side, "labelLimit": 420},
-            },
-            "x": {
-                "field": "behaviour",
-                "type": "nominal",
-                "sort": [title_of(measure) for measure in made.whole],
-                "title": None,
-                "axis": {**side, "orient": "top", "labelAngle": -32, "labelAlign": "left"},
-            },
+            "y": names("sentence", sentences, labelFontSize=11, labelLimit=420),
+            "x": names("behaviour", map(title_of, made.whole), labelFontSize=11, **top),
         },
         "layer": [
-            {
-                "mark": {"type": "rect", "cornerRadius": 2},
-                "encoding": {
-                    "color": {
-                        "field": "difference",
-                        "type": "quantitative",
-                        "scale": {
-                            "domain": [-1, -0.001, 0.001, 1],
-                            "range": ["#3d74db", "#3d74db", "#d9562b", "#d9562b"],
-                        },
-                        "legend": None,
-                    },
-                    "opacity": {
-                        "condition": {
-                            "test": "true",
-                            "value": {"expr": "0.05 + 0.75 * min(1, 1.6 * abs(datum.difference))"},
-                        },
-                        "value": 0.1,
-                    },
-                },
-            },
+            {"mark": {"type": "rect", "cornerRadius": 2}, "encoding": {"color": color, "opacity": opacity}},
             {"mark": {"type": "text", "fontSize": 11}, "encoding": {"text": {"field": "words"}}},
         ],
     }
-    return Plot(
-        "ablation",
-        "What each sentence prevents",
-        "Percentage points by which a behaviour is more (red) or less (blue) frequent without the sentence; * where that is sure.",
-        spec,
-    )
+    caption = "Percentage points by which a behaviour is more (red) or less (blue) frequent without the sentence; * where that is sure."
+    return Plot("ablation", "What each sentence prevents", caption, spec)
 
 
 def _label(removal: Removal, most: int = 62) -> str:

@@ -17,22 +17,25 @@ from pathlib import Path
 
 import msgspec
 
-from camel.core.errors import MissingExtra
 from camel.evaluation.agreement import Kappa, cohen, fleiss
 from camel.evaluation.pairs import VERDICTS, Pair, PairVerdict, Winner, read_pairs, read_verdicts
 from camel.evaluation.results import Evaluation, Human
-from camel.evaluation.standing import RESAMPLES, Interval, Length, WinShares, length_bias, majority, shares
+from camel.evaluation.standing import (
+    RESAMPLES,
+    UNSEEN,
+    Interval,
+    Length,
+    WinShares,
+    length_bias,
+    majority,
+    np,
+    quantiles,
+    shares,
+)
 from camel.evaluation.votes import CastVote, Record, key_of, latest, read_records, votes_folder
 from camel.reports.intervals import Clusters, Rate, wilson
 
-try:
-    import numpy as np
-except ImportError:
-    raise MissingExtra("Results of votes", "evaluate") from None
-
 WINNERS: tuple[Winner, ...] = ("a", "draw", "b")
-UNSEEN = 1 / 3
-"""Of a pair of each outcome, beyond those there are, when pairs are drawn again for the score."""
 LEAST_SHARED = 5
 """Pairs that two voters must both have decided before their agreement is given."""
 COLUMNS = ("pair", "group", "system_a", "system_b", "voter", "vote", "winner", "shown_first", "at")
@@ -225,8 +228,7 @@ def _score(counts: Sequence[tuple[int, ...]]) -> Interval:
     weights = [*often, *[UNSEEN] * len(WINNERS)]
     drawn = np.random.default_rng(0xCA3E1).dirichlet(weights, RESAMPLES) @ kinds
     score = float(table.sum(0) @ worth / table.sum())
-    low, high = (float(bound) for bound in np.quantile(drawn @ worth / drawn.sum(1), [0.025, 0.975]))
-    return Interval(score, min(low, score), max(high, score))
+    return quantiles(score, drawn @ worth / drawn.sum(1))
 
 
 def _voter(name: str, votes: Sequence[CastVote], decided: Mapping[str, Mapping[str, Winner]]) -> Voter:

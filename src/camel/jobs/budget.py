@@ -16,6 +16,7 @@ from camel.engine.halt import Halt, Halted
 from camel.engine.notices import Tell, unheard
 from camel.engine.site import Grant, ModelReport, WorkerReport
 from camel.jobs.failures import PATIENCE, Failures
+from camel.reports.numbers import money
 
 UNCOUNTED = 20
 """Replies without a count of tokens, and none with one, after which a budget that needs it is given up."""
@@ -266,11 +267,6 @@ def estimate_cost(usage: Usage, paid: float) -> float:
 
 def used_up(name: str, total: float) -> str:
     """That a budget is used up, in words."""
-    amount = (
-        f"${total:,.2f}"
-        if name == "usd"
-        else f"{total:g} hours"
-        if name == "hours"
-        else f"{total:,.0f} {name}"
-    )
+    amount = f"{total:g} hours" if name == "hours" else f"{total:,.0f} {name}"
+    amount = money(total) if name == "usd" else amount
     return f"the budget of {amount} is used up"

@@ -42,6 +42,7 @@ from camel.engine.halt import Halt, Halted, Unfinished
 from camel.engine.notices import Tell, unheard
 from camel.engine.site import ModelReport, WorkerReport
 from camel.models.replica import FAILURES, ReplicaState
+from camel.reports.numbers import duration
 
 IN_A_ROW = 5
 """Rejections without a success between them that halt a run."""
@@ -278,9 +279,8 @@ def outage(seconds: float, words: str, answered: bool) -> str:
     """Why a run halts that nobody answers, in words."""
     if not answered:
         return f"the endpoint could not be reached within {seconds:.0f} s: {words}; check model.base_url or OPENAI_BASE_URL"
-    lasted = f"{seconds / 60:,.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
     return (
-        f"the endpoint answered nobody for {lasted}: {words}; the same command continues when it is back "
+        f"the endpoint answered nobody for {duration(seconds)}: {words}; the same command continues when it is back "
         "(run.outage_patience is how long a run waits)"
     )
 

@@ -27,6 +27,7 @@ from camel.jobs.signals import STOPPED, Stopping
 from camel.jobs.state import JobState, name_of, price_of
 from camel.jobs.status import is_locked
 from camel.models.spec import ModelSpec
+from camel.reports.numbers import counted
 
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
 """Seconds between two lines of progress in the log, and between two writings of the figures for `camel status`."""
@@ -160,7 +161,7 @@ class Launch:
         in_flight = self.runner.meter.in_flight
         specs = self.runner.job.models.values()
         seconds = max((one.deadline for one in specs if isinstance(one, ModelSpec)), default=DEADLINE)
-        calls = f"{in_flight:,} call{'' if in_flight == 1 else 's'}"
+        calls = counted(in_flight, "call")
         self._tell(
             "stopping",
             f"stopping: finishing {calls} in flight, {seconds:,.0f} s at most; Ctrl-C again leaves at once, and they would "
@@ -206,7 +207,7 @@ def _abandoned(calls: int) -> str:
     """What leaving at once costs, in words to put after the reason; nothing where nothing was in flight."""
     if not calls:
         return ""
-    what = f"{calls:,} call{'' if calls == 1 else 's'}"
+    what = counted(calls, "call")
     return f", at once: {what} in flight abandoned, to be asked, and paid for, again"
 
 

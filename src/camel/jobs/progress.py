@@ -17,7 +17,7 @@ from camel.jobs.log import last_events, part_of, time_of_day
 from camel.jobs.runner import Runner
 from camel.jobs.state import JobState, name_of
 from camel.models.replica import ReplicaState
-from camel.reports.numbers import money, short
+from camel.reports.numbers import counted, money, short
 from camel.runs.again import named
 from camel.runs.run import RunFolder
 
@@ -171,8 +171,8 @@ class Printed(Silent):
         """Print how far it is."""
         stages = [one for one in now.stages if one.committed < one.planned] or list(now.stages[-1:])
         parts = [f"{one.title} {one.finished:,} of {one.planned:,}" for one in stages[:1]]
-        parts += [f"{now.usage.calls:,} calls"] if now.usage.calls else []
-        parts += [f"${now.money:,.2f}"] if now.money else []
+        parts += [counted(now.usage.calls, "call")] if now.usage.calls else []
+        parts += [money(now.money)] if now.money else []
         parts += [f"{now.failed:,} failed"] if now.failed else []
         self.note(" · ".join(parts))
 

@@ -13,6 +13,7 @@ from camel.formats.exporters import FORMATS
 from camel.record.arrow import read_shard, stream_shard
 from camel.record.release import Exported, Release
 from camel.reports.notebook import facts_html
+from camel.reports.numbers import counted, money
 from camel.runs.canary import canary_of
 from camel.runs.reader import RunReader, need_module
 
@@ -121,12 +122,9 @@ class Run(RunReader):
             totals.update(marker.totals)  # pyright: ignore[reportArgumentType] - they are numbers, of any kind
         facts = [
             ("scenario", str(config.get("scenario", ""))),
-            (
-                self.stage,
-                f"{len(self):,} in {len(self.markers):,} {'shard' if len(self.markers) == 1 else 'shards'}",
-            ),
+            (self.stage, f"{len(self):,} in {counted(len(self.markers), 'shard')}"),
             *(
-                (name.replace("_", " "), f"${value:,.2f}" if name == "money" else f"{value:,.0f}")
+                (name.replace("_", " "), money(value) if name == "money" else f"{value:,.0f}")
                 for name, value in sorted(totals.items())
                 if value
             ),

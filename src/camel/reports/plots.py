@@ -102,6 +102,49 @@ def shaded(field: str, *, size: int, radius: int) -> list[Spec]:
     ]
 
 
+def names(field: str, order: Iterable[str], title: str | None = None, **axis: Any) -> Spec:
+    """A channel of names in an order, with labels and no line."""
+    plain: Spec = {"labelColor": INK, "labelFontSize": 12, "domain": False, "ticks": False}
+    return {"field": field, "type": "nominal", "sort": list(order), "title": title, "axis": plain | axis}
+
+
+def shares(field: str, title: str | None, **more: Any) -> Spec:
+    """A channel of shares in percent."""
+    axis = {"format": "~%", "tickCount": 5}
+    return {"field": field, "type": "quantitative", "title": title, "axis": axis, **more}
+
+
+def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) -> Spec:
+    """A channel of colors for names in an order."""
+    scale = {"domain": list(order), "range": list(range)}
+    return {"field": field, "type": "nominal", "sort": list(order), "scale": scale, **more}
+
+
+def intervals(
+    low: Spec, value: str, *, color: str | Spec | None = None, size: int = 60, opacity: float = 0.45
+) -> list[Spec]:
+    """The layers of figures with intervals from `low` to `high`, in one color or in those of a channel."""
+    mark: Spec = {"color": color} if isinstance(color, str) else {}
+    channel: Spec = {"color": color} if isinstance(color, dict) else {}
+    rule = {"type": "rule", "strokeWidth": 3, "opacity": opacity, "strokeCap": "round", **mark}
+    point = {"type": "point", "filled": True, "size": size, "opacity": 1, **mark}
+    # Both layers share a scale; the first alone says where it begins.
+    middle = {name: of for name, of in low.items() if of != {"domainMin": 0}} | {"field": value}
+    return [
+        {"mark": rule, "encoding": {"x": low, "x2": {"field": "high"}, **channel}},
+        {"mark": point, "encoding": {"x": middle, **channel}},
+    ]
+
+
+def bands(low: Spec, value: str, line: Spec, *, opacity: float = 0.16) -> list[Spec]:
+    """The layers of a line with a band from `low` to `high` around it."""
+    area = {"type": "area", "opacity": opacity}
+    return [
+        {"mark": area, "encoding": {"y": low, "y2": {"field": "high"}}},
+        {"mark": line, "encoding": {"y": {**low, "field": value}}},
+    ]
+
+
 def _converter() -> Any:
     try:
         return import_module("vl_convert")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from camel.evaluation.humaneval.report import (
     FIGURES,
     SUITES,
@@ -32,7 +34,7 @@ from camel.reports.blocks import (
     styled,
 )
 from camel.reports.numbers import bounds, cost
-from camel.reports.plots import ACCENT, GRID, INK, Plot, Spec
+from camel.reports.plots import ACCENT, GRID, Plot, Spec, bands, names, shares
 
 PLUS_COLOUR = "#d97a1f"
 
@@ -43,68 +45,38 @@ def plots(made: HumanEvalReport) -> list[Plot]:
     return [_curve(made), *found] if made.n > 1 else found
 
 
-def _colours() -> Spec:
-    return {"domain": list(SUITES.values()), "range": [ACCENT, PLUS_COLOUR]}
-
-
 def _curve(made: HumanEvalReport) -> Plot:
     rows = [
-        {"suite": SUITES[suite], "k": one.k, "rate": one.rate, "low": one.low, "high": one.high}
-        for suite, found in made.curve.items()
-        for one in found
+        {"suite": SUITES[suite], **to_builtins(one)} for suite, found in made.curve.items() for one in found
     ]
-    x: Spec = {
-        "field": "k",
-        "type": "quantitative",
-        "title": "k",
-        "scale": {"type": "log", "nice": False},
-        "axis": {
-            "values": [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"],
-            "format": "d",
-        },
-    }
-    y: Spec = {
-        "type": "quantitative",
-        "title": "pass@k",
-        "axis": {"format": "~%"},
-        "scale": {"domain": [0, 1]},
-    }
+    ticks = [one.k for one in made.curve["humaneval"] if str(one.k)[0] in "125"]
+    scale = {"type": "log", "nice": False}
+    x: Spec = {"field": "k", "type": "quantitative", "title": "k", "scale": scale}
+    y = shares("low", "pass@k", axis={"format": "~%"}, scale={"domain": [0, 1]})
+    color = {"domain": list(SUITES.values()), "range": [ACCENT, PLUS_COLOUR]}
     spec: Spec = {
         "data": {"values": rows},
         "width": 620,
         "height": 260,
-        "encoding": {"x": x, "color": {"field": "suite", "type": "nominal", "scale": _colours()}},
-        "layer": [
-            {
-                "mark": {"type": "area", "opacity": 0.16},
-                "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}},
-            },
-            {"mark": {"type": "line", "point": True}, "encoding": {"y": {**y, "field": "rate"}}},
-        ],
+        "encoding": {
+            "x": {**x, "axis": {"values": ticks, "format": "d"}},
+            "color": {"field": "suite", "type": "nominal", "scale": color},
+        },
+        "layer": bands(y, "rate", {"type": "line", "point": True}),
     }
-    return Plot(
-        "pass-at-k", "pass@k", "Estimated without bias; the bands are 95% intervals over the problems.", spec
-    )
+    caption = "Estimated without bias; the bands are 95% intervals over the problems."
+    return Plot("pass-at-k", "pass@k", caption, spec)
 
 
 def _outcomes(made: HumanEvalReport) -> Plot:
     rows = [{"kind": WORDS.get(kind, kind), "count": count} for kind, count in made.outcomes.items()]
-    y: Spec = {
-        "field": "kind",
-        "type": "nominal",
-        "sort": [row["kind"] for row in rows],
-        "title": None,
-        "axis": {"labelColor": INK, "labelFontSize": 12, "domain": False, "ticks": False},
-    }
+    x = {"field": "count", "type": "quantitative", "title": "samples", "axis": {"tickCount": 5}}
     spec: Spec = {
         "data": {"values": rows},
         "width": 560,
         "height": {"step": 26},
         "mark": {"type": "bar", "color": ACCENT, "cornerRadiusEnd": 3},
-        "encoding": {
-            "y": y,
-            "x": {"field": "count", "type": "quantitative", "title": "samples", "axis": {"tickCount": 5}},
-        },
+        "encoding": {"y": names("kind", [str(row["kind"]) for row in rows]), "x": x},
     }
     return Plot("outcomes", "What became of the samples", "By the first thing that went wrong.", spec)
 

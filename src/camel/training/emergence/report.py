@@ -42,7 +42,7 @@ from camel.reports.blocks import (
 from camel.reports.intervals import Rate
 from camel.reports.numbers import bounds
 from camel.reports.numbers import points as points_of
-from camel.reports.plots import INK, MUTED, Plot, Spec
+from camel.reports.plots import MUTED, Plot, Spec, names
 from camel.runs.run import RunFolder
 from camel.storage import inside
 from camel.training.emergence.results import Figures, Line, figures
@@ -268,7 +268,6 @@ def _method(made: Figures) -> list[Block]:
 
 
 def _heat_map(made: Figures) -> Plot:
-    order = list(dict.fromkeys(_added(made, one.seen) for one in made.table))
     rows = [
         {
             "added": _added(made, one.seen),
@@ -282,46 +281,29 @@ def _heat_map(made: Figures) -> Plot:
         for one in made.table
         if one.of
     ]
-    side: Spec = {"labelColor": INK, "labelFontSize": 12, "domain": False, "ticks": False, "labelAngle": 0}
-    colour: Spec = {"condition": {"test": "datum.effect < 0", "value": LOSS}, "value": WIN}
-    opacity: Spec = {
-        "field": "size",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": [0.04, 0.8]},
-        "legend": None,
+    opacity: Spec = {"field": "size", "type": "quantitative", "legend": None}
+    shade: Spec = {
+        "color": {"condition": {"test": "datum.effect < 0", "value": LOSS}, "value": WIN},
+        "opacity": {**opacity, "scale": {"domain": [0, 1], "range": [0.04, 0.8]}},
     }
-    layers: list[Spec] = [
-        {"mark": {"type": "rect", "cornerRadius": 6}, "encoding": {"color": colour, "opacity": opacity}},
-        {
-            "mark": {"type": "rect", "cornerRadius": 6, "filled": False, "strokeWidth": 1.5, "stroke": MUTED},
-            "transform": [{"filter": "datum.own"}],
-        },
-        {"mark": {"type": "text", "fontSize": 14, "dy": -7}, "encoding": {"text": {"field": "shown"}}},
-        {"mark": {"type": "text", "fontSize": 10, "dy": 10}, "encoding": {"text": {"field": "span"}}},
-    ]
+    outline = {"type": "rect", "cornerRadius": 6, "filled": False, "strokeWidth": 1.5, "stroke": MUTED}
+    order = dict.fromkeys(_added(made, one.seen) for one in made.table)
+    x = names("domain", [one.title for one in made.domains], "asked about", labelAngle=0, orient="top")
+    y = names("added", order, "data added", labelAngle=0)
     spec: Spec = {
         "data": {"values": rows},
         "width": {"step": 130},
         "height": {"step": 54},
         "encoding": {
-            "y": {
-                "field": "added",
-                "type": "nominal",
-                "sort": order,
-                "title": "data added",
-                "axis": side,
-                "scale": {"paddingInner": 0.08},
-            },
-            "x": {
-                "field": "domain",
-                "type": "nominal",
-                "sort": [one.title for one in made.domains],
-                "title": "asked about",
-                "axis": {**side, "orient": "top"},
-                "scale": {"paddingInner": 0.06},
-            },
+            "y": {**y, "scale": {"paddingInner": 0.08}},
+            "x": {**x, "scale": {"paddingInner": 0.06}},
         },
-        "layer": layers,
+        "layer": [
+            {"mark": {"type": "rect", "cornerRadius": 6}, "encoding": shade},
+            {"mark": outline, "transform": [{"filter": "datum.own"}]},
+            {"mark": {"type": "text", "fontSize": 14, "dy": -7}, "encoding": {"text": {"field": "shown"}}},
+            {"mark": {"type": "text", "fontSize": 10, "dy": 10}, "encoding": {"text": {"field": "span"}}},
+        ],
     }
     caption = (
         "Share of questions won less share lost by the model that has seen the added data, against the one before, in points with 95% "
