@@ -26,10 +26,10 @@ from camel.evaluation.standing import (
     Interval,
     Length,
     WinShares,
+    interval,
     length_bias,
     majority,
     np,
-    quantiles,
     shares,
 )
 from camel.evaluation.votes import CastVote, Record, key_of, latest, read_records, votes_folder
@@ -228,7 +228,7 @@ def _score(counts: Sequence[tuple[int, ...]]) -> Interval:
     weights = [*often, *[UNSEEN] * len(WINNERS)]
     drawn = np.random.default_rng(0xCA3E1).dirichlet(weights, RESAMPLES) @ kinds
     score = float(table.sum(0) @ worth / table.sum())
-    return quantiles(score, drawn @ worth / drawn.sum(1))
+    return interval(score, drawn @ worth / drawn.sum(1))
 
 
 def _voter(name: str, votes: Sequence[CastVote], decided: Mapping[str, Mapping[str, Winner]]) -> Voter:
