@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeGuard, cast
 
 import msgspec
 
+from camel.core.thought import separate
+
 TOP_SCORE = 10.0
 
 
@@ -46,7 +48,6 @@ class ComparedSolutions(NamedTuple):
     reason: str
 
 
-_THOUGHT = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _NOUN = r"(?:option|proposal|candidate|choice|answer|number|no\.?)"
 _PLURAL = r"\s+(?:options|proposals|candidates|choices|answers|of)\b"
 _ANOTHER = r"\s*(?:[,/&+-]|\band\b|\bor\b|\bto\b)\s*#?\d"
@@ -74,7 +75,7 @@ _EDGES = " \t\r\n.,:;-–—*_`#()[]"
 
 def read_choice(text: str, count: int) -> Chosen | None:
     """The option that `text` chooses of `count`, if it does."""
-    text = _without_thought(text)
+    text = separate(text).speech
     if (found := _object(text, "choice")) is not None:
         number, reason = found.get("choice"), found.get("reason", "")
         return Chosen(number - 1, reason) if _is_option(number, count) and isinstance(reason, str) else None
@@ -91,7 +92,7 @@ def read_choice(text: str, count: int) -> Chosen | None:
 
 def read_scores(text: str, count: int) -> Scored | None:
     """The scores that `text` gives to `count` options, if it scores each of them once."""
-    text = _without_thought(text)
+    text = separate(text).speech
     if (found := _object(text, "scores")) is not None:
         return _scores_in(found, count)
     scores: dict[int, tuple[float, str]] = {}
@@ -111,7 +112,7 @@ def read_scores(text: str, count: int) -> Scored | None:
 
 def read_ruling(text: str, count: int) -> Ruled | None:
     """The option that `text` finds best of `count`, and what it says of it; None where one of them is missing."""
-    text = _without_thought(text)
+    text = separate(text).speech
     if (found := _object(text, "choice", "verdict")) is not None:
         number, ruling, words = found.get("choice"), found.get("verdict"), found.get("feedback", "")
         if not _is_option(number, count) or ruling not in ("accept", "revise") or not isinstance(words, str):
@@ -132,7 +133,7 @@ def read_comparison(text: str) -> ComparedSolutions | None:
 
     One that stands in the middle may be a quotation from what was to be judged.
     """
-    text = _FENCE.sub("", _without_thought(text).strip()).strip()
+    text = _FENCE.sub("", separate(text).speech.strip()).strip()
     if (found := _at_an_end(text)) is None:
         return None
     better, reason = found.get("better"), found.get("reason", "")
@@ -191,11 +192,6 @@ def _is_score(value: Any) -> bool:
 
 def _is_option(number: Any, count: int) -> TypeGuard[int]:
     return isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= count
-
-
-def _without_thought(text: str) -> str:
-    """Reasoning models think aloud first; what they think is no answer yet."""
-    return _THOUGHT.sub("", text, count=1)
 
 
 def _object(text: str, *keys: str) -> dict[str, Any] | None:

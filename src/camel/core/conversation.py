@@ -245,9 +245,12 @@ class Conversation:
         index = len(self.transcript.messages)
         message = spoken(index, agent.name, agent.role, content, reply, -1 if seen == index else seen)
         self.transcript.messages.append(message)
-        # Several candidates or calls share one count, which then says nothing about the one that was said.
+        # Several candidates or calls share one count, which then says nothing about the one that was said; and so does
+        # one that holds a thought, unless the endpoint counts thoughts by themselves.
         counted = len(reply.choices) == 1 and reply.deliberation is None and not usage.unknown
-        tokens = usage.completion or None if counted else None
+        if reply.choices[0].reasoning and not usage.reasoning:
+            counted = False
+        tokens = usage.completion - usage.reasoning or None if counted else None
         own = self._histories[agent.name]
         if usage.prompt and reply.deliberation is None:
             own.measured(usage.prompt)
@@ -302,6 +305,7 @@ def spoken(index: int, speaker: str, role: str, content: str, reply: Reply, seen
         attempts=reply.attempts,
         guided=reply.guided,
         deliberation=reply.deliberation,
+        reasoning=reply.choices[0].reasoning,
         tokens=_trace(reply.choices[0].logprobs),
         seen=seen,
     )

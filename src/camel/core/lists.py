@@ -14,13 +14,13 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from camel.core.message import well_formed
+from camel.core.thought import separate
 
 NAME_CHARS = 200
 """Longest name. Whatever is longer is not the name of a role or a topic, but a model that rambles."""
 SENTENCE_CHARS = 4_000
 """Longest task or problem. Longer items are left out whole: a cut one would be asked and answered as it is."""
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*```[ \t]*\w*[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[^`]*")
 _RULE = re.compile(r"[ \t]*(?:[-*_=][ \t]*){3,}")
@@ -72,7 +72,7 @@ def parse_list(text: str, *, names: bool = False) -> list[str]:
     Without, items are sentences: lines below belong to them, and nothing is cut off.
     """
     # Spaces stay: the margin of the first item says which lines are on its level.
-    text = _THINKING.sub("", well_formed(text)).lstrip("\ufeff\r\n")
+    text = separate(well_formed(text)).speech.lstrip("\ufeff\r\n")
     found = _from_json(text, names)
     items = list(_from_lines(text, names) if found is None else found)
     if names:

@@ -64,12 +64,22 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return hashlib.blake2b(self.history.digest() + asked, digest_size=16).digest()
 
 
+THOUGHT_ONLY = "thinking used up the limit of tokens before the model said anything: raise sampling.max_tokens, or let it think less"
+
+
 class Choice(msgspec.Struct, frozen=True, gc=False):
     """One candidate reply."""
 
     content: str
     finish: FinishReason = "stop"
     logprobs: list[Any] | None = None
+    reasoning: str = ""
+    """What the model thought before it spoke; no part of `content`."""
+
+    @property
+    def thought_only(self) -> bool:
+        """Whether it ended before the model had said anything, because thinking used up its tokens."""
+        return self.finish == "length" and bool(self.reasoning) and not self.content.strip()
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from camel.core.errors import BadReply, CutReply, EmptyReply, FilteredReply
-from camel.core.model import Choice, Model, Reply, Request, WrappedModel
+from camel.core.model import THOUGHT_ONLY, Choice, Model, Reply, Request, WrappedModel
 from camel.models.guided import CRITICS
 
 TRIES = 3
@@ -50,7 +50,8 @@ class CheckedModel(WrappedModel):
         while not (good := tuple(one for one in reply.choices if fault_of(one, self._cut) is None)):
             if tries == TRIES:
                 kind = fault_of(reply.choices[0], self._cut) or EmptyReply
-                raise kind(f"{_WORDS[kind]} (tried {tries} times)", attempts=tries, usage=used)
+                words = THOUGHT_ONLY if reply.choices[0].thought_only else _WORDS[kind]
+                raise kind(f"{words} (tried {tries} times)", attempts=tries, usage=used)
             reply = await self.inner.reply(request)
             used, tries = used + reply.usage, tries + 1
         if tries == 1 and len(good) == len(reply.choices):

@@ -17,6 +17,7 @@ import msgspec
 from camel.core.errors import MalformedReply, ReplyTooLarge, ServerFailed
 from camel.core.message import FinishReason, Sampling, Usage, well_formed
 from camel.core.model import Choice, Expects, Reply, Request
+from camel.core.thought import SpeechFilter, separate
 from camel.models.guided import CRITICS, Guide, guided_fields
 from camel.models.wire import cleaned, excerpt, failure, field_of, load_loosely, status_in
 
@@ -31,6 +32,11 @@ class _Message(msgspec.Struct):
 
     content: str | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    """The same by another name: servers differ."""
+    reasoning_details: Any = None
+    """In parts, of which some may be encrypted."""
 
 
 class _Choice(msgspec.Struct):
@@ -43,12 +49,21 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int
     completion_tokens: int = 0
+    total_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None
+    """What was cached, as DeepSeek says it."""
+    num_cached_tokens: int | None = None
+    """As Mistral does."""
+    reasoning_tokens: int | None = None
+    """As SGLang does."""
 
 
 class _Completion(msgspec.Struct):
@@ -106,9 +121,31 @@ def read_reply(body: bytes) -> Reply:
         if said.refusal and not said.content:
             choices.append(Choice(said.refusal, "refusal"))
         else:
-            tokens = _tokens_of(one.logprobs)
-            choices.append(Choice(said.content or "", _finish(one.finish_reason), tokens))
+            choices.append(
+                _choice(
+                    said.content or "",
+                    _thought_in(said),
+                    _finish(one.finish_reason),
+                    _tokens_of(one.logprobs),
+                )
+            )
     return Reply(tuple(choices), _usage(completion.usage), completion.model or "")
+
+
+def _choice(content: str, thought: str, finish: FinishReason, tokens: list[Any] | None) -> Choice:
+    """A reply of which some thought may stand in a field of its own, and some within the text."""
+    within, speech = separate(content)
+    return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))))
+
+
+def _thought_in(said: _Message) -> str:
+    if thought := said.reasoning_content or said.reasoning:
+        return thought
+    details = said.reasoning_details
+    if not isinstance(details, list):
+        return ""
+    parts = [field_of(one, "text") or field_of(one, "summary") for one in cast("list[Any]", details)]
+    return "".join(well_formed(part) for part in parts if isinstance(part, str))
 
 
 def _finish(reason: str | None) -> FinishReason:
@@ -129,17 +166,29 @@ def _is_set(error: msgspec.Raw | None) -> bool:
 def _usage(usage: _Usage | None) -> Usage:
     if usage is None:
         return _UNKNOWN
-    details = usage.prompt_tokens_details
-    cached = (details.cached_tokens or 0) if details else 0
-    if not (
-        0 <= usage.prompt_tokens < _MAX_TOKENS_BELIEVED
-        and 0 <= usage.completion_tokens < _MAX_TOKENS_BELIEVED
-        and 0 <= cached < _MAX_TOKENS_BELIEVED
-    ):
+    details, prompt, completion = usage.prompt_tokens_details, usage.prompt_tokens, usage.completion_tokens
+    cached = (
+        (details.cached_tokens if details else 0)
+        or usage.prompt_cache_hit_tokens
+        or usage.num_cached_tokens
+        or 0
+    )
+    thought = (
+        (spent.reasoning_tokens if (spent := usage.completion_tokens_details) else 0)
+        or usage.reasoning_tokens
+        or 0
+    )
+    total = usage.total_tokens or 0
+    if not all(0 <= count < _MAX_TOKENS_BELIEVED for count in (prompt, completion, cached, thought, total)):
         return _UNKNOWN
     # More cached than prompt: such an endpoint does not count what was cached as part of the prompt.
-    extra = cached if cached > usage.prompt_tokens else 0
-    return Usage(usage.prompt_tokens + extra, usage.completion_tokens, cached, 1)
+    prompt += cached if cached > prompt else 0
+    if thought and total == prompt + completion + thought:  # counted apart, as xAI does
+        completion += thought
+    elif not thought and total > prompt + completion:  # known only by the total, as Gemini's
+        thought = total - prompt - completion
+        completion += thought
+    return Usage(prompt, completion, cached, 1, reasoning=min(thought, completion))
 
 
 def _tokens_of(logprobs: Any) -> list[Any] | None:
@@ -179,7 +228,16 @@ def _loose_choice(choice: Any, part: Literal["message", "delta"]) -> _Choice:
     if isinstance(said, dict):
         refusal = field_of(said, "refusal")
         refusal = well_formed(refusal) if isinstance(refusal, str) else None
-        message = _Message(_loose_text(field_of(said, "content")), refusal)
+        thoughts = (field_of(said, name) for name in ("reasoning_content", "reasoning"))
+        thought = next((well_formed(one) for one in thoughts if isinstance(one, str) and one), None)
+        content = field_of(said, "content")
+        message = _Message(
+            _loose_text(content),
+            refusal,
+            thought or _loose_thought(content),
+            None,
+            field_of(said, "reasoning_details"),
+        )
     return _Choice(
         message if part == "message" else None,
         message if part == "delta" else None,
@@ -198,6 +256,15 @@ def _loose_text(content: Any) -> str | None:
     return content and well_formed(content)
 
 
+def _loose_thought(content: Any) -> str | None:
+    """The thinking parts of a content in parts, as Mistral sends it: each holds texts of its own."""
+    if not isinstance(content, list):
+        return None
+    found = [field_of(part, "thinking") for part in cast("list[Any]", content)]
+    texts = [_loose_text(one) if isinstance(one, list | str) else "" for one in found]
+    return "".join(filter(None, texts)) or None
+
+
 def _loose_usage(usage: Any) -> _Usage | None:
     try:
         return msgspec.convert(cleaned(usage), _Usage | None)
@@ -210,6 +277,8 @@ class StreamedReply:
 
     def __init__(self) -> None:
         self._texts: dict[int, list[str]] = {}
+        self._thoughts: dict[int, list[str]] = {}
+        self._shown = SpeechFilter()
         self._finish: dict[int, FinishReason] = {}
         self._refused: set[int] = set()
         self._logprobs: dict[int, list[Any]] = {}
@@ -235,6 +304,8 @@ class StreamedReply:
                 payload = bytes(line[5:]).strip()
                 if payload == b"[DONE]":
                     self.done = True
+                    if rest := self._shown.rest():
+                        yield rest
                 elif payload:
                     yield from self._take(payload)
             elif not line.startswith(_STREAM_FIELDS):
@@ -262,12 +333,14 @@ class StreamedReply:
                 self._finish[index] = _finish(piece.finish_reason)
             if tokens := _tokens_of(piece.logprobs):
                 self._logprobs.setdefault(index, []).extend(tokens)
-            if text and index == 0:
-                yield text
+            if thought := _thought_in(delta):
+                self._thoughts.setdefault(index, []).append(thought)
+            if text and index == 0 and (shown := self._shown.feed(text)):
+                yield shown
 
     def finished(self) -> Reply:
         """The whole reply; raises `MalformedReply` when the stream broke off before its end."""
-        indexes = self._texts.keys() | self._finish.keys()
+        indexes = self._texts.keys() | self._finish.keys() | self._thoughts.keys()
         if not indexes and not self.done and self._stray.strip():
             return read_reply(bytes(self._stray))  # a plain body that was labeled as a stream
         if not indexes or not (self.done or indexes == self._finish.keys()):
@@ -275,8 +348,9 @@ class StreamedReply:
         if len(indexes) <= max(indexes):
             raise MalformedReply("the stream skips a choice")
         choices = tuple(
-            Choice(
+            _choice(
                 "".join(self._texts.get(i, ())),
+                "".join(self._thoughts.get(i, ())),
                 "refusal" if i in self._refused else self._finish.get(i, "stop"),
                 self._logprobs.get(i),
             )

@@ -16,7 +16,7 @@ from camel.core.errors import InputError, ModelError
 from camel.core.history import History
 from camel.core.lists import parse_list
 from camel.core.message import Sampling, in_one_line
-from camel.core.model import Model, Request
+from camel.core.model import THOUGHT_ONLY, Model, Request
 from camel.scenarios.duplicates import Distinct
 from camel.scenarios.scenario import DEFAULT_ASK, fill_count
 
@@ -29,10 +29,10 @@ LISTER = "lister"
 class ListTooShort(ModelError):
     """A model was asked often enough and did not come up with as many different items as wanted."""
 
-    def __init__(self, items: Sequence[str], wanted: int, calls: int) -> None:
+    def __init__(self, items: Sequence[str], wanted: int, calls: int, hint: str = "") -> None:
+        hint = hint or "lower the level's count, change its prompt, or complete the list by hand"
         super().__init__(
-            f"asked {calls} times for a list of {wanted} items and got {len(items)} different ones: "
-            "lower the level's count, mend its prompt, or complete the list by hand"
+            f"asked {calls} times for a list of {wanted} items and got {len(items)} different ones: {hint}"
         )
         self.items = list(items)
         self.wanted = wanted
@@ -62,7 +62,7 @@ async def ask_list(
     """
     if count < 1 or ask < 1 or rounds < 0:
         raise InputError(f"count and ask must be at least 1 and rounds 0, not {count}, {ask} and {rounds}")
-    distinct, calls, is_new = Distinct(), 0, True
+    distinct, calls, is_new, hint = Distinct(), 0, True, ""
     while len(distinct) < count and calls < ceil(count / ask) + rounds:
         wanted = min(ask, count - len(distinct))
         text = fill_count(prompt, wanted) if isinstance(prompt, str) else prompt(wanted)
@@ -70,6 +70,7 @@ async def ask_list(
         history.add("user", f"{text}{_more(distinct.items, wanted)}{'' if is_new else _again(calls)}")
         reply = await model.reply(Request(history, sampling, session, LISTER, "list"))
         calls += 1
+        hint = THOUGHT_ONLY if reply.choices[0].thought_only else ""
         items = parse_list(reply.content, names=names)
         if reply.choices[0].finish == "length":
             del items[-1:]  # probably cut off in the middle
@@ -78,7 +79,7 @@ async def ask_list(
             distinct.add(item)
         is_new = len(distinct) > before
     if len(distinct) < count:
-        raise ListTooShort(distinct.items, count, calls)
+        raise ListTooShort(distinct.items, count, calls, hint)
     return distinct.items[:count]
 
 

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 
+from camel.core.thought import separate
 from camel.evaluation.humaneval.problems import Problem
 
 MOST_CHARS = 60_000
@@ -30,13 +31,12 @@ _STARTS = re.compile(
     r"^[ \t]*(?:from\s+\S+\s+import\b|import\s+\w|def\s+\w|async\s+def\s|class\s+\w|@\w)", re.MULTILINE
 )
 _TAGS = re.compile(r"\[/?(?:PYTHON|CODE)\]|</?(?:code|python)>", re.IGNORECASE)
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 
 
 def extract(problem: Problem, answer: str) -> str:
     """The program in an answer, whole and ready to be loaded; empty when there is none."""
     answer = answer[:MOST_CHARS].replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-    answer = _TAGS.sub("\n", _THOUGHT.sub("", answer))
+    answer = _TAGS.sub("\n", separate(answer).speech)
     blocks = list(_blocks(answer))
     for text in _whole(answer, blocks):
         if program := _defining(problem, text, blocks):

@@ -1,0 +1,159 @@
+"""Thought and speech: some models write both into one text, and this is the only place that tells them apart.
+
+A thought is what stands between `<think>` and `</think>`, at any place outside quoted code, or before a `</think>` that
+nothing opened, as templates that open the thought themselves leave it. Where a text could be read in two ways, it is taken
+for thought: a thought that is spoken corrupts a conversation, and a word of speech that is lost is still in the record.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+_TOKEN = re.compile(r"(?P<tag></?think(?:ing)?>)|(?P<ticks>`+)|(?P<tildes>~{3,})", re.IGNORECASE)
+_TICKS = re.compile(r"`+")
+_LONGEST_TAG = len("</thinking>")
+_LONGEST_QUOTE = 2_000
+"""Characters of a piece of code within a line; longer ones are not looked for."""
+
+
+class Parts(NamedTuple):
+    """A text in its two parts."""
+
+    thought: str
+    speech: str
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+
+
+def separate(text: str) -> Parts:
+    """The thought and the speech in a model's text. A text without a tag is speech, exactly as it is."""
+    if _TAG.search(text) is None or not (thoughts := _Thoughts(text).spans):
+        return Parts("", text)
+    thought: list[str] = []
+    speech: list[str] = []
+    place = 0
+    for start, end in thoughts:
+        speech.append(text[place:start])
+        thought.append(_TAG.sub("", text[start:end]).strip())
+        place = end
+    speech.append(text[place:])
+    return Parts("\n\n".join(filter(None, thought)), "".join(speech).strip())
+
+
+class _Thoughts:
+    """Where the thoughts of a text are, tags included. One pass: its time grows with the length of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends = _match_tags(text)
+        self._no_fence: set[str] = set()
+        """Fences that nothing closes any more."""
+        self.spans: list[_Span] = []
+        place = 0
+        while token := _TOKEN.search(text, place):
+            if token["tag"] is None:
+                place = self._end_of_code(token)
+            elif token["tag"][1] == "/":  # nothing opened it: all before it was thought
+                self.spans, place = [_Span(0, token.end())], token.end()
+            else:
+                end = self._ends.get(token.start())
+                if end is None and self._begins_line(token.start()):
+                    end = len(text)
+                if end is not None:
+                    self.spans.append(_Span(token.start(), end))
+                place = token.end() if end is None else end  # an opening tag in a sentence is a word
+
+    def _begins_line(self, at: int) -> bool:
+        """Whether nothing is said before a place on its line."""
+        spoken = self.spans[-1].end if self.spans else 0
+        return not self._text[max(spoken, self._text.rfind("\n", 0, at) + 1) : at].strip()
+
+    def _end_of_code(self, mark: re.Match[str]) -> int:
+        """Where the code ends that backticks or tildes may begin; the end of the mark itself where they do not."""
+        text, run = self._text, mark[0]
+        if len(run) >= 3 and self._begins_line(mark.start()) and run not in self._no_fence:
+            close = re.compile(rf"^ {{0,3}}{run[0]}{{{len(run)},}}[ \t]*$", re.MULTILINE).search(
+                text, mark.end()
+            )
+            if close:
+                return close.end()
+            self._no_fence.add(run)
+        if run[0] == "`":
+            line = text.find("\n", mark.end(), mark.end() + _LONGEST_QUOTE)
+            end = mark.end() + _LONGEST_QUOTE if line < 0 else line
+            for other in _TICKS.finditer(text, mark.end(), end):
+                if len(other[0]) == len(run):
+                    return other.end()
+        return mark.end()
+
+
+def _match_tags(text: str) -> dict[int, int]:
+    """For each opening tag that is closed, where its thought ends.
+
+    Code is not looked at here: a fence that a thought leaves open must not hide where the thought ends.
+    """
+    ends: dict[int, int] = {}
+    opened: list[int] = []
+    last = 0
+    for tag in _TAG.finditer(text):
+        if not tag[1]:
+            opened.append(tag.start())
+            continue
+        last = tag.end()
+        if opened:
+            ends[opened.pop()] = last
+    # More were opened than closed: a thought that talks about tags. It ends where the last one is closed.
+    return ends | {start: last for start in opened if start < last}
+
+
+class SpeechFilter:
+    """Lets the speech of a text pass that arrives piece by piece, for somebody who watches.
+
+    What is recorded is separated when the text is whole (`separate`): only then is it known whether a `</think>` comes that
+    nothing opened.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._thinking = False
+        self._at_line_start = True
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; give what of it can be shown."""
+        self._held += piece
+        shown: list[str] = []
+        while tag := _TAG.search(self._held):
+            before, self._held = self._held[: tag.start()], self._held[tag.end() :]
+            if self._thinking:
+                self._thinking = not tag[1]
+                continue
+            shown.append(self._passed(before))
+            if tag[1] or not self._at_line_start:
+                shown.append(self._passed(tag[0]))
+            else:
+                self._thinking = True
+        if self._thinking:
+            self._held = self._held[-_LONGEST_TAG:]
+            return "".join(shown)
+        # A tag that is cut in two: its beginning waits for the rest.
+        cut = self._held.rfind("<", max(0, len(self._held) - _LONGEST_TAG))
+        whole = self._held if cut < 0 else self._held[:cut]
+        self._held = "" if cut < 0 else self._held[cut:]
+        shown.append(self._passed(whole))
+        return "".join(shown)
+
+    def rest(self) -> str:
+        """What was held back when the text ended."""
+        rest, self._held = ("" if self._thinking else self._held), ""
+        return rest
+
+    def _passed(self, text: str) -> str:
+        if text:
+            line = text.rpartition("\n")[2]
+            self._at_line_start = not line.strip() and ("\n" in text or self._at_line_start)
+        return text
