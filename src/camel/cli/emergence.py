@@ -41,12 +41,7 @@ def emergence(
 
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
     settings, in_flight = read_config(config, **given), how.concurrency or 16
-    job = EmergenceJob(
-        settings,
-        base_url=base_url,
-        say=how.say,
-        concurrency=in_flight,
-    )
+    job = EmergenceJob(settings, base_url=base_url, say=how.say, concurrency=in_flight)
 
     def announce(launch: Launch | None) -> Iterator[str]:
         if not how.as_json:
@@ -58,10 +53,7 @@ def emergence(
         announce(None)
         return
     how.run(
-        job,
-        how.options(in_flight),
-        announce=announce,
-        show=lambda made: _show(how.console, made, job.out),
+        job, how.options(in_flight), announce=announce, show=lambda made: _show(how.console, made, job.out)
     )
 
 

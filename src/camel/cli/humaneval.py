@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
 from camel.cli.options import BaseUrl, DryRun, Local, ModelName, Seed, flag, option
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +58,6 @@ def humaneval(
     from camel.cli.asking import chosen_model
     from camel.cli.command import expect
     from camel.cli.panel import say
-    from camel.core.errors import InputError
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval
