@@ -35,6 +35,7 @@ from camel.cli.train import train
 from camel.cli.translate import translate
 from camel.cli.verify import verify
 from camel.cli.vote import vote
+from camel.core.errors import CamelError, Damaged, InputError, mend_of
 
 app = typer.Typer(
     name="camel",
@@ -43,34 +44,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command()(demo)
-app.command()(init)
-app.command()(doctor)
-app.command()(play)
-app.command()(society)
-app.command()(agents)
-app.command()(serve)
-app.command()(translate)
-app.command()(generate)
-app.command()(plan)
-app.command()(pause)
-app.command()(resume)
-app.command()(stop)
-app.command()(status)
-app.command()(runs)
-app.command()(study)
-app.command()(ablate)
-app.command()(explore)
-app.command()(vote)
-app.command()(export)
-app.command("import")(import_)
-app.command()(rows)
-app.command()(train)
-app.command()(verify)
-app.command()(compact)
-app.command()(index)
-app.command("map")(map_)
-app.command()(gc)
+for command in (
+    demo, init, doctor, play, society, agents, serve, translate, generate, plan, pause, resume, stop, status, runs,
+    study, ablate, explore, vote, export, import_, rows, train, verify, compact, index, map_, gc,
+):  # fmt: skip
+    app.command(command.__name__.rstrip("_"))(command)
 app.add_typer(scenarios)
 app.add_typer(evaluate)
 
@@ -92,14 +70,10 @@ def root(
 
 def main() -> None:
     """Run the command line. Errors we know are one line on stderr: 2 for input, 1 for a model or a file that failed."""
-    from camel.core.errors import CamelError, Damaged, InputError, mend_of
-
     try:
         sys.exit(app(standalone_mode=False))
     except CamelError as error:
-        from camel.cli.screen import visible
-
-        typer.echo(f"camel: {visible(str(error))}", err=True)
+        _complain(str(error))
         sys.exit(2 if isinstance(error, InputError) and not isinstance(error, Damaged) else 1)
     except (typer.Abort, KeyboardInterrupt):
         # Verbs with something to keep have kept it by now; whoever leaves a question needs no traceback.
@@ -112,10 +86,8 @@ def main() -> None:
     except OSError as error:
         if not (advice := mend_of(error)):
             raise
-        from camel.cli.screen import visible
-
         place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-        typer.echo(f"camel: {visible(place)}{error.strerror or error}: {advice}", err=True)
+        _complain(f"{place}{error.strerror or error}: {advice}")
         sys.exit(1)
     except Exception as error:
         # The parser's own errors; their class has moved between typer's releases, their method has not.
@@ -127,3 +99,9 @@ def main() -> None:
             text if text.startswith("Usage:") else f"camel: {text.rstrip('.?')}. Try --help.", err=True
         )
         sys.exit(2)
+
+
+def _complain(text: str) -> None:
+    from camel.cli.screen import visible
+
+    typer.echo(f"camel: {visible(text)}", err=True)

@@ -15,7 +15,6 @@ from camel.cli.options import (
     Guided,
     Host,
     Local,
-    MaxTokens,
     ModelName,
     OpenBrowser,
     Port,
@@ -24,7 +23,8 @@ from camel.cli.options import (
     argument,
     flag,
     option,
-)
+)  # fmt: skip
+from camel.core.errors import MissingExtra
 
 
 def agents(
@@ -36,7 +36,7 @@ def agents(
     base_url: BaseUrl = "",
     local: Local = False,
     temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
+    max_tokens: Annotated[int | None, option("Longest reply, in tokens; 1,024 unless given.")] = None,
     context: Context = None,
     guided: Guided = "",
     max_messages: Annotated[int, option("Longest conversation that may be asked for.")] = 40,
@@ -56,37 +56,21 @@ def agents(
     open_browser: OpenBrowser = None,
 ) -> None:
     """Let agents talk in the browser until Ctrl-C: choose roles and a task, watch, take a seat, save. Needs the extra `explore`."""
-    from camel.cli.showing import checked_temperature, guide
-    from camel.core.errors import MissingExtra
-    from camel.core.message import Sampling
-    from camel.core.role_playing import AGENT_SAMPLING
-    from camel.models.connect import connect
-    from camel.models.local import LOCAL_SAMPLING, local_model
+    from camel.cli.showing import open_chat, read_sampling
 
     try:
         from camel.explorer.agents import Agents, RoomLimits
-        from camel.explorer.serving import can_open, serve
+        from camel.explorer.serving import serve
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None
     from camel.jobs.budget import Budget
 
-    usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
-    sampling = Sampling(
-        temperature=usual.temperature if temperature is None else checked_temperature(temperature),
-        max_tokens=max_tokens or usual.max_tokens or 1024,
-    )
+    sampling = read_sampling(local, temperature, max_tokens, most=1024)
     limits = RoomLimits(at_once=at_once, messages=max_messages)
     budget = Budget(usd=budget_usd, tokens=budget_tokens)
     with ExitStack() as stack:
-        chat = (
-            stack.enter_context(local_model(guided=guide(guided or "llama.cpp"), say=typer.echo))
-            if local
-            else connect(
-                model, base_url=base_url, context_tokens=context, guided=guide(guided), max_attempts=4
-            )
-        )
+        chat = open_chat(stack, typer.echo, model, base_url, local, context, guided)
         table = Agents(chat, out, sampling=sampling, limits=limits, budget=budget, keep_all=keep_all)
-
         if local:
             typer.echo(
                 "A tiny model for trying things out: held to the format, what it says is mostly nonsense."
@@ -104,6 +88,6 @@ def agents(
             frames=frame_in or (),
             public=public,
             agents=table,
-            open_browser=can_open() if open_browser is None else open_browser,
+            open_browser=open_browser,
             ready=ready,
         )

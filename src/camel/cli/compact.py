@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, Stage, option
+from camel.cli.options import AsJson, RunPlace, Stage, option, print_json
 
 
 def compact(
@@ -16,8 +16,6 @@ def compact(
     as_json: AsJson = False,
 ) -> None:
     """Put small shards together into larger files. The small ones stay until `camel gc --compacted`."""
-    import msgspec
-
     from camel.reports.numbers import counted
     from camel.runs.compact import Compaction
     from camel.runs.compact import compact as put_together
@@ -31,8 +29,7 @@ def compact(
 
     done = put_together(records.folder, records.stage, target=size * 10**6, note=note)
     if as_json:
-        typer.echo(msgspec.json.encode(done._asdict()).decode())
-    else:
-        typer.echo(
-            f"{counted(done.shards, 'shard')} of {records.stage} in {counted(done.files, 'file')}, {done.made:,} of them new"
-        )
+        print_json(done._asdict())
+        return
+    shards, files = counted(done.shards, "shard"), counted(done.files, "file")
+    typer.echo(f"{shards} of {records.stage} in {files}, {done.made:,} of them new")

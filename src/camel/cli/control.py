@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from camel.cli.options import RunPlace
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from camel.runs.control import Wish
@@ -14,12 +15,8 @@ if TYPE_CHECKING:
 
 def pause(run: RunPlace) -> None:
     """Have a run make no new calls until it is resumed; what is in flight ends. The next start waits, too."""
-    _wish(
-        run,
-        "pause",
-        f"paused: no new calls until camel resume {run}",
-        "makes no new calls until camel resume",
-    )
+    said = f"paused: no new calls until camel resume {run}"
+    _wish(run, "pause", said, "makes no new calls until camel resume")
 
 
 def resume(run: RunPlace) -> None:
@@ -34,7 +31,6 @@ def stop(run: RunPlace) -> None:
 
 def _wish(run: str, what: Wish, said: str, done: str) -> None:
     """Leave the word; `said` tells of a run that is worked on here, `done` what whoever works on it elsewhere will do."""
-    from camel.core.errors import InputError
     from camel.engine.control import EVERY_REMOTE
     from camel.jobs.status import job_folder, read_status
     from camel.runs.control import CONTROL, wish

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from camel.cli.options import OpenBrowser, Port, argument, option
+from camel.core.errors import InputError
 
 NEEDED = ("local", "explore")
 
@@ -39,16 +41,12 @@ def demo(
     typer.echo(
         "A tiny model: held to the format, what it says is mostly nonsense. camel init sets up a capable one."
     )
-    if not explore:
-        return
-    open_explorer([run], port=port, open_browser=open_browser)
+    if explore:
+        open_explorer([run], port=port, open_browser=open_browser)
 
 
 def _check_extras() -> None:
     """Say exactly what is missing before anything is begun."""
-    from importlib import metadata
-
-    from camel.core.errors import InputError
     from camel.doctor.machine import PACKAGE, missing_of
 
     try:

@@ -49,9 +49,10 @@ def doctor(
 
     from rich.console import Console
 
-    from camel.cli.panel import money, say
+    from camel.cli.panel import say
     from camel.doctor import CheckResult, calls_of, examine, examine_machine, find_target, price_of, worst
     from camel.generation.config import read_config
+    from camel.reports.numbers import money
 
     console = Console(highlight=False)
     findings: list[CheckResult] = []

@@ -40,12 +40,7 @@ def emergence(
 
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
     settings, in_flight = read_config(config, **given), how.concurrency or 16
-    job = EmergenceJob(
-        settings,
-        base_url=base_url,
-        say=how.say,
-        concurrency=in_flight,
-    )
+    job = EmergenceJob(settings, base_url=base_url, say=how.say, concurrency=in_flight)
 
     def announce() -> Iterator[str]:
         if not how.as_json:
@@ -57,10 +52,7 @@ def emergence(
         announce()
         return
     how.run(
-        job,
-        how.options(in_flight),
-        announce=announce,
-        show=lambda made: _show(how.console, made, job.out),
+        job, how.options(in_flight), announce=announce, show=lambda made: _show(how.console, made, job.out)
     )
 
 

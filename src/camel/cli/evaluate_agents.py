@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli.command import SPREAD, How, long_command
 from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, argument, option
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +59,6 @@ def agents(
 
     from camel.cli.asking import acknowledged
     from camel.cli.showing import guide
-    from camel.core.errors import InputError
     from camel.evaluation.agents import AgentsEvaluation
     from camel.evaluation.competitors import (
         ask_only,

@@ -8,6 +8,7 @@ import typer
 
 from camel.cli import completing
 from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Port, Public, argument
+from camel.core.errors import MissingExtra
 
 
 def explore(
@@ -27,10 +28,8 @@ def explore(
     open_browser: OpenBrowser = None,
 ) -> None:
     """Explore runs in the browser until Ctrl-C. Needs the extra `explore`."""
-    from camel.core.errors import MissingExtra
-
     try:
-        from camel.explorer.serving import can_open, serve
+        from camel.explorer.serving import serve
     except ImportError as error:
         raise MissingExtra(f"The explorer ({error.name})", "explore") from None
     from camel.jobs.status import find_runs
@@ -38,8 +37,7 @@ def explore(
     found = [one for run in runs for one in (find_runs(run) or [run])]
 
     def ready(link: str) -> None:
-        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}")
-        typer.echo("Ctrl-C stops it.")
+        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nCtrl-C stops it.")
 
     serve(
         found,
@@ -48,6 +46,6 @@ def explore(
         allow_hosts=allow_host or (),
         frames=frame_in or (),
         public=public,
-        open_browser=can_open() if open_browser is None else open_browser,
+        open_browser=open_browser,
         ready=ready,
     )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from camel.cli import completing
 from camel.cli.options import Acknowledge, Force, RunPlace, argument, flag, option
-from camel.core.errors import InputError
+from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
+    from camel.record.release import Release
     from camel.runs.run import RunFolder
 
 SITE = "site"
@@ -87,51 +88,54 @@ def export(
         raise InputError(f"{out} is a file, and a {format} is a folder: choose another name")
     if not force and (out.is_file() or (folders and out.is_dir() and any(out.iterdir()))):
         raise InputError(f"{out} exists: --force replaces it")
-    if format == SITE:
-        if language:
-            raise InputError("a site shows the original: --language is for the other formats")
-        many = 100 if first is None else first
-        _site(run, out, force, id or [], many, random, seed or 0, where, title, licence, restricted)
-        return
+    if format == SITE and language:
+        raise InputError("a site shows the original: --language is for the other formats")
     folder = open_folder(run)
-    stage = _stage_of(folder, language)
+    # A file of the original's formats is shown on a site as well, and has no stages.
+    stage = _stage_of(folder, language) if format != SITE or folder.exists else ""
     release = Release(restricted, canary_of(folder) if restricted else "")
-    records = RunReader(run, stage)
-    planned = _planned(folder, stage)
-    with in_place_of(out, force and folders) as place:
-        if format == "dataset":
-            title = title or out.name
-            written = dataset(records, place, release=release, title=title, licence=licence, planned=planned)
-        else:
-            written = FORMATS[format].write(records, place, release=release)
-    what = counted(written.conversations, "conversation" if language else stage.removesuffix("s"))
-    into = f" in {language}" if language else ""
-    typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
-    _say_unfinished(run, written.conversations, planned)
+    planned = _planned(folder, stage) if stage else 0
+    if format == SITE:
+        choice = {
+            "ids": id or [],
+            "first": 100 if first is None else first,
+            "sample": random,
+            "seed": seed or 0,
+        }
+        _write_site(run, out, force, release, title or out.name, licence, where, choice)
+        committed = len(RunReader(run, stage)) if stage else 0
+    else:
+        records = RunReader(run, stage)
+        with in_place_of(out, force and folders) as place:
+            if format == "dataset":
+                card: dict[str, Any] = {"title": title or out.name, "licence": licence, "planned": planned}
+                written = dataset(records, place, release=release, **card)
+            else:
+                written = FORMATS[format].write(records, place, release=release)
+        committed = written.conversations
+        what = counted(committed, "conversation" if language else stage.removesuffix("s"))
+        into = f" in {language}" if language else ""
+        typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
+    if committed < planned:
+        unfinished = f"camel: {committed:,} of {planned:,} conversations: unfinished"
+        typer.echo(f"{unfinished}. camel status {run} says how to go on; then export again", err=True)
 
 
-def _site(
+def _write_site(
     run: str,
     out: Path,
     force: bool,
-    ids: list[str],
-    first: int,
-    random: int,
-    seed: int,
-    where: str,
+    release: Release,
     title: str,
     licence: str,
-    acknowledged: bool,
+    where: str,
+    choice: dict[str, Any],
 ) -> None:
-    """Chosen conversations as pages."""
+    """Write chosen conversations as pages."""
     from urllib.parse import parse_qsl
 
-    from camel.core.errors import MissingExtra
-    from camel.record.release import RESTRICTED, Release
+    from camel.record.release import RESTRICTED
     from camel.reports.numbers import counted
-    from camel.runs.canary import canary_of
-    from camel.runs.reader import RunReader
-    from camel.runs.run import open_folder
     from camel.storage.files import in_place_of
 
     try:
@@ -142,34 +146,24 @@ def _site(
         from camel.query.where import PAGING, PARAMETERS, Query
     except ImportError as error:
         raise MissingExtra(f"A site ({error.name})", "explore") from None
-    folder = open_folder(run)
-    # A file of the original's formats is shown as well, and has no stages.
-    stage = _stage_of(folder) if folder.exists else ""
     # Whoever copies from the explorer's address may copy all of it.
     address, mark, rest = where.partition("?")
     asked = parse_qsl(rest if mark and "=" not in address else where, keep_blank_values=True)
     if unknown := sorted({name for name, _ in asked} - PARAMETERS - PAGING):
         raise InputError(f"--where knows no {', '.join(unknown)}: there are {', '.join(sorted(PARAMETERS))}")
     query = Query.from_params(asked)
-    release = Release(acknowledged, canary_of(folder) if acknowledged else "")
-    with Catalogue([run], RESTRICTED if acknowledged else ()) as catalogue:
+    page: dict[str, Any] = {"title": title, "licence": licence, "terms": terms_of(query.text)}
+    with Catalogue([run], RESTRICTED if release.acknowledge else ()) as catalogue:
         try:
-            rows = chosen(catalogue, query, ids=ids, first=first, sample=random, seed=seed)
+            rows = chosen(catalogue, query, **choice)
         except NeedsConsent as error:
             label = error.labels[0]
             raise InputError(f"{error}: say that you know what it is with --acknowledge {label}") from None
-        terms = terms_of(query.text)
         with in_place_of(out, force) as place:
-            title = title or out.name
-            written = write_site(
-                catalogue, rows, place, title=title, licence=licence, terms=terms, release=release
-            )
+            shown = write_site(catalogue, rows, place, release=release, **page).conversations
         there, hidden = catalogue.count(query), catalogue.restricted()
-    part = f"{written.conversations:,} of " if written.conversations < there and not ids else ""
-    total = counted(there if part else written.conversations, "conversation")
-    typer.echo(f"{part}{total} in {out / 'index.html'}")
-    if stage:
-        _say_unfinished(run, len(RunReader(run, stage)), _planned(folder, stage))
+    part = f"{shown:,} of " if shown < there and not choice["ids"] else ""
+    typer.echo(f"{part}{counted(there if part else shown, 'conversation')} in {out / 'index.html'}")
     if hidden:
         typer.echo(f"without those labelled {', '.join(hidden)}: --acknowledge {hidden[0]} adds them")
 
@@ -226,15 +220,6 @@ def _planned(folder: RunFolder, stage: str) -> int:
 
     plan = planned_shards(folder).get(stage if stage == ANSWERS else CONVERSATIONS)
     return plan.items if plan else 0
-
-
-def _say_unfinished(run: str, there: int, planned: int) -> None:
-    if there < planned:
-        typer.echo(
-            f"camel: {there:,} of {planned:,} conversations: unfinished. camel status {run} says how to go on; then "
-            "export again",
-            err=True,
-        )
 
 
 def _stage_of(folder: RunFolder, language: str = "") -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, flag
+from camel.cli.options import AsJson, RunPlace, flag, print_json
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from camel.runs.garbage import Garbage
@@ -27,7 +28,6 @@ def gc(
     """Show files that a run does not need, and remove them on request."""
     import msgspec
 
-    from camel.core.errors import InputError
     from camel.index.garbage import unused
     from camel.runs.garbage import collect_garbage
     from camel.runs.run import open_folder
@@ -44,7 +44,7 @@ def gc(
         open_folder(run), dry_run=dry_run, compacted=compacted, derived=unused, confirm=confirm
     )
     if as_json:
-        typer.echo(msgspec.json.encode({**msgspec.to_builtins(found), "dry_run": dry_run}).decode())
+        print_json({**msgspec.to_builtins(found), "dry_run": dry_run})
     else:
         if dry_run:
             _show(found, None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
 from camel.cli.options import BaseUrl, DryRun, Local, ModelName, Seed, flag, option
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,6 @@ def humaneval(
     """Solve HumanEval and HumanEval+ with a model (the paper's Table 3). The same command continues after a stop."""
     from camel.cli.asking import chosen_model
     from camel.cli.panel import say
-    from camel.core.errors import InputError
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval

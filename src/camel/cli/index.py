@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, Stage, flag
+from camel.cli.options import AsJson, RunPlace, Stage, flag, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,6 @@ def index(
     A run is indexed while it is generated, so that this is for large ones, and for those that come from elsewhere. It can be
     stopped and begun again at any time, also while the run goes on.
     """
-    import msgspec
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -58,8 +57,7 @@ def index(
         if text:
             made = make_text_index(records.folder, records.stage, note=note)
     if as_json:
-        said = {**merged._asdict(), **({"text": made._asdict()} if text else {})}
-        typer.echo(msgspec.json.encode(said).decode())
+        print_json({**merged._asdict(), **({"text": made._asdict()} if text else {})})
         return
     typer.echo(
         f"{merged.rows:,} {records.stage} in {merged.files:,} index files, {merged.made:,} of them new"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from camel.cli import completing
 from camel.cli.options import argument, flag, option
+from camel.core.errors import CamelError, InputError
 
 if TYPE_CHECKING:
     from camel.generation.init import Answers
@@ -35,7 +37,6 @@ def init(
     size: Annotated[str, option("How many conversations, or for how many dollars.", "N|$N")] = "",
 ) -> None:
     """Ask three questions and write a configuration for camel generate. With options, or without a terminal, it asks nothing."""
-    from camel.core.errors import InputError
     from camel.generation.init import read_size, write_config
 
     if file.exists():
@@ -69,7 +70,6 @@ def _model(local: bool, model: str, base_url: str, key_variable: str) -> Answers
 
 def _served(url: str) -> str:
     """The one model of a server."""
-    from camel.core.errors import InputError
     from camel.models.endpoint import served_models
 
     served = list(served_models(url))
@@ -80,15 +80,7 @@ def _served(url: str) -> str:
 
 def _asked() -> Answers:
     """The three questions."""
-    from camel.core.errors import CamelError
-    from camel.generation.init import (
-        KEY_VARIABLE,
-        LOCAL_SIZE,
-        SIZE,
-        Answers,
-        offered_scenarios,
-        read_size,
-    )
+    from camel.generation.init import KEY_VARIABLE, LOCAL_SIZE, SIZE, Answers, offered_scenarios, read_size
     from camel.models.connect import DEFAULT_MODEL
 
     typer.echo("1. Which model?")
@@ -104,9 +96,8 @@ def _asked() -> Answers:
         variable = typer.prompt("   the environment variable that holds the key", default=KEY_VARIABLE)
         answers = Answers(model=name, base_url=url, key_variable=variable)
     elif which == SERVER:
-        url = typer.prompt(
-            "   base URL", default=os.environ.get("OPENAI_BASE_URL") or "http://127.0.0.1:8000/v1"
-        )
+        usual_url = os.environ.get("OPENAI_BASE_URL") or "http://127.0.0.1:8000/v1"
+        url = typer.prompt("   base URL", default=usual_url)
         try:
             served: str | None = _served(url)
         except CamelError as error:
@@ -138,8 +129,6 @@ def _choice(text: str, usual: str, among: tuple[str, ...]) -> str:
 
 
 def _next(file: Path, answers: Answers) -> None:
-    import shlex
-
     name = shlex.quote(str(file))
     typer.echo(f"wrote {file}. Next:")
     if answers.key_variable and not os.environ.get(answers.key_variable):

@@ -10,6 +10,7 @@ import typer
 
 from camel.cli.command import COMPUTING, How, long_command
 from camel.cli.options import Acknowledge, Force, RunPlace, option
+from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +44,6 @@ def map_(
     force: Force = False,
 ) -> None:
     """Embed a run's texts, lay them out and group them, for the explorer's map. The same command continues after a stop."""
-    from camel.core.errors import MissingExtra
-
     try:
         from camel.maps.embedders import SentenceModel
         from camel.maps.mapping import MapJob
@@ -73,26 +72,21 @@ def _show(console: Console, header: MapHeader) -> None:
     from camel.reports.numbers import counted
 
     figures = header.all
-    say(
-        console,
-        f"{header.rows:,} {header.of} of {counted(header.conversations, 'conversation')} · {header.method}",
-    )
+    talks = counted(header.conversations, "conversation")
+    say(console, f"{header.rows:,} {header.of} of {talks} · {header.method}")
     for group in header.groups[:8]:
         say(console, f"group   {group.texts:>7,}  {group.label}")
     if len(header.groups) > 8:
         say(console, f"        and {len(header.groups) - 8} more groups")
-    say(
-        console,
-        f"copies  {figures.copies:,} texts repeat another ({figures.copies / figures.texts:.1%}), in "
-        f"{figures.pairs:,} pairs of cosine {figures.threshold:g} or more",
-    )
+    share = f"{figures.copies / figures.texts:.1%}"
+    pairs = f"{figures.pairs:,} pairs of cosine {figures.threshold:g} or more"
+    say(console, f"copies  {figures.copies:,} texts repeat another ({share}), in {pairs}")
     near = "" if figures.nearest is None else f"nearest other at {figures.nearest:.3f} on average · "
     say(console, f"variety {near}effective number {figures.effective:.1f} (Vendi)")
 
 
 def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[str], force: bool) -> None:
     from camel.cli.asking import acknowledged
-    from camel.core.errors import InputError
     from camel.maps.export import FORMATS, export_map
     from camel.maps.table import path_of
     from camel.record.release import Release

@@ -22,8 +22,7 @@ from camel.cli.options import (
     Temperature,
     flag,
     option,
-)
-from camel.cli.showing import checked_file, checked_temperature, guide, local_chat, show
+)  # fmt: skip
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,24 +79,18 @@ def play(
     from camel.cli.keyboard import keyboard
     from camel.cli.screen import Screen
     from camel.cli.seat import CriticSeat, Seat
+    from camel.cli.showing import checked_file, open_chat, read_sampling, show, warn_of_nonsense
     from camel.core.critic import PROPOSALS, BestOf
     from camel.core.judge import ModelJudge
     from camel.core.message import Sampling
-    from camel.core.role_playing import AGENT_SAMPLING, RolePlaying
+    from camel.core.role_playing import RolePlaying
     from camel.core.stops import paper_rules
     from camel.core.task import TaskSpecifier
-    from camel.models.connect import connect
-    from camel.models.local import LOCAL_SAMPLING
     from camel.models.person import Person
 
     seats = _checked_seats(human or [])
     files = [checked_file(path) for path in save or []]
-    usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
-    sampling = Sampling(
-        temperature=usual.temperature if temperature is None else checked_temperature(temperature),
-        max_tokens=usual.max_tokens if max_tokens is None else max_tokens,
-        seed=seed,
-    )
+    sampling = read_sampling(local, temperature, max_tokens, seed=seed)
     own = _own_prompts(prompts) if prompts else None
     if max_messages < 1 or word_limit < 1:
         raise InputError("--max-messages and --word-limit must be at least 1")
@@ -106,13 +99,9 @@ def play(
     )
     screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
     with ExitStack() as stack:
-        chat = (
-            local_chat(stack, screen, guided)
-            if local
-            else connect(
-                model, base_url=base_url, context_tokens=context, guided=guide(guided), max_attempts=4
-            )
-        )
+        chat = open_chat(stack, screen.note, model, base_url, local, context, guided)
+        if local:
+            warn_of_nonsense(screen)
         seat = Seat(screen, keyboard(keep_history=history)) if seats else None
         people = {
             name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 from camel.cli.command import COMPUTING, How, long_command
 from camel.cli.options import Force, argument, flag, leave_to, option, typed
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,33 +51,17 @@ def rows(
     `camel export RUN messages` writes every conversation as it was said instead, whole and with its prompts, for other people's
     programs. `camel train` reads what this command makes.
     """
-    import msgspec
-
-    from camel.core.errors import InputError
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
     from camel.training.rows_job import RowsJob
-    from camel.training.shaping import Shape
+    from camel.training.shaping import Seat, Shape
 
     if len(given) == 1 and given[0].endswith(".toml"):
         leave_to(given[0], [option for option in typed(how.context) if option not in BESIDE])
         recipe = read_recipe(Path(given[0]))
     else:
-        try:
-            shape = msgspec.convert(
-                {
-                    "seat": seat,
-                    "length": length,
-                    "markers": markers,
-                    "system": system,
-                    "inception": inception,
-                },
-                Shape,
-            )
-        except msgspec.ValidationError as error:
-            # What a struct's own check raises comes wrapped.
-            if isinstance(error.__cause__, InputError):
-                raise error.__cause__ from None
-            raise InputError(f"--seat is assistant, user or both, not {seat}") from None
+        if seat not in get_args(Seat):
+            raise InputError(f"--seat is assistant, user or both, not {seat}")
+        shape = Shape(cast("Seat", seat), length=length, markers=markers, system=system, inception=inception)
         filters = Filters(
             tuple(stop or ()), tuple(without or ()), language, near=near, questions=tuple(questions or ())
         )

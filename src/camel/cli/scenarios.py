@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.options import ScenarioPlace, argument, option
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from camel.scenarios import Scenario
 
 app = typer.Typer(
@@ -27,8 +26,9 @@ def scenarios(context: typer.Context) -> None:
     """List the scenarios that datasets are made from, and make your own."""
     if context.invoked_subcommand is not None:
         return
+    from rich.console import Console
+
     from camel.cli.panel import table
-    from camel.core.errors import InputError
     from camel.scenarios import known, load
 
     rows: list[tuple[str, ...]] = []
@@ -39,7 +39,7 @@ def scenarios(context: typer.Context) -> None:
             rows.append((name, str(error), "", ""))
             continue
         rows.append((name, scenario.title, scenario.shape, ", ".join(scenario.labels)))
-    table(_console(), ("name", "title", "shape", "labels"), rows)
+    table(Console(highlight=False), ("name", "title", "shape", "labels"), rows)
 
 
 @app.command()
@@ -51,11 +51,8 @@ def new(
     from camel.scenarios import scaffold
 
     folder = scaffold(Path(path) if "/" in path else path, title)
-    console = _console()
-    _print(console, f"made {folder}:")
-    for file in sorted(folder.iterdir()):
-        _print(console, f"  {file}")
-    _print(console, f"change them as you like, then: camel scenarios check {folder}")
+    made = "".join(f"\n  {file}" for file in sorted(folder.iterdir()))
+    _say(f"made {folder}:{made}\nchange them as you like, then: camel scenarios check {folder}")
 
 
 @app.command()
@@ -67,17 +64,16 @@ def check(
     from camel.scenarios import check as problems_of
     from camel.scenarios import load
 
-    console = _console()
     problems = problems_of(path)
     for problem in problems:
-        _print(console, str(problem))
+        _say(str(problem))
     errors = sum(1 for problem in problems if problem.severity == "error")
     if errors:
-        _print(console, counted(errors, "error"))
+        _say(counted(errors, "error"))
         raise typer.Exit(1)
     scenario = load(path)
-    _samples(console, scenario)
-    _print(console, f"{scenario.title}: {scenario.shape}. No errors.")
+    _show_samples(scenario)
+    _say(f"{scenario.title}: {scenario.shape}. No errors.")
 
 
 @app.command()
@@ -85,47 +81,38 @@ def show(
     name: ScenarioPlace,
 ) -> None:
     """Show a scenario: its levels, and one prompt of each kind."""
+    from rich.console import Console
+
+    from camel.cli.panel import table
     from camel.scenarios import load
 
     scenario = load(name)
-    console = _console()
-    _print(console, f"{scenario.title}: {scenario.shape}")
+    _say(f"{scenario.title}: {scenario.shape}")
     if scenario.labels:
-        _print(console, f"labels: {', '.join(scenario.labels)}")
+        _say(f"labels: {', '.join(scenario.labels)}")
     if scenario.gated:
-        _print(console, "runs only when acknowledged; see the comments in its scenario.toml")
-    rows = [
-        (
-            level.name,
-            f"{level.count:,}",
-            "given" if level.items else f"{scenario.lists(level.name):,}",
-            ", ".join(scenario.needs(level.name)),
-        )
-        for level in scenario.levels
-    ]
+        _say("runs only when acknowledged; see the comments in its scenario.toml")
+    rows: list[tuple[str, ...]] = []
+    for level in scenario.levels:
+        lists = "given" if level.items else f"{scenario.lists(level.name):,}"
+        rows.append((level.name, f"{level.count:,}", lists, ", ".join(scenario.needs(level.name))))
     if rows:
-        from camel.cli.panel import table
-
-        table(console, ("level", "count", "lists", "depends on"), rows)
-    _samples(console, scenario)
+        table(Console(highlight=False), ("level", "count", "lists", "depends on"), rows)
+    _show_samples(scenario)
 
 
-def _samples(console: Console, scenario: Scenario) -> None:
+def _show_samples(scenario: Scenario) -> None:
     from camel.scenarios import sample
 
     for prompt in sample(scenario):
-        _print(console, f"\n── {prompt.title}", "bold")
-        _print(console, prompt.text)
-    _print(console, "")
+        _say(f"\n── {prompt.title}", "bold")
+        _say(prompt.text)
+    _say("")
 
 
-def _console() -> Console:
+def _say(text: str, style: str = "") -> None:
     from rich.console import Console
 
-    return Console(highlight=False)
-
-
-def _print(console: Console, text: str, style: str = "") -> None:
     from camel.cli.panel import say
 
-    say(console, text, style)
+    say(Console(highlight=False), text, style)

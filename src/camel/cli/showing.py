@@ -11,17 +11,22 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:
-    from camel.cli.leaving import Leaving
-    from camel.cli.screen import Screen
-    from camel.core.message import Message
-    from camel.core.model import Model
-    from camel.core.play import Play
-    from camel.core.transcript import Transcript
+from camel.cli.keyboard import unechoed
+from camel.cli.leaving import Leaving
+from camel.cli.screen import Screen, visible
+from camel.core.errors import InputError, ModelError
+from camel.core.message import Message, Sampling
+from camel.core.model import Model
+from camel.core.play import Play
+from camel.core.role_playing import AGENT_SAMPLING
+from camel.core.transcript import Transcript
+from camel.models.connect import connect
+from camel.models.local import LOCAL_SAMPLING, local_model
+from camel.models.person import PERSON
 
 HUNG_UP = 129
 """Exit code of a process whose terminal was closed; nobody is there to read more."""
@@ -44,24 +49,47 @@ def show(
     `begun` is called when the table is set, `said` with each message, `spare` on a Ctrl-C that may mean something else.
     With `people` at the table the files are written after every message.
     """
-    from camel.cli.leaving import Leaving
 
     def keep() -> None:
         for path in files:
             _write(path, play.transcript)
 
+    async def talk() -> None:
+        leaving.task = asyncio.current_task()
+        async with chat:
+            conversation = await play.prepare()
+            screen.end_message()
+            begun()
+            if show_prompts:
+                screen.prompts(play.transcript)
+            async for message in conversation:
+                said(message) if said else _said(screen, message)
+                if people:
+                    # A full disk is told at the end, and does not end the conversation.
+                    with suppress(OSError):
+                        keep()
+
+    started, code = time.monotonic(), 0
     with Leaving(spare) as leaving:
         try:
-            code = _watch(
-                play,
-                chat,
-                screen,
-                show_prompts,
-                leaving,
-                begun,
-                said or (lambda message: _said(screen, message)),
-                keep if people else None,
-            )
+            try:
+                with unechoed() if people else nullcontext():
+                    asyncio.run(talk())
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                play.end(leaving.words)
+                code = leaving.code
+            except ModelError as error:
+                play.end(f"{type(error).__name__}: {error}", "error")
+                typer.echo(f"camel: {visible(str(error))}", err=True)
+                code = 1
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                play.end("the terminal is gone")
+                code = HUNG_UP
+            if code != HUNG_UP:
+                screen.end_message()
+                screen.summary(play.transcript, time.monotonic() - started)
         finally:
             # Whatever happens to the screen (a closed pipe, say), what was paid for is kept.
             leaving.deafen()
@@ -73,82 +101,54 @@ def show(
 
 
 def _said(screen: Screen, message: Message) -> None:
-    from camel.models.person import PERSON
-
     screen.end_message()
     if not (message.deliberation and message.deliberation.critic == PERSON):
         screen.deliberation(message)
 
 
-def _watch(
-    play: Play,
-    chat: Model,
-    screen: Screen,
-    show_prompts: bool,
-    leaving: Leaving,
-    begun: Callable[[], None],
-    said: Callable[[Message], None],
-    keep: Callable[[], None] | None,
-) -> int:
-    """Run the conversation on the screen; returns the exit code. `keep` is called after each message."""
-    from camel.cli.keyboard import unechoed
-    from camel.cli.screen import visible
-    from camel.core.errors import ModelError
-
-    async def talk() -> None:
-        leaving.task = asyncio.current_task()
-        async with chat:
-            conversation = await play.prepare()
-            screen.end_message()
-            begun()
-            if show_prompts:
-                screen.prompts(play.transcript)
-            async for message in conversation:
-                said(message)
-                if keep:
-                    # A full disk is told at the end, and does not end the conversation.
-                    with suppress(OSError):
-                        keep()
-
-    started, code = time.monotonic(), 0
-    try:
-        with unechoed() if keep else nullcontext():
-            asyncio.run(talk())
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        play.end(leaving.words)
-        code = leaving.code
-    except ModelError as error:
-        play.end(f"{type(error).__name__}: {error}", "error")
-        typer.echo(f"camel: {visible(str(error))}", err=True)
-        code = 1
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        play.end("the terminal is gone")
-        code = HUNG_UP
-    if code != HUNG_UP:
-        screen.end_message()
-        screen.summary(play.transcript, time.monotonic() - started)
-    return code
+def open_chat(
+    stack: ExitStack,
+    say: Callable[[str], None],
+    model: str,
+    base_url: str,
+    local: bool,
+    context: int | None,
+    guided: str = "",
+) -> Model:
+    """The model that the options name; the small one on this machine is started, and stopped with the `stack`."""
+    if local:
+        return stack.enter_context(local_model(guided=guide(guided or "llama.cpp"), say=say))
+    return connect(model, base_url=base_url, context_tokens=context, guided=guide(guided), max_attempts=4)
 
 
-def local_chat(stack: ExitStack, screen: Screen, guided: str) -> Model:
-    """The small model on this machine, started; it says what may be expected of it."""
-    from camel.models.local import local_model
-
-    model = stack.enter_context(local_model(guided=guide(guided or "llama.cpp"), say=screen.note))
+def warn_of_nonsense(screen: Screen) -> None:
+    """Say what may be expected of the tiny model."""
     screen.note(
         "SmolLM2-135M on this machine: a tiny model for trying things out. Held to the format, what it says is mostly "
         "nonsense. For real work point --base-url or OPENAI_API_KEY at a capable model.\n",
         "yellow",
     )
-    return model
+
+
+def read_sampling(
+    local: bool,
+    temperature: str | None,
+    max_tokens: int | None,
+    *,
+    seed: int | None = None,
+    most: int | None = None,
+) -> Sampling:
+    """The sampling that the options ask for; what they leave open is the paper's, or the tiny model's. `most`: tokens where none are set."""
+    usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
+    return Sampling(
+        temperature=usual.temperature if temperature is None else checked_temperature(temperature),
+        max_tokens=(usual.max_tokens or most) if max_tokens is None else max_tokens,
+        seed=seed,
+    )
 
 
 def guide(text: str) -> Any:
     """The `--guided` of a command line."""
-    from camel.core.errors import InputError
-
     if text in ("", "off"):
         return None
     if text not in ("llama.cpp", "vllm", "openai"):
@@ -158,8 +158,6 @@ def guide(text: str) -> Any:
 
 def checked_temperature(text: str) -> float | None:
     """The `--temperature` of a command line."""
-    from camel.core.errors import InputError
-
     if text == "default":
         return None
     try:
@@ -170,8 +168,6 @@ def checked_temperature(text: str) -> float | None:
 
 def checked_file(path: Path) -> Path:
     """Refuse a file that cannot be written before anything is paid for."""
-    from camel.core.errors import InputError
-
     if path.suffix not in (".json", ".md"):
         raise InputError(f"--save takes a name that ends in .json or .md, not {path.name!r}")
     try:

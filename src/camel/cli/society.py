@@ -19,8 +19,7 @@ from camel.cli.options import (
     ShowPrompts,
     argument,
     option,
-)
-from camel.cli.showing import checked_file, checked_temperature, local_chat, show
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from camel.core.society import Society
@@ -48,7 +47,7 @@ def society(
     from rich.console import Console
 
     from camel.cli.screen import Screen
-    from camel.models.connect import connect
+    from camel.cli.showing import checked_file, checked_temperature, open_chat, show, warn_of_nonsense
     from camel.models.local import LOCAL_SAMPLING
     from camel.scenarios import load_society
 
@@ -66,26 +65,16 @@ def society(
         declared = replace(declared, stop=replace(declared.stop, max_messages=max_messages))
     screen = Screen(Console(), {})
     with ExitStack() as stack:
-        chat = (
-            local_chat(stack, screen, "")
-            if local
-            else connect(model, base_url=base_url, context_tokens=context, max_attempts=4)
-        )
+        chat = open_chat(stack, screen.note, model, base_url, local, context)
+        if local:
+            warn_of_nonsense(screen)
         play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
 
         def begun() -> None:
             together = play.society.turns.together(len(play.society.members)) > 1
             screen.introduce(play.transcript.speakers, together=together)
 
-        code = show(
-            play,
-            chat,
-            screen,
-            files=files,
-            show_prompts=show_prompts,
-            begun=begun,
-            said=screen.said,
-        )
+        code = show(play, chat, screen, files=files, show_prompts=show_prompts, begun=begun, said=screen.said)
     if code:
         raise typer.Exit(code)
 

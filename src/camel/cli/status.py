@@ -7,18 +7,15 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, argument, flag
+from camel.cli.options import AsJson, RunPlace, argument, flag, print_json
+from camel.core.errors import InputError
 
 OLD = 15.0
 """Seconds after which figures of a run that is going on are said to be old."""
 
 
-def status(
-    run: RunPlace,
-    as_json: AsJson = False,
-) -> None:
+def status(run: RunPlace, as_json: AsJson = False) -> None:
     """Show how far a run is, what it used, and how to go on with it."""
-    import msgspec
     from rich.console import Console
 
     from camel.cli.panel import line, panel, say, stopped, uncommitted
@@ -29,17 +26,14 @@ def status(
     now = read_status(run)
     console = Console(highlight=False)
     if as_json:
-        typer.echo(msgspec.json.encode(now.to_dict()).decode())
+        print_json(now.to_dict())
         return
 
     if console.is_terminal:
         console.print(panel(now, min(96, console.width)))
     else:
-        say(
-            console,
-            f"{now.scenario} · {now.model} · "
-            f"{stopped(now.why, now.state) if now.why else 'paused' if now.paused else now.state}",
-        )
+        state = stopped(now.why, now.state) if now.why else "paused" if now.paused else now.state
+        say(console, f"{now.scenario} · {now.model} · {state}")
         for stage in now.stages:
             notes = [
                 f"{stage.committed:,} of {stage.planned:,} committed",
@@ -59,10 +53,8 @@ def status(
         if now.state == "working" and replica.state != "closed":
             say(console, f"endpoint {replica.url} does not answer, and is left alone for a while")
     if now.journals and now.state != "complete":
-        say(
-            console,
-            f"seen    from here: who works on it is known where its journals are ({JOURNALS}): {now.journals}",
-        )
+        where = f"who works on it is known where its journals are ({JOURNALS}): {now.journals}"
+        say(console, f"seen    from here: {where}")
     if now.paused:
         say(console, f"paused  camel resume {now.run} has it go on")
     if now.forked_from:
@@ -78,11 +70,9 @@ def runs(
     as_json: Annotated[bool, flag("--json", "Print one JSON object a line.")] = False,
 ) -> None:
     """List the runs below a folder."""
-    import msgspec
     from rich.console import Console
 
     from camel.cli.panel import current, spent, table
-    from camel.core.errors import InputError
     from camel.jobs.status import find_runs, read_status
     from camel.storage.store import is_remote
 
@@ -94,12 +84,11 @@ def runs(
             now = read_status(path)
         except InputError as error:
             if as_json:
-                damaged = {"run": str(path), "state": "damaged", "error": str(error)}
-                typer.echo(msgspec.json.encode(damaged).decode())
+                print_json({"run": str(path), "state": "damaged", "error": str(error)})
             rows.append((str(path), "damaged", "", "", str(error)[:60], "", ""))
             continue
         if as_json:
-            typer.echo(msgspec.json.encode(now.to_dict()).decode())
+            print_json(now.to_dict())
             continue
         stage = current(now)
         done = f"{stage.title} {stage.committed:,}/{stage.planned:,}" if stage else ""
@@ -109,8 +98,5 @@ def runs(
     if not rows:
         typer.echo(f"no runs below {folder}")
         return
-    table(
-        Console(highlight=False),
-        ("run", "state", "scenario", "model", "stage", "failed", "spent"),
-        rows,
-    )
+    head = ("run", "state", "scenario", "model", "stage", "failed", "spent")
+    table(Console(highlight=False), head, rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
 from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, flag, option
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,6 @@ def study(
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
     from camel.cli.asking import acknowledged, chosen_model
-    from camel.core.errors import InputError
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel

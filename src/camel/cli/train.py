@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from camel.cli.options import argument, flag, leave_to, option, typed
+from camel.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,9 +80,8 @@ def train(
             "preferences": preferences,
         }
         stated = {name: value for name, value in chosen.items() if value is not None}
-        config = made_config(
-            recipe or ("dpo" if preferences else "lora"), {"rows": given, "out": out, **stated}
-        )
+        usual = "dpo" if preferences else "lora"
+        config = made_config(recipe or usual, {"rows": given, "out": out, **stated})
     if dry_run:
         _estimate(console, config, device, address, parameters)
         return
@@ -90,12 +91,8 @@ def train(
 
 
 def _estimate(console: Console, config: TrainConfig, device: str, address: str, parameters: str) -> None:
-    import shlex
-
     import msgspec
 
-    from camel.core.errors import InputError
-    from camel.reports.numbers import duration, money
     from camel.training.estimate import estimate, guessed
     from camel.training.launch import command
     from camel.training.stored_rows import Rows

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, flag
+from camel.cli.options import AsJson, RunPlace, flag, print_json
 
 SHOWN = 20
 MEND = (
@@ -41,8 +41,7 @@ def verify(
         report = look(folder, planned_shards(folder), progress=progress)
     fine = report.sound and (report.complete or unfinished)
     if as_json:
-        found = {**msgspec.to_builtins(report), "sound": report.sound, "complete": report.complete}
-        typer.echo(msgspec.json.encode(found).decode())
+        print_json({**msgspec.to_builtins(report), "sound": report.sound, "complete": report.complete})
     else:
         said: dict[str, list[str]] = {}
         for problem in report.problems:

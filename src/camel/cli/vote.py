@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AllowHost, Host, OpenBrowser, Port, argument, flag, option
+from camel.cli.options import AllowHost, OpenBrowser, Port, argument, flag, option
+from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 def vote(
     pairs: Annotated[Path, argument("FOLDER", "An evaluation's folder, or a file of pairs (.jsonl).")],
     port: Port = 8091,
-    host: Host = "127.0.0.1",
+    host: Annotated[
+        str, option("Address to listen on; on any but this machine's own people come by links.")
+    ] = "127.0.0.1",
     url: Annotated[
         str, option("The address that voters open, where a proxy stands before this.", "URL")
     ] = "",
@@ -35,7 +38,6 @@ def vote(
     as_json: Annotated[bool, flag("--json", "With --results, print the figures as JSON.")] = False,
 ) -> None:
     """Have people vote on pairs of solutions in the browser until Ctrl-C. Needs the extra `explore`."""
-    from camel.core.errors import InputError, MissingExtra
     from camel.storage import inside
 
     for run in (one for one in pairs.parents if (one / "run.json").is_file()):
@@ -46,7 +48,6 @@ def vote(
     if out or as_json:
         raise InputError("--out and --json are for results: add --results")
     try:
-        from camel.explorer.serving import can_open
         from camel.explorer.vote.serving import serve
     except ImportError as error:
         raise MissingExtra(f"Voting in the browser ({error.name})", "explore") from None
@@ -64,7 +65,7 @@ def vote(
         url=url,
         allow_hosts=allow_host or (),
         invite=invite or (),
-        open_browser=can_open() if open_browser is None else open_browser,
+        open_browser=open_browser,
         ready=ready,
     )
 
@@ -72,7 +73,6 @@ def vote(
 def _results(pairs: Path, out: list[Path], as_json: bool) -> None:
     from rich.console import Console
 
-    from camel.core.errors import InputError
     from camel.evaluation.vote_results import read_results, votes_csv
 
     if wrong := next((path for path in out if path.suffix not in (".csv", ".json")), None):
@@ -119,16 +119,10 @@ def _show(console: Console, made: Results) -> None:
     if made.first.of:
         share = f"{percent(made.first.rate)} ({interval(made.first)})"
         say(console, f"the solution shown first won {share} of {made.first.of:,} votes that are no draws")
-    rows = [
-        (
-            one.voter,
-            f"{one.votes:,}",
-            f"{one.skipped:,}",
-            f"{one.draws:,}",
-            percent(one.with_majority.rate) if one.with_majority.of else "–",
-        )
-        for one in made.voters
-    ]
+    rows: list[tuple[str, ...]] = []
+    for one in made.voters:
+        agreed = percent(one.with_majority.rate) if one.with_majority.of else "–"
+        rows.append((one.voter, f"{one.votes:,}", f"{one.skipped:,}", f"{one.draws:,}", agreed))
     say(console, "")
     table(console, ("voter", "votes", "skipped", "draws", "as most others"), rows, right={1, 2, 3, 4})
 
@@ -139,16 +133,15 @@ def _rows(one: ComparedSystems) -> list[tuple[str, ...]]:
 
     rows: list[tuple[str, ...]] = []
     for name, counted in (("votes", one), ("pairs, by majority", one.majority)):
-        cells = [
-            (percent(rate.rate), interval(rate)) for rate in (counted.wins, counted.draws, counted.losses)
-        ]
-        rows.append((name, *(cell for two in cells for cell in two), f"{counted.wins.of:,}"))
+        rates = (counted.wins, counted.draws, counted.losses)
+        cells = (cell for rate in rates for cell in (percent(rate.rate), interval(rate)))
+        rows.append((name, *cells, f"{counted.wins.of:,}"))
     for paper in PAPER.get(one.group, ()):
         if paper.evaluation.startswith("Human"):
-            shares = (percent(share) for share in (paper.wins, paper.draws, paper.losses))
-            rows.append(
-                ("the paper's voters", *(cell for share in shares for cell in (share, "")), f"{paper.of:,}")
+            cells = (
+                cell for share in (paper.wins, paper.draws, paper.losses) for cell in (percent(share), "")
             )
+            rows.append(("the paper's voters", *cells, f"{paper.of:,}"))
     return rows
 
 

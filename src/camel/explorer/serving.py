@@ -42,10 +42,10 @@ def serve(
     frames: Sequence[str] = (),
     public: bool = False,
     agents: Agents | None = None,
-    open_browser: bool = False,
+    open_browser: bool | None = False,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Answer until interrupted. `ready` is told the link once the port is open.
+    """Answer until interrupted. `ready` is told the link once the port is open; None opens a browser where a terminal is.
 
     `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
     """
@@ -62,7 +62,7 @@ def serve(
         # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
         ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
         threading.Thread(target=_warm, daemon=True).start()
-        if open_browser:
+        if can_open() if open_browser is None else open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
         with looking(catalogue):

@@ -21,7 +21,7 @@ from camel.core.errors import InputError
 from camel.evaluation.pairs import read_pairs
 from camel.evaluation.votes import BallotBox, voter_name, votes_folder
 from camel.explorer.access import Keys, is_loopback
-from camel.explorer.serving import answer, is_any, link_to, listening
+from camel.explorer.serving import answer, can_open, is_any, link_to, listening
 from camel.explorer.vote.app import create_app
 from camel.explorer.vote.passes import Passes
 
@@ -44,7 +44,7 @@ def serve(
     allow_hosts: Sequence[str] = (),
     url: str = "",
     invite: Sequence[str] = (),
-    open_browser: bool = False,
+    open_browser: bool | None = False,
     ready: Callable[[Links], None] = lambda links: None,
 ) -> None:
     """Take votes until interrupted. `ready` is told the links once the port is open."""
@@ -68,7 +68,7 @@ def serve(
         passes = Passes(Keys(box.secret))
         anybody = f"{base}/" if by_name else base + passes.link("")
         ready(Links(len(found), anybody, {name: base + passes.link(name) for name in invited}))
-        if open_browser:
+        if can_open() if open_browser is None else open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[anybody], daemon=True).start()
         answer(app, opened)
