@@ -93,6 +93,7 @@ def train(
 def _estimate(console: Console, config: TrainConfig, device: str, address: str, parameters: str) -> None:
     import msgspec
 
+    from camel.reports.numbers import duration, money
     from camel.training.estimate import estimate, guessed
     from camel.training.launch import command
     from camel.training.stored_rows import Rows

@@ -22,6 +22,7 @@ from camel.maps.diversity import Diversity
 from camel.maps.table import MapGroup, MapHeader, maps_of, read_header
 from camel.query.answers import NotThere
 from camel.query.catalogue import Catalogue
+from camel.query.parts import group_starts, read_rows
 from camel.query.view import Derived
 from camel.query.where import Query
 from camel.record.parquet import arrow
@@ -169,13 +170,11 @@ class MapView:
 
     def legend(self, by: str) -> Legend:
         """What the colours mean, with how many texts of the query have which."""
-        if by == "cluster":
-            slots = spread([(group.x, group.y) for group in self.header.groups])
-            return Legend(
-                [LegendEntry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups], False
-            )
-        names, codes = self.file.values(by)
         slots = self._slots(by)
+        if by == "cluster":
+            groups = [LegendEntry(g.label, slots[n], count, g.x, g.y) for n, g, count in self.groups]
+            return Legend(groups, False)
+        names, codes = self.file.values(by)
         counts = np.bincount(codes[self.rows], minlength=len(names))
         entries = [
             LegendEntry(names[n], slots[n], int(counts[n])) for n in range(len(names)) if slots[n] != OTHERS
@@ -188,6 +187,8 @@ class MapView:
 
     def _slots(self, by: str) -> list[int]:
         """The colour of each value: the most frequent of all that the reader may see have one of their own."""
+        if by == "cluster":
+            return spread([(group.x, group.y) for group in self.header.groups])
         names, codes = self.file.values(by)
         if FACETS[by].edges:
             return [OTHERS if name == UNKNOWN else min(n, COLOURS - 1) for n, name in enumerate(names)]
@@ -198,18 +199,11 @@ class MapView:
 
     def points(self, by: str) -> bytes:
         """x, y, colour (32-bit floats) and place among the visible (32-bit whole numbers), one array after the other."""
-        if by == "cluster":
-            slots = spread([(group.x, group.y) for group in self.header.groups])
-            codes = np.array(slots, np.float32)[self.file.groups[self.rows]]
-        else:
-            codes = np.array(self._slots(by), np.float32)[self.file.values(by)[1][self.rows]]
+        values = self.file.groups if by == "cluster" else self.file.values(by)[1]
+        codes = np.array(self._slots(by), "<f4")[values[self.rows]]
         places = np.searchsorted(self.visible, self.rows).astype("<u4")
-        arrays = (
-            self.file.x[self.rows].astype("<f4"),
-            self.file.y[self.rows].astype("<f4"),
-            codes.astype("<f4"),
-        )
-        return b"".join(array.tobytes() for array in (*arrays, places))
+        x, y = self.file.x[self.rows].astype("<f4"), self.file.y[self.rows].astype("<f4")
+        return b"".join(array.tobytes() for array in (x, y, codes, places))
 
     def inside(self, area: Sequence[tuple[float, float]]) -> Rows:
         """The rows within a line."""
@@ -228,18 +222,9 @@ class MapView:
         """Texts, by the rows of the file."""
         pq = arrow("pyarrow.parquet")
         names = ["id", "message", "text", "label", "assistant", "user", "stop", "copy_of", "labels"]
-        read: dict[int, dict[str, Any]] = {}
-        with pq.ParquetFile(self.file.path) as file:
-            start = 0
-            for group in range(file.metadata.num_row_groups):
-                count = file.metadata.row_group(group).num_rows
-                mine: list[int] = [at for at in rows.tolist() if start <= at < start + count]
-                if mine:
-                    table = file.read_row_group(group, columns=names)
-                    found = table.take([at - start for at in mine]).to_pylist()
-                    read.update(zip(mine, found, strict=True))
-                start += count
         order: list[int] = rows.tolist()
+        with pq.ParquetFile(self.file.path) as file:
+            read = read_rows(file, group_starts(file.metadata), order, names)
         if any(self._hidden.intersection(elements(read[at]["labels"])) for at in order):
             raise AssertionError("a restricted text has passed the gate")
         places: list[int] = np.searchsorted(self.visible, rows).tolist()

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,7 @@ from camel.core.grammar import parse
 from camel.core.message import Message
 from camel.core.plugins import PluginFailed
 from camel.core.transcript import Transcript
+from camel.detectors import DETECTORS, detect
 
 HUES = 6
 """Colours for roles; the style sheet has them, chosen to be told apart by the colour-blind too."""
@@ -180,25 +180,18 @@ def _between(text: str, before: str = "") -> list[MessagePart]:
 
 
 def findings(transcript: Transcript) -> dict[int, list[Found]]:
-    """What the detectors find, by message; -1 holds what concerns the whole. Empty where there are no detectors."""
-    try:
-        from camel import detectors
-    except ImportError:
-        return {}
-    known: Any = detectors
+    """What the detectors find, by message; -1 holds what concerns the whole."""
     shown: dict[int, list[Found]] = {}
-    for name in known.DETECTORS:
+    for name in DETECTORS:
         try:
-            found = known.detect(transcript, [name])
-            title = known.DETECTORS[name].title
+            found, title = detect(transcript, [name]), DETECTORS[name].title
         except PluginFailed as error:
             # A broken plug-in must not keep anybody from reading.
-            shown.setdefault(-1, []).append(Found(name, name, str(error), "", None))
+            shown.setdefault(-1, []).append(Found(name, name, str(error)))
             continue
         for one in found:
-            shown.setdefault(one.index, []).append(
-                Found(name, title, one.reason, one.evidence, one.confirmed)
-            )
+            made = Found(name, title, one.reason, one.evidence, one.confirmed)
+            shown.setdefault(one.index, []).append(made)
     return shown
 
 

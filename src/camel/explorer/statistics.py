@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -201,18 +201,12 @@ def _length_by_stop(catalogue: Catalogue, state: PageState) -> Chart | None:
     return Chart(plot_of("length-by-stop", "Length and how it ended", "", spec), rows)
 
 
-class Kind(NamedTuple):
-    """A way to take a plot away."""
-
-    type: str
-    make: Callable[[Chart], str | bytes]
-
-
-KINDS = {
-    "svg": Kind("image/svg+xml", as_svg),
-    "png": Kind("image/png", as_png),
-    "csv": Kind("text/csv; charset=utf-8", as_csv),
+KINDS: Mapping[str, tuple[str, Callable[[Chart], str | bytes]]] = {
+    "svg": ("image/svg+xml", as_svg),
+    "png": ("image/png", as_png),
+    "csv": ("text/csv; charset=utf-8", as_csv),
 }
+"""The files of a plot: media type, and what makes it."""
 
 PLOTS: Mapping[str, Callable[[Catalogue, PageState], Chart | None]] = {
     "stop": _facet("stop"),

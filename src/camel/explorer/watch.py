@@ -215,16 +215,13 @@ class RunWatch:
         shard = stage, int(number) if number.isdecimal() else -1
         if shard[1] not in self._marked.get(stage, ()):
             self._open[shard] = self._open.get(shard, Usage()) + reply.usage
-        key = f"{stage}-{number}-{entry.item}"
+        key, level = f"{stage}-{number}-{entry.item}", named(stage).stage
+        title, roles = self._facts(level, entry.item)
         lane = self.lanes.pop(key, None)
         if lane is None:
-            title, roles = self._facts(named(stage).stage, entry.item)
-            lane = Lane(
-                key, self._id(named(stage).stage, entry.item), stage, title, hue_of(title), "", "", 0, 0
-            )
+            lane = Lane(key, self._id(level, entry.item), stage, title, hue_of(title), "", "", 0, 0)
         text = reply.choices[0].content
         move = parse(text[:20_000])
-        _, roles = self._facts(named(stage).stage, entry.item)
         lane.who = (
             roles[0] if move.solution is not None else roles[1] if move.instruction or move.done else ""
         )

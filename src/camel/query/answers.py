@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +20,12 @@ class NeedsConsent(InputError):
 
 class NotThere(InputError):
     """There is no such run, or no such conversation in it."""
+
+
+def first_few(run: str, notes: Sequence[str], most: int = 3) -> list[str]:
+    """The first of what is said about damaged files of a run, and how many more there are."""
+    more = [f"{run}: and {len(notes) - most:,} files more"] if len(notes) > most else []
+    return [*notes[:most], *more]
 
 
 class ShownHit(msgspec.Struct, frozen=True):

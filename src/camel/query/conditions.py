@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,9 +16,20 @@ from camel.index.facets import FACETS, SEPARATOR, UNKNOWN, Facet, bucket_names, 
 from camel.query.where import Query
 
 
-def clause(word: str, conditions: str) -> str:
-    """A clause with its word, or nothing where there are no conditions."""
-    return f"{word} {conditions}" if conditions else ""
+class Condition(NamedTuple):
+    """A condition, and what stands for its question marks; empty where everything fulfils it."""
+
+    sql: str = ""
+    given: Sequence[Any] = ()
+
+    @property
+    def clause(self) -> str:
+        """With its word, or nothing."""
+        return f"where {self.sql}" if self.sql else ""
+
+    def also(self, sql: str, *given: Any) -> Condition:
+        """This condition and another."""
+        return Condition(f"{self.sql} and {sql}" if self.sql else sql, [*self.given, *given])
 
 
 def element(value: str) -> str:

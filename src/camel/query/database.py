@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from camel.core.errors import CamelError, MissingExtra
+from camel.query.conditions import Condition
 from camel.query.parts import IndexPart
 from camel.query.sources import CatalogueRun, Sources
 from camel.query.where import Place
@@ -44,6 +45,10 @@ class Segment(NamedTuple):
     def rows(self) -> int:
         """Of all of them."""
         return sum(part.rows for part in self.parts)
+
+    def table(self, where: Condition) -> tuple[str, list[Any]]:
+        """The rows that fulfil a condition, as the database reads them."""
+        return f"read_parquet(?) {where.clause}", [[str(part.path) for part in self.parts], *where.given]
 
     def keys(self, places: Iterable[tuple[Any, ...]]) -> list[Key]:
         """Rows at places (shard, row) of its run."""

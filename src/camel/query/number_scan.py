@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from camel.index.facets import NUMBERS
-from camel.query.conditions import clause, equal, sort_column, sortable, up_to
+from camel.query.conditions import Condition, equal, sort_column, sortable, up_to
 from camel.query.database import Key, Segment
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import ANY, Condition, Scope
+from camel.query.scope import Scope
 from camel.query.where import Place, Query
 
 _SORTED_AT_ONCE = 100_000
@@ -63,7 +63,7 @@ class NumberScan(ListPath):
 
     def _sorted(self, place: Place | None, limit: int, *, back: bool = False, skip: int = 0) -> list[Key]:
         up = self.down == back
-        after = ANY if place is None else self._after(place, up, back)
+        after = Condition() if place is None else self._after(place, up, back)
         for likely in self._likely(place, limit + skip, up) if self.sources else ():
             keys = self._ask(after, limit, skip, up, back=back, likely=likely)
             if likely is None or len(keys) == limit:
@@ -87,18 +87,21 @@ class NumberScan(ListPath):
         table, parameters = self._values(likely, up)
         way, ties = ("asc" if up else "desc"), ("desc" if back else "asc")
         order = f"order by value {way}, run {ties}, shard {ties}, row {ties} limit ? offset ?"
-        sql = f"select run, value, shard, row from ({table}) {clause('where', within.sql)} {order}"
+        sql = f"select run, value, shard, row from ({table}) {within.clause} {order}"
         found = self.scope.ask(sql, [*parameters, *within.given, limit, skip])
         keys = [Key(self.scope.state.sources[run], shard, row, value) for run, value, shard, row in found]
         return keys[::-1] if back else keys
 
     def _values(self, likely: float | None = None, up: bool = True) -> tuple[str, list[Any]]:
         """What is sorted by, with its place, as a table and its parameters; up to a value, if one is given."""
-        more = [] if likely is None else [Condition(up_to(self.number, up), [likely])]
         selects: list[str] = []
         parameters: list[Any] = []
         for source in self.sources:
-            table, given = self.scope.table(self.query, Segment(source, source.parts), *more)
+            files = Segment(source, source.parts)
+            where = self.scope.where(self.query, files)
+            table, given = files.table(
+                where if likely is None else where.also(up_to(self.number, up), likely)
+            )
             columns = f"{self.scope.number(source.name)} as run, {sort_column(self.number)} as value"
             selects.append(f"select {columns}, shard, row from {table}")
             parameters += given

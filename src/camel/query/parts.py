@@ -6,7 +6,7 @@ import contextlib
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -103,8 +103,7 @@ class IndexPart:
     @cached_property
     def _groups(self) -> list[int]:
         """Where the row groups begin, and where the last one ends."""
-        sizes = (self._metadata.row_group(n).num_rows for n in range(self._metadata.num_row_groups))
-        return [0, *accumulate(sizes)]
+        return group_starts(self._metadata)
 
     def groups_with(self, id: str) -> list[int]:
         """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
@@ -150,17 +149,28 @@ class IndexPart:
 
     def rows_at(self, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Rows by their positions, read from the row groups that hold them."""
-        wanted: dict[int, list[int]] = {}
-        for position in sorted(set(positions)):
-            wanted.setdefault(bisect_right(self._groups, position) - 1, []).append(position)
-        found: dict[int, dict[str, Any]] = {}
         pq = arrow("pyarrow.parquet")
         with pq.ParquetFile(self.path, metadata=self._metadata, read_dictionary=_FEW_VALUES) as file:
-            for group, some in wanted.items():
-                start = self._groups[group]
-                table = file.read_row_group(group, columns=_SHOWN, use_threads=False)
-                found.update(zip(some, table.take([at - start for at in some]).to_pylist(), strict=True))
-        return found
+            return read_rows(file, self._groups, positions, _SHOWN)
+
+
+def group_starts(metadata: Any) -> list[int]:
+    """Where the row groups of a file begin, and where the last one ends."""
+    return [0, *accumulate(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
+
+
+def read_rows(
+    file: Any, starts: Sequence[int], positions: Iterable[int], columns: Sequence[str]
+) -> dict[int, dict[str, Any]]:
+    """Rows of a Parquet file by their positions, read from the row groups that hold them."""
+    wanted: dict[int, list[int]] = {}
+    for position in sorted(set(positions)):
+        wanted.setdefault(bisect_right(starts, position) - 1, []).append(position)
+    found: dict[int, dict[str, Any]] = {}
+    for group, some in wanted.items():
+        table = file.read_row_group(group, columns=list(columns), use_threads=False)
+        found.update(zip(some, table.take([at - starts[group] for at in some]).to_pylist(), strict=True))
+    return found
 
 
 class CountedParts(NamedTuple):

@@ -47,9 +47,9 @@ class ListPath(ABC):
     def beside(self, place: Place, limit: int, *, back: bool) -> list[Key]:
         """The rows after a place, or those before it, in the order of the list."""
 
-    def at(self, positions: Sequence[int]) -> list[Key]:
+    def at(self, wanted: Sequence[int]) -> list[Key]:
         """The rows at these positions, ascending."""
-        return [key for position in positions for key in self.nth(position, 1)]
+        return [key for position in wanted for key in self.nth(position, 1)]
 
 
 class CountPath(ABC):

@@ -15,7 +15,7 @@ from camel.query.conditions import unsorted
 from camel.query.counting import count_files
 from camel.query.database import Key, Segment, positions
 from camel.query.paths import ListPath
-from camel.query.scope import Condition, Scope
+from camel.query.scope import Scope
 from camel.query.where import Place, Query
 
 
@@ -47,19 +47,19 @@ class RunOrder(ListPath):
                 keys += self._slice(segment, low, high)
         return keys[::-1] if self.down else keys
 
-    def at(self, positions: Sequence[int]) -> list[Key]:
+    def at(self, wanted: Sequence[int]) -> list[Key]:
         """The rows at these positions, ascending."""
         starts = [0, *accumulate(self._count_segments())]
         keys: list[Key] = []
         for number, segment in enumerate(self.scope.segments(self.query)):
-            here = [at - starts[number] for at in positions if starts[number] <= at < starts[number + 1]]
+            here = [at - starts[number] for at in wanted if starts[number] <= at < starts[number + 1]]
             if not here:
                 continue
-            if not self._is_narrowed(segment):
-                for at in here:
-                    keys += self._slice(segment, at, at + 1)
+            where = self.scope.where(self.query, segment)
+            if not where.sql:
+                keys += segment.keys(place for at in here for place in positions(segment, at, at + 1))
                 continue
-            table, given = self.scope.table(self.query, segment)
+            table, given = segment.table(where)
             sql = (
                 f"select shard, row from (select shard, row, row_number() over () - 1 as n from {table}) "
                 "where n in (select unnest(?)) order by n"
@@ -93,25 +93,23 @@ class RunOrder(ListPath):
             lambda: [count_files(self.scope, one, self.query) for one in self.scope.segments(self.query)],
         )
 
-    def _is_narrowed(self, segment: Segment) -> bool:
-        return bool(self.scope.where(self.query, segment).sql)
-
     def _slice(self, segment: Segment, low: int, high: int) -> list[Key]:
         """The rows from `low` to `high` of those that a segment has."""
-        if not self._is_narrowed(segment):
+        where = self.scope.where(self.query, segment)
+        if not where.sql:
             return segment.keys(positions(segment, low, high))
-        table, given = self.scope.table(self.query, segment)
+        table, given = segment.table(where)
         # The files are given in order and the database keeps it: it need not sort, and stops when it has enough.
         sql = f"select shard, row from {table} limit ? offset ?"
         return segment.keys(self.scope.ask(sql, [*given, high - low, low]))
 
     def _along_segment(self, segment: Segment, place: Place | None, limit: int, forward: bool) -> list[Key]:
-        if not self._is_narrowed(segment):
+        where = self.scope.where(self.query, segment)
+        if not where.sql:
             at = segment.position(place, forward)
             low, high = (at, min(segment.rows, at + limit)) if forward else (max(0, at - limit), at)
             found = segment.keys(positions(segment, low, high))
             return found if forward else found[::-1]
-        more: list[Condition] = []
         if place is not None:
             sign, shard = (">" if forward else "<"), place.shard
             parts = [
@@ -119,10 +117,10 @@ class RunOrder(ListPath):
             ]
             segment = segment._replace(parts=parts)
             beyond = f"shard {sign}= ? and (shard {sign} ? or row {sign} ?)"
-            more = [Condition(beyond, [shard, shard, place.row])]
+            where = where.also(beyond, shard, shard, place.row)
         if not segment.parts:
             return []
-        table, given = self.scope.table(self.query, segment, *more)
+        table, given = segment.table(where)
         # Forward the files are in order already, and the database keeps it: it stops when it has enough.
         order = "" if forward else "order by shard desc, row desc"
         return segment.keys(

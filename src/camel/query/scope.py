@@ -6,8 +6,8 @@ The one decision to know: restricted rows are kept out here, by `where`, which e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -16,7 +16,7 @@ from camel.core.errors import InputError
 from camel.index.facets import FACETS, NUMBERS
 from camel.index.text import TextIndex
 from camel.query.answers import NotThere
-from camel.query.conditions import clause, element, facet_condition, is_hidden, sort_column
+from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
 from camel.query.database import Database, Key, Segment, State
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
@@ -25,16 +25,6 @@ from camel.query.where import Place, Query
 
 T = TypeVar("T")
 AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
-
-
-class Condition(NamedTuple):
-    """A condition in the words of the database, and what stands for its question marks."""
-
-    sql: str
-    given: Sequence[Any]
-
-
-ANY = Condition("", [])
 
 
 class Scope:
@@ -73,40 +63,28 @@ class Scope:
         chosen = self.chosen(query)
         return [one for one in self.state.segments if one.source in chosen]
 
-    def where(self, query: Query, files: Segment, *more: Condition) -> Condition:
-        """What a row of index files must fulfil to be one of a query that this reader may see; empty for nothing."""
-        conditions: list[str] = []
-        parameters: list[Any] = []
+    def where(self, query: Query, files: Segment) -> Condition:
+        """What a row of index files must fulfil to be one of a query that this reader may see."""
+        where = Condition()
         # No condition where the files say that they hold nothing restricted.
         if any(is_hidden(labels, self.hidden) for part in files.parts for labels in part.labels):
             for label in sorted(self.hidden):
-                conditions.append("not contains(labels, ?)")
-                parameters.append(element(label))
+                where = where.also("not contains(labels, ?)", element(label))
         for name, values in sorted(query.facets.items()):
             one, given = facet_condition(FACETS[name], values)
-            conditions.append(f"({one})")
-            parameters += given
+            where = where.also(f"({one})", *given)
         for name, (low, high) in sorted(query.ranges.items()):
             for sign, limit in ((">=", low), ("<=", high)):
                 if limit is not None:
-                    conditions.append(f"{name} {sign} ?")
-                    parameters.append(limit)
-        among = [self._among(query, files.source)] if query.text.strip() else []
-        for one in (*among, *more):
-            conditions.append(one.sql)
-            parameters += one.given
-        return Condition(" and ".join(conditions), parameters)
+                    where = where.also(f"{name} {sign} ?", limit)
+        if query.text.strip():
+            keys = [key for key in self.found(query).keys if key.source is files.source]
+            where = where.also(AMONG, [key.shard << 32 | key.row for key in keys])
+        return where
 
-    def table(self, query: Query, files: Segment, *more: Condition) -> tuple[str, list[Any]]:
-        """The rows that index files have of a query, and of further conditions, as the database reads them."""
-        where, given = self.where(query, files, *more)
-        paths = [str(part.path) for part in files.parts]
-        return f"read_parquet(?) {clause('where', where)}", [paths, *given]
-
-    def _among(self, query: Query, source: CatalogueRun) -> Condition:
-        """The condition that a row of a run is among those in which the text of a query was found."""
-        keys = self.found(query).keys
-        return Condition(AMONG, [[key.shard << 32 | key.row for key in keys if key.source is source]])
+    def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
+        """The rows that index files have of a query, as the database reads them."""
+        return files.table(self.where(query, files))
 
     def found(self, query: Query) -> Found:
         """All conversations in which a text is said, in the order of the query."""
@@ -149,9 +127,9 @@ class Scope:
         if not found.hits:
             return {}
         column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "0"
-        among = Condition(AMONG, [[hit.shard << 32 | hit.row for hit in found.hits]])
         files = Segment(source, source.parts)
-        table, given = self.table(replace(query, text=""), files, among)
+        where = self.where(replace(query, text=""), files)
+        table, given = files.table(where.also(AMONG, [hit.shard << 32 | hit.row for hit in found.hits]))
         rows = self.ask(f"select shard, row, {column} from {table}", given)
         return {(shard, row): value for shard, row, value in rows}
 

@@ -25,7 +25,7 @@ from camel.query.database import Key, Segment
 from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.run_order import RunOrder
-from camel.query.scope import Condition, Scope
+from camel.query.scope import Scope
 from camel.query.where import Place, Query
 from camel.record.parquet import arrow
 
@@ -219,11 +219,11 @@ class SortedCopies(NumberScan):
 
     def _left_up_to(self, value: float, itself: bool) -> int:
         """Rows up to a value in index files that have no copy."""
-        column = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
-        most = Condition(column, [max(-1e300, min(value, 1e300))])
+        most = f"{sort_column(self.number)} {'<=' if itself else '<'} ?"
+        value = max(-1e300, min(value, 1e300))
         total = 0
         for files in self.left:
-            table, given = self.scope.table(self.query, files, most)
+            table, given = files.table(self.scope.where(self.query, files).also(most, value))
             total += self.scope.ask(f"select count(*) from {table}", given)[0][0]
         return total
 

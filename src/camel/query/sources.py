@@ -15,7 +15,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,9 @@ from camel.index.marks import marked
 from camel.index.sorted import ordered_name
 from camel.index.text import FOLDER as TEXT
 from camel.models.catalogue import cost
+from camel.query.answers import first_few
 from camel.query.imports import import_files
-from camel.query.parts import CountedParts, IndexPart
+from camel.query.parts import CountedParts, IndexPart, group_starts
 from camel.record.arrow import rows
 from camel.record.parquet import arrow
 from camel.runs.compact import compactions, damaged, open_parts, parts_of
@@ -82,13 +83,8 @@ class CatalogueRun:
     def damage(self) -> list[str]:
         """Files whose conversations could not be looked through."""
         bad = [part for part in self.parts if part.damage]
-        said = [
-            f"{self.name}: {part.rows:,} conversations cannot be looked through: {part.damage}"
-            for part in bad
-        ]
-        return said[:_DAMAGE] + (
-            [f"{self.name}: and {len(said) - _DAMAGE:,} files more"] if said[_DAMAGE:] else []
-        )
+        said = "conversations cannot be looked through"
+        return first_few(self.name, [f"{self.name}: {part.rows:,} {said}: {part.damage}" for part in bad])
 
     def part_of(self, shard: int) -> IndexPart:
         """The index file that covers a shard."""
@@ -111,10 +107,10 @@ class CatalogueRun:
     def shard(self, shard: int, count: int) -> Iterator[Transcript]:
         """The conversations of one shard."""
         with self._opened(shard) as (file, start):
-            for group, first, size in _groups(file):
-                low, high = max(0, start - first), min(size, start + count - first)
+            for group, (first, end) in enumerate(pairwise(group_starts(file.metadata))):
+                low, high = max(first, start), min(end, start + count)
                 if low < high:
-                    yield from rows(file.read_row_group(group).slice(low, high - low))
+                    yield from rows(file.read_row_group(group).slice(low - first, high - low))
 
     @contextlib.contextmanager
     def _opened(self, shard: int) -> Generator[tuple[Any, int]]:
@@ -149,19 +145,10 @@ class CatalogueRun:
         return compactions(self.folder, self.stage)
 
 
-def _groups(file: Any) -> Iterator[tuple[int, int, int]]:
-    """The row groups of a file, each with its first row and how many it has."""
-    start = 0
-    for group in range(file.metadata.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        yield group, start, size
-        start += size
-
-
 def _one(file: Any, position: int) -> Transcript:
     """One row. Of its row group, what stands before it must be read, and what stands after it need not be."""
-    for group, start, size in _groups(file):
-        if start <= position < start + size:
+    for group, (start, end) in enumerate(pairwise(group_starts(file.metadata))):
+        if start <= position < end:
             for batch in file.iter_batches(_READ_ROWS, row_groups=[group]):
                 if position < start + batch.num_rows:
                     return next(iter(rows(arrow().Table.from_batches([batch.slice(position - start, 1)]))))
@@ -169,8 +156,6 @@ def _one(file: Any, position: int) -> Transcript:
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
-_DAMAGE = 3
-"""Damaged files that are named."""
 AGAIN = 30.0
 """Seconds after which a damaged file is tried again: it may have been restored."""
 LOOKED_THROUGH = 5_000
@@ -296,7 +281,7 @@ class _Watched:
             said.append(
                 f"{self.name}: what {unknown:,} conversations show is not known; {how} --findings finds it"
             )
-        said += [f"{self.name}: {note}" for note in list(self._unread.values())[:_DAMAGE]]
+        said += [f"{self.name}: {note}" for note in list(self._unread.values())[:3]]
         said += self.source.damage
         if self._built:
             said.append(f"{self.name}: {self._built:,} shards had no index and were read; {how} makes it")

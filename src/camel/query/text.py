@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from camel.core.errors import Damaged
 from camel.index.text import KEPT, TextIndex, opened, texts_of, words_of
+from camel.query.answers import first_few
 
 if TYPE_CHECKING:
     from camel.query.sources import CatalogueRun
@@ -25,8 +26,6 @@ SCANNED = 5_000
 """Conversations that are read at most where there is no text index."""
 PATIENCE = 2.0
 """Seconds after which such reading stops."""
-_DAMAGE = 3
-"""Damaged files that are named."""
 AROUND = 90
 """Characters before and after what was found."""
 
@@ -110,7 +109,7 @@ def _look_up(
     def ask(index: TextIndex) -> tuple[list[tuple[float, Any]], int]:
         return index.search(phrases, narrow, hidden, MOST)
 
-    # Beside each other: the engine lets go of the interpreter while it searches.
+    # In threads: the engine releases the interpreter while it searches.
     answers = _SEARCHING.map(ask, indexes)
     for number, (found, count) in enumerate(answers):
         total += count
@@ -144,11 +143,11 @@ def _scan(
     hits: list[TextHit] = []
     notes: list[str] = []
     damage: list[str] = []
-    for shard, count in _shards(source, covered):
+    for one in (one for part in source.parts for one in part.header.shards if one.shard not in covered):
         if notes:
             break
         try:
-            for row, transcript in enumerate(source.shard(shard, count)):
+            for row, transcript in enumerate(source.shard(one.shard, one.rows)):
                 if read >= SCANNED or (read % 64 == 0 and time.monotonic() - started > PATIENCE):
                     which = "the rest of it has no text index" if covered else "it has no text index"
                     notes.append(
@@ -163,22 +162,11 @@ def _scan(
                 counts = [sum(len(each.findall(text)) for text in texts) for each in single]
                 if all(counts):
                     show = partial(_given, snippet(texts, pattern))
-                    hits.append(TextHit(shard, row, float(sum(counts)), show))
+                    hits.append(TextHit(one.shard, row, float(sum(counts)), show))
         except Damaged as error:
             damage.append(f"{source.name}: not all of it was searched: {error}")
     hits.sort(key=lambda hit: -hit.score)
-    if len(damage) > _DAMAGE:
-        damage[_DAMAGE:] = [f"{source.name}: and {len(damage) - _DAMAGE:,} more of its files"]
-    return TextFound(hits[:MOST], [*damage, *notes])
-
-
-def _shards(source: CatalogueRun, covered: set[int]) -> Iterable[tuple[int, int]]:
-    return (
-        (one.shard, one.rows)
-        for part in source.parts
-        for one in part.header.shards
-        if one.shard not in covered
-    )
+    return TextFound(hits[:MOST], [*first_few(source.name, damage), *notes])
 
 
 def snippet(texts: Sequence[str], pattern: re.Pattern[str]) -> Shown:

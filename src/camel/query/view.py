@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from camel.core.checks import shown
 from camel.index.facets import FACETS, NUMBERS, elements
 from camel.query.answers import NeedsConsent, NotThere, Page, Row, ShownHit
-from camel.query.conditions import clause, ranked, sortable
+from camel.query.conditions import ranked, sortable
 from camel.query.counting import count_facets, count_rows
 from camel.query.database import Key, Segment
 from camel.query.number_scan import NumberScan
@@ -175,9 +175,9 @@ class CatalogueView(Scope):
 
     def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
         """The rows of a derived file that fit a query, as an array; it has the columns of an index."""
-        where, given = self.where(query, Segment(source, source.parts))
-        sql = f"select file_row_number from read_parquet(?, file_row_number = true) {clause('where', where)}"
-        return self.database.numbers(sql, [path, *given])
+        where = self.where(query, Segment(source, source.parts))
+        sql = f"select file_row_number from read_parquet(?, file_row_number = true) {where.clause}"
+        return self.database.numbers(sql, [path, *where.given])
 
 
 def _row(run: str, values: dict[str, Any], hit: ShownHit | None) -> Row:
