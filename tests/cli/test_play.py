@@ -177,7 +177,7 @@ def test_price_in_words():
         0, "user", "Trader", "hi", model="gpt-4.1-mini", usage=Usage(1_000_000, 1_000_000, 500_000, 1)
     )
     transcript = Transcript("x", Task("t"), messages=[message])
-    assert price(transcript) == "$1.8500"  # 0.5M at 0.40, 0.5M cached at 0.10, 1M out at 1.60
+    assert price(transcript) == "$1.85"  # 0.5M at 0.40, 0.5M cached at 0.10, 1M out at 1.60
     transcript.messages.append(
         Message(1, "assistant", "P", "ho", model="nobody-knows", usage=Usage(1, 1, 0, 1))
     )

@@ -124,26 +124,24 @@ def _results(made: Evaluation) -> list[Block]:
     rows = table(made)
     pairs = {(row.a, row.b) for row in rows if row.ours}
     # One opponent: its name is in the head, as in the paper; else each row says who met whom.
-    first, second = (
-        ("Agents win", f"{pairs.pop()[1]} wins") if len(pairs) == 1 else ("First wins", "Second wins")
-    )
+    several = len(pairs) != 1
+    first, second = ("first wins", "second wins") if several else ("agents win", f"{pairs.pop()[1]} wins")
     alone = by_judge(made)
     return [
         Heading("Results"),
         Points(points(made)),
-        OutcomeKey(first.lower(), second),
-        _wins(rows, first, second),
+        OutcomeKey(first, second),
+        _wins(rows, first, second, several=several),
         Note(
             "With 95% intervals (bootstrap over the tasks). Lines that begin with “Paper” are the paper's Table 1, against "
             "gpt-3.5-turbo in a single shot; the votes of humans were 453. Ours count a verdict only if it is the same in "
             "both orders; if not it is a draw.",
         ),
-        *([Details("Each judge by itself", [_wins(alone, first, second)])] if alone else []),
+        *([Details("Each judge by itself", [_wins(alone, first, second, several=several)])] if alone else []),
     ]
 
 
-def _wins(rows: Sequence[TableRow], first: str, second: str) -> Grid:
-    several = second == "Second wins"
+def _wins(rows: Sequence[TableRow], first: str, second: str, *, several: bool) -> Grid:
     body: list[Sequence[Cell] | Muted] = []
     last = ""
     for row in rows:
@@ -162,7 +160,7 @@ def _wins(rows: Sequence[TableRow], first: str, second: str) -> Grid:
         ]
         body.append(cells if row.ours else Muted(cells))
     names = ("Dataset", "Evaluation", *(("First / second",) if several else ()), "")
-    return Grid((*names, "Draw", second, first, "Verdicts"), body, len(names))
+    return Grid((*names, "Draw", second, first.capitalize(), "Verdicts"), body, len(names))
 
 
 def _compared(
