@@ -15,6 +15,13 @@ import pytest
 from tests.support.browser import ARGUMENTS
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have all tests with a browser in one process (`--dist loadgroup`), so that browsers and pages are started once."""
+    for item in items:
+        if "_driver" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
 class Driver(NamedTuple):
     """Playwright, and the event loop that it keeps running in this thread."""
 

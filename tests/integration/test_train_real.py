@@ -1,4 +1,4 @@
-"""Fine-tuning for real: the small model on a CPU, killed in the middle, and served afterwards."""
+"""Fine-tuning for real: the small model on a CPU, and served afterwards; in `make thorough` also killed in the middle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from camel.runs.settings import Settings
 from tests.support.command import camel
 
 pytestmark = [pytest.mark.real_model, pytest.mark.timeout(1800)]
-STEPS = 4
+STEPS = 3
 FRUITS = ("apples", "pears", "plums", "figs", "limes", "dates", "kiwis", "grapes")
 
 
@@ -85,22 +85,27 @@ def _trained(root: Path, out: str, *, killed: bool) -> Path:
             time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    process = _camel("train", f"{out}.toml", *([] if killed else ["--no-gguf"]), folder=root)
+    process = _camel("train", f"{out}.toml", *(["--no-gguf"] if killed else []), folder=root)
     said = process.communicate(timeout=900)[0].decode()
     assert process.returncode == 0, said
     return root / out
 
 
+@pytest.fixture(scope="module")
+def whole(rows: Path) -> Path:
+    """A training that nothing disturbed."""
+    return _trained(rows, "whole", killed=False)
+
+
 @pytest.mark.longest
-def test_a_training_that_was_killed_continues_learns_and_can_be_served(rows: Path):
-    killed = _trained(rows, "killed", killed=True)
-    losses = {int(one["step"]): one["loss"] for one in _steps(killed)}
+def test_the_small_model_learns_and_can_be_served(whole: Path):
+    losses = {int(one["step"]): one["loss"] for one in _steps(whole)}
     assert losses.keys() == set(range(1, STEPS + 1))
-    assert losses[STEPS] < 0.8 * losses[1], "it learns, and what it learned before its death is not lost"
-    card = (killed / "README.md").read_text()
+    assert losses[STEPS] < 0.8 * losses[1], "it learns"
+    card = (whole / "README.md").read_text()
     assert "8 rows" in card
-    assert (killed / "loss.svg").read_text().startswith("<svg")
-    server = LocalServer(model_path=killed / "model.gguf", alias="trained", context_tokens=512, threads=1)
+    assert (whole / "loss.svg").read_text().startswith("<svg")
+    server = LocalServer(model_path=whole / "model.gguf", alias="trained", context_tokens=512, threads=1)
     with local_model(server, guided=None) as model:
         history = History()
         history.add("user", "Instruction: Name a dish with figs.\nInput: None")
@@ -108,9 +113,9 @@ def test_a_training_that_was_killed_continues_learns_and_can_be_served(rows: Pat
     assert reply.content.strip()
 
 
-@pytest.mark.thorough
-def test_a_training_that_was_killed_ends_where_an_undisturbed_one_does(rows: Path):
-    whole, killed = _trained(rows, "whole", killed=False), _trained(rows, "broken", killed=True)
+@pytest.mark.thorough  # `training/test_launch.py` kills the training of a smaller model in CI
+def test_a_training_that_was_killed_ends_where_an_undisturbed_one_does(rows: Path, whole: Path):
+    killed = _trained(rows, "broken", killed=True)
     expected = {int(one["step"]): one["loss"] for one in _steps(whole)}
     found = {int(one["step"]): one["loss"] for one in _steps(killed)}
     assert found.keys() == expected.keys() == set(range(1, STEPS + 1))

@@ -36,6 +36,8 @@ from camel.training.weights import content_of
 from tests.support import in_process
 
 pytest.importorskip("pyarrow")
+IN_ONE_PROCESS = pytest.mark.xdist_group("training")
+"""For tests that share `scene`, which takes a training."""
 STEPS = 4
 
 
@@ -196,7 +198,29 @@ def descendants(pid: int) -> list[int]:
     return found + [more for one in found for more in descendants(one)]
 
 
-@pytest.mark.thorough  # CI kills one, and lets two workers of a cluster train
+KILLED = (
+    "import os, signal, sys; from pathlib import Path; from camel.training.config import read_config; "
+    "from camel.training.train import train; "
+    "train(read_config(Path(sys.argv[1])), gguf=False, "
+    "notice=lambda step: os.kill(os.getpid(), signal.SIGKILL) if step.step == 3 else None)"
+)
+"""A training that dies after its first checkpoint and before its second."""
+
+
+@pytest.mark.slow
+@IN_ONE_PROCESS
+def test_a_training_that_was_killed_goes_on_to_the_same_losses(scene: Path):
+    file = settings(scene, "killed", devices=1)
+    died = subprocess.run([sys.executable, "-c", KILLED, file], cwd=scene, env={**os.environ, **ENVIRONMENT})
+    assert died.returncode == -signal.SIGKILL
+    assert [path.name for path in (scene / "killed/checkpoints").glob("checkpoint-*")] == ["checkpoint-2"]
+    trained(scene, "killed", devices=1)
+    assert losses(scene / "killed") == pytest.approx(losses(scene / "one"), rel=1e-4)
+    steps = [json.loads(line)["step"] for line in (scene / "killed/progress.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 3, 4], "it goes on from its checkpoint"
+
+
+@pytest.mark.thorough  # CI kills a training in one process
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 def test_two_processes_whose_starter_was_killed_end_with_it_and_go_on_to_the_same_losses(scene: Path):
     process = start(scene, "train", settings(scene, "two", 2), "--no-gguf")
@@ -229,6 +253,7 @@ def test_two_workers_of_a_ray_cluster_come_to_the_same_losses(scene: Path):
 
 
 @pytest.mark.slow
+@IN_ONE_PROCESS
 def test_rows_in_an_object_store_are_trained_on_as_those_on_a_disk(scene: Path, bucket: Callable[[str], str]):
     camel(scene, "rows", "run", "--markers", "--out", bucket("rows"))
     trained(scene, "remote", rows=bucket("rows"))
@@ -241,6 +266,7 @@ def test_rows_in_an_object_store_are_trained_on_as_those_on_a_disk(scene: Path, 
 
 
 @pytest.mark.slow
+@IN_ONE_PROCESS
 def test_what_a_critic_preferred_is_learnt(scene: Path):
     with (scene / "pairs.jsonl").open("w") as file:
         for number in range(12):
