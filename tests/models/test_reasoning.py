@@ -171,10 +171,13 @@ def test_hidden_tokens_do_not_fill_the_window():
     """A reply of 2,000 tokens of thought and 10 of speech takes 10 tokens of the history."""
 
     def line(request: Any) -> Reply:
+        word = ("apples", "bread", "cheese", "dates", "eggs", "figs", "grapes", "honey")[
+            len(model.requests) % 8
+        ]
         said = (
-            "Instruction: go on\nInput: None"
+            f"Instruction: count the {word}\nInput: None"
             if request.speaker == "user"
-            else "Solution: done. Next request."
+            else f"Solution: {word}."
         )
         return Reply((Choice(said, reasoning="hm"),), Usage(300, 2_010, 0, 1, reasoning=2_000))
 
