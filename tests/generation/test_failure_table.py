@@ -71,11 +71,11 @@ def test_rejected_from_the_start(endpoint: Moody, tmp_path: Path, answer: Answer
 @pytest.mark.parametrize("answer", [NO_MODEL, NO_TEMPERATURE, REVOKED], ids=["model", "parameter", "key"])
 def test_rejected_after_a_third_of_the_calls(endpoint: Moody, tmp_path: Path, answer: Answer):
     written(tmp_path, endpoint.base_url)
-    endpoint.mood = lambda body, count: answer if count > 80 else None
+    endpoint.mood = lambda body, count: answer if count > 40 else None
     done = generate(tmp_path)
     assert done.status == 3, done.stdout + done.stderr
     before = len(endpoint.served)
-    assert before == 81
+    assert before == 41
     endpoint.mood = lambda body, count: None
     done = generate(tmp_path)
     assert done.status == 0, done.stdout + done.stderr
@@ -211,7 +211,7 @@ def test_a_run_that_is_made_anew_forgets_what_was_accepted_before(endpoint: Mood
 def test_a_retired_model_is_replaced(endpoint: Moody, tmp_path: Path):
     """Finished items keep their model, open ones continue with the new one, and nothing is paid for twice."""
     written(tmp_path, endpoint.base_url)
-    endpoint.mood = lambda body, count: NO_MODEL if body["model"] == "simulated" and count > 150 else None
+    endpoint.mood = lambda body, count: NO_MODEL if body["model"] == "simulated" and count > 75 else None
     assert generate(tmp_path).status == 3
     written(tmp_path, endpoint.base_url, model="successor")
     refused = generate(tmp_path)
@@ -239,7 +239,7 @@ def test_an_outage_of_three_minutes_is_waited_for(tmp_path: Path, monkeypatch: p
             begun: list[float] = []
 
             def mood(body: dict[str, Any], count: int) -> Answer | None:
-                if count < 80:
+                if count < 40:
                     return None
                 begun.append(now())
                 return Answer(503, "busy") if now() - begun[0] < 180 else None
@@ -320,7 +320,7 @@ def test_a_translation_of_which_some_are_moderated(endpoint: Moody, made: Path):
 
 def test_a_translation_continues_with_another_model(endpoint: Moody, made: Path):
     begin = len(endpoint.requests)
-    endpoint.mood = lambda body, count: NO_MODEL if count > begin + 60 else german
+    endpoint.mood = lambda body, count: NO_MODEL if count > begin + 30 else german
     assert translated(made, endpoint).status == 3
     endpoint.mood = lambda body, count: german
     assert translated(made, endpoint, model="successor").status == 2

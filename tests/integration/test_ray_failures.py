@@ -18,7 +18,6 @@ from camel.library.run import Run
 from camel.models.simulator import Constant, SimulatorSettings
 from tests.support.cluster import RayCluster
 from tests.support.failing import (
-    CONVERSATIONS,
     NO_MODEL,
     REVOKED,
     exported,
@@ -38,6 +37,8 @@ pytestmark = [
     pytest.mark.xdist_group("ray"),
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra 'cluster'"),
 ]
+SIZES = {"assistant_role": 5, "user_role": 4, "task": 2}
+CONVERSATIONS = 40
 BAD: dict[str, Any] = {
     "garbage": Answer(200, "<html>hello</html>"),
     "404": NO_MODEL,
@@ -88,7 +89,7 @@ def no_spoiled(folder: Path) -> bool:
 
 def test_every_failure_on_a_cluster(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
     """Rejected, then with all other failures at once, then the failed items again."""
-    written(tmp_path, [one.base_url for one in endpoints])
+    written(tmp_path, [one.base_url for one in endpoints], sizes=SIZES)
     for one in endpoints:
         one.mood = lambda body, count: REVOKED
     status, said = generate(ray_cluster, tmp_path)
@@ -117,7 +118,7 @@ def test_every_failure_on_a_cluster(ray_cluster: RayCluster, endpoints: list[Moo
 def test_one_of_three_replicas_is_bad(
     ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path, bad: str
 ):
-    written(tmp_path, [one.base_url for one in endpoints])
+    written(tmp_path, [one.base_url for one in endpoints], sizes=SIZES)
     endpoints[1].mood = lambda body, count: BAD[bad]
     status, said = generate(ray_cluster, tmp_path)
     assert status == 0, said
@@ -130,7 +131,7 @@ def test_one_of_three_replicas_is_bad(
 def test_replies_that_cannot_be_used(
     ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path, kind: str
 ):
-    written(tmp_path, endpoints[0].base_url)
+    written(tmp_path, endpoints[0].base_url, sizes=SIZES)
     endpoints[0].mood = spoiling(kind)
     status, said = generate(ray_cluster, tmp_path)
     assert status == 0, said
@@ -141,11 +142,11 @@ def test_replies_that_cannot_be_used(
 @pytest.mark.thorough
 def test_a_model_that_is_retired(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
     one = endpoints[0]
-    written(tmp_path, one.base_url)
+    written(tmp_path, one.base_url, sizes=SIZES)
     one.mood = lambda body, count: NO_MODEL if body["model"] == "simulated" and count > 150 else None
     status, said = generate(ray_cluster, tmp_path)
     assert status == 3, said
-    written(tmp_path, one.base_url, model="successor")
+    written(tmp_path, one.base_url, model="successor", sizes=SIZES)
     assert generate(ray_cluster, tmp_path)[0] == 2
     status, said = generate(ray_cluster, tmp_path, "--accept-change", "model.name")
     assert status == 0, said
@@ -158,7 +159,7 @@ def test_a_model_that_is_retired(ray_cluster: RayCluster, endpoints: list[Moody]
 @pytest.mark.thorough
 def test_an_outage_of_twenty_seconds(ray_cluster: RayCluster, endpoints: list[Moody], tmp_path: Path):
     one = endpoints[0]
-    written(tmp_path, one.base_url)
+    written(tmp_path, one.base_url, sizes=SIZES)
     one.mood = out_for(20, after=60)
     status, said = generate(ray_cluster, tmp_path)
     assert status == 0, said

@@ -264,8 +264,8 @@ def test_the_run_goes_on_while_there_is_a_call_left_to_give():
     given_out, halt = share({"w": used(starved=1)}, ["w"])
     assert (grant_of(given_out["w"]).calls, halt) == (2, ""), "the third call can still be given"
     given_out, halt = share({"w": used(2, starved=1)}, ["w"])
-    assert grant_of(given_out["w"]).calls == 3
-    assert "calls" in halt
+    assert (grant_of(given_out["w"]).calls, halt) == (3, ""), "and can be made"
+    assert "calls" in share({"w": used(3, starved=1)}, ["w"])[1]
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ def test_a_starved_worker_is_no_reason_to_halt_while_there_is_room():
 def test_the_last_call_of_a_budget_is_given():
     share = shares(Budget(calls=2), Usage(calls=1))
     given_out, halt = share({"w": used(starved=1)}, ["w"])
-    assert grant_of(given_out["w"]).calls == 1
-    assert "calls" in halt
+    assert (grant_of(given_out["w"]).calls, halt) == (1, "")
+    assert "calls" in share({"w": used(1, starved=1)}, ["w"])[1]
 
 
 def test_a_worker_without_a_report_gets_its_part():

@@ -13,8 +13,8 @@ from camel.library.run import Run
 from tests.support.in_process import Done, camel
 from tests.support.moody import Answer, Mood
 
-COUNTS = {"assistant_role": 5, "user_role": 4, "task": 2}
-CONVERSATIONS = 40
+COUNTS = {"assistant_role": 5, "user_role": 2, "task": 2}
+CONVERSATIONS = 20
 
 
 def written(

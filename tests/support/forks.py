@@ -35,7 +35,7 @@ _PRELOADED = (
     "camel.cli", "camel.cli.panel", "camel.cli.plan", "camel.cli.seat", "camel.cli.keyboard", "camel.cli.screen",
     "camel.core.role_playing", "camel.generation.generate", "camel.generation.plan", "camel.jobs.launch", "camel.cli.command",
     "camel.jobs.status", "camel.models.connect", "camel.models.local", "camel.scenarios.checking",
-    "camel.record.arrow", "camel.runs.control", "aiohttp", "prompt_toolkit.shortcuts", "rich.console", "rich.live",
+    "camel.record.arrow", "camel.runs.control", "camel.evaluation.agents", "camel.evaluation.study_job", "aiohttp", "prompt_toolkit.shortcuts", "rich.console", "rich.live",
 )  # fmt: skip
 
 
@@ -174,6 +174,7 @@ def serve(control: socket.socket) -> None:
     """Fork on request and report how each child ended, until the tests' end of `control` closes."""
     for name in _PRELOADED:
         importlib.import_module(name)
+    _make_parser()
     gc.freeze()
     ends: dict[int, tuple[int, socket.socket]] = {}
     with selectors.DefaultSelector() as selector:
@@ -200,6 +201,16 @@ def serve(control: socket.socket) -> None:
                 ends[watched] = pid, socket.socket(fileno=end)
                 selector.register(watched, selectors.EVENT_READ)
                 control.send(str(pid).encode())
+
+
+def _make_parser() -> None:
+    """Make the parser of all commands before the first fork."""
+    import typer.main
+
+    from camel.cli import app
+
+    parser = typer.main.get_command(app)
+    typer.main.get_command = lambda typer_instance: parser
 
 
 def _become(order: int, streams: list[int]) -> NoReturn:

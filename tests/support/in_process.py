@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import functools
 import inspect
 import io
 import os
@@ -19,6 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unittest import mock
+
+from typer.main import get_command as _get_command
 
 
 class Done(NamedTuple):
@@ -33,7 +36,14 @@ def camel(*arguments: str, folder: Path, environment: Mapping[str, str] | None =
     """Run a command of the command line. Standard input is empty."""
     from camel.cli import main
 
-    return _finish(["camel", *arguments], main, folder, environment, "default")
+    with mock.patch("typer.main.get_command", _parser_of):
+        return _finish(["camel", *arguments], main, folder, environment, "default")
+
+
+@functools.cache
+def _parser_of(app: Any) -> Any:
+    """The parser of all commands, made once per test process: it takes a tenth of a second."""
+    return _get_command(app)
 
 
 def python(source: str, *, folder: Path, environment: Mapping[str, str] | None = None) -> Done:
