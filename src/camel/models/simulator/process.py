@@ -21,12 +21,23 @@ from camel.models.simulator.settings import SimulatorSettings
 _PATIENCE = 10.0
 
 
-class SimulatorProcess(msgspec.Struct, frozen=True):
-    """A running simulator process, seen from outside. It prints itself as a line of JSON once it listens."""
+class Ready(msgspec.Struct, frozen=True):
+    """The line a simulator process prints once it listens."""
 
     url: str
     base_url: str
     pid: int
+
+
+class SimulatorProcess:
+    """A running simulator process, seen from outside."""
+
+    def __init__(self, ready: Ready) -> None:
+        self.url = ready.url
+        self.base_url = ready.base_url
+        self.pid = ready.pid
+        # Loopback must not go through a proxy that the environment names.
+        self._open = build_opener(ProxyHandler({})).open
 
     def ledger(self) -> Counters:
         """The counters as they stand."""
@@ -42,8 +53,7 @@ class SimulatorProcess(msgspec.Struct, frozen=True):
 
     def _call(self, method: str, path: str) -> bytes:
         request = Request(self.url + path, method=method)  # noqa: S310 - our own http URL
-        # Loopback must not go through a proxy that the environment names.
-        with build_opener(ProxyHandler({})).open(request, timeout=_PATIENCE) as response:
+        with self._open(request, timeout=_PATIENCE) as response:
             return response.read()
 
 
@@ -64,7 +74,7 @@ def spawn(settings: SimulatorSettings | None = None, *, port: int = 0) -> Genera
             line = child.stdout.readline()
             if not line:
                 raise RuntimeError(f"the simulator did not start (exit status {child.wait()})")
-            yield msgspec.json.decode(line, type=SimulatorProcess)
+            yield SimulatorProcess(msgspec.json.decode(line, type=Ready))
         finally:
             child.stdin.close()
             try:
