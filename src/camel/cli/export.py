@@ -117,8 +117,8 @@ def export(
         into = f" in {language}" if language else ""
         typer.echo(f"{what}{into} as {counted(written.rows, 'row')} in {out}")
     if committed < planned:
-        unfinished = f"camel: {committed:,} of {planned:,} conversations: unfinished"
-        typer.echo(f"{unfinished}. camel status {run} says how to go on; then export again", err=True)
+        advice = f"camel status {run} says how to go on; then export again"
+        typer.echo(f"camel: {committed:,} of {planned:,} conversations: unfinished. {advice}", err=True)
 
 
 def _write_site(
