@@ -24,10 +24,10 @@ def main() -> None:
     options = parser.parse_args()
     from camel.jobs.runner import Runner
     from camel.models.simulator import Constant, SimulatorSettings, spawn
-    from camel.training.emergence.config import made_config
-    from camel.training.emergence.report import write_report
+    from camel.training.emergence.emergence_config import made_config
+    from camel.training.emergence.emergence_report import write_report
+    from camel.training.emergence.experiment import Emergence
     from camel.training.emergence.results import PAPER, figures
-    from camel.training.emergence.study import Emergence
     from tests.support import emergences
 
     os.environ["OPENAI_API_KEY"] = "none"

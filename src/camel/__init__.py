@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from camel.jobs.job import ItemFailed, Job, Stage
     from camel.jobs.runner import Outcome
     from camel.library.jobs import generate, run_job
-    from camel.library.rows import make_rows
+    from camel.library.row_making import make_rows
     from camel.library.run import Run, StoredConversation
     from camel.library.simulated import simulated_endpoint
     from camel.library.studies import RunComparison, compare, study
@@ -116,7 +116,7 @@ _HOME = {
     "camel.jobs.job": ["ItemFailed", "Job", "Stage"],
     "camel.jobs.runner": ["Outcome"],
     "camel.library.jobs": ["generate", "run_job"],
-    "camel.library.rows": ["make_rows"],
+    "camel.library.row_making": ["make_rows"],
     "camel.library.run": ["Run", "StoredConversation"],
     "camel.library.simulated": ["simulated_endpoint"],
     "camel.library.studies": ["RunComparison", "compare", "study"],

@@ -24,7 +24,7 @@ CODE = """
 from pathlib import Path
 from camel.detectors import Detector, Hit
 from camel.formats.exporters import Exporter
-from camel.formats.rows import ROW_ENDINGS, write_rows
+from camel.formats.json_rows import ROW_ENDINGS, write_rows
 
 def everything(transcript):
     return [Hit(0, "it is there")]

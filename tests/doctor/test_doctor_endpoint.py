@@ -11,8 +11,8 @@ import pytest
 from camel.core.message import Usage
 from camel.core.plugins import PluginFailed
 from camel.doctor import CheckResult, Target, calls_of, examine, price_of, worst
-from camel.models.catalogue import ModelPrice
 from camel.models.connect import MODELS
+from camel.models.prices import ModelPrice
 from camel.models.scripted import ScriptedModel
 from camel.models.simulator import Simulator, SimulatorSettings
 from tests.support.clinic import Ailments, endpoint

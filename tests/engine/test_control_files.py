@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from camel.engine.control import EVERY, STOPPED, controlled
+from camel.engine.controlled import EVERY, STOPPED, controlled
 from camel.engine.halt import Halt
 from camel.runs.control import read_wish, wish
 from camel.runs.run import RunFolder

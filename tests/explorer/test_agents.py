@@ -24,8 +24,8 @@ from camel.core.errors import InputError, NotAuthorised
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, Retrying, Text
 from camel.core.task import SPECIFIER
-from camel.explorer.agents import Agents, RoomLimits, Table, Wanted, prepared
 from camel.explorer.app import create_app
+from camel.explorer.rooms import Agents, RoomLimits, Table, Wanted, prepared
 from camel.explorer.serving import listening
 from camel.explorer.serving import settings as serving_settings
 from camel.jobs.budget import Budget
@@ -50,7 +50,7 @@ WANTED = {"assistant": "Guide", "user": "Nomad", "task": "Find a well", "message
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces are sent as they come, and what was saved is found without waiting for the catalogue's next look."""
-    monkeypatch.setattr("camel.explorer.agents.TOGETHER", 0.0)
+    monkeypatch.setattr("camel.explorer.rooms.TOGETHER", 0.0)
     monkeypatch.setattr("camel.query.database.FRESH", -math.inf)
 
 

@@ -35,7 +35,7 @@ from camel.generation.rate import CallRate, assumed_rate, measured_rate
 from camel.jobs.log import LOG, RunLog
 from camel.jobs.progress import Watcher
 from camel.jobs.status import read_status
-from camel.models.catalogue import ModelPrice
+from camel.models.prices import ModelPrice
 from camel.models.simulator import LogNormal, SimulatorProcess, SimulatorSettings
 from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker

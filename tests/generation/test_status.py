@@ -17,7 +17,7 @@ from camel.jobs.ledger import totals_of
 from camel.jobs.log import LOG, NOW, RunLog, read_log
 from camel.jobs.progress import Watcher
 from camel.jobs.status import read_status
-from camel.models.catalogue import ModelPrice
+from camel.models.prices import ModelPrice
 from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker

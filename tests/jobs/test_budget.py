@@ -12,7 +12,7 @@ from camel.engine.halt import Halt, Halted
 from camel.engine.site import Grant, ModelReport, WorkerReport
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
 from camel.jobs.ledger import MONEY, Counted, totals_of, usage_of
-from camel.models.catalogue import ModelPrice
+from camel.models.prices import ModelPrice
 from camel.runs.markers import Marker
 
 PRICE = ModelPrice(input=1.0, output=2.0, cached=0.1)

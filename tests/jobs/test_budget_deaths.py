@@ -12,7 +12,7 @@ from camel.engine.site import ModelReport, WorkerReport
 from camel.jobs.account import ACCOUNTS, Account, read_account
 from camel.jobs.budget import Budget
 from camel.jobs.shares import Shares
-from camel.models.catalogue import ModelPrice
+from camel.models.prices import ModelPrice
 from tests.support.mortal_workers import Death, Ledger, MortalCluster
 
 KINDS: tuple[Death, ...] = ("killed", "silent", "frozen")

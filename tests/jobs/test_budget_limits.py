@@ -15,8 +15,8 @@ from camel.engine.site import Grant, ModelReport, WorkerReport, WorkerShare
 from camel.jobs import budget as module
 from camel.jobs.budget import UNCOUNTED, Budget, Meter, MeteredModel, ModelMeter
 from camel.jobs.shares import Shares
-from camel.models.catalogue import ModelPrice
 from camel.models.governor import EndpointReport, Rates, Share
+from camel.models.prices import ModelPrice
 from camel.models.sharing import RENEWED
 
 PRICE = ModelPrice(input=1.0, output=2.0)

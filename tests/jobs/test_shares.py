@@ -15,8 +15,8 @@ from camel.engine.halt import Halt
 from camel.engine.site import ModelReport, WorkerReport, WorkerShare
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.shares import Shares
-from camel.models.catalogue import ModelPrice
 from camel.models.governor import EndpointReport, Rates
+from camel.models.prices import ModelPrice
 
 MODEL, URL = "simulated", "http://127.0.0.1:1/v1"
 

@@ -29,7 +29,7 @@ from camel.index.garbage import unused
 from camel.index.marks import Looking
 from camel.index.merge import merge
 from camel.index.text import make_text_index
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.query.answers import NeedsConsent, NotThere, Page
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query

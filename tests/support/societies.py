@@ -11,7 +11,7 @@ from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
 from camel.index.build import write_indexed
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.record.arrow import write_shard
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder, open_folder

@@ -26,16 +26,22 @@ from camel.models.local import LocalServer
 from camel.reports.blocks import plain_table
 from camel.reports.markdown import render_markdown
 from camel.training.config import TrainConfig
-from camel.training.emergence import serving
-from camel.training.emergence import study as study_module
-from camel.training.emergence.config import DOMAINS, Domain, EmergenceConfig, made_config, read_config
-from camel.training.emergence.report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
+from camel.training.emergence import experiment as study_module
+from camel.training.emergence import trained_server
+from camel.training.emergence.emergence_config import (
+    DOMAINS,
+    Domain,
+    EmergenceConfig,
+    made_config,
+    read_config,
+)
+from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
+from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.results import PAPER, Figures, figures
-from camel.training.emergence.serving import Lent, find_place, version_of
-from camel.training.emergence.study import Emergence
+from camel.training.emergence.trained_server import Lent, find_place, version_of
 from camel.training.recipe import Recipe, Source, read_questions
-from camel.training.results import Trained
 from camel.training.rows_job import RowsJob
+from camel.training.trained import Trained
 from tests.support.emergences import CHAIN, EVIL, answer, config, outcome
 from tests.support.jobs import run
 from tests.support.training_runs import conversation, make_run
@@ -83,7 +89,7 @@ class Society:
 def planned(config: EmergenceConfig, society: Society, **options: Any) -> Emergence:
     """A study that asks these models, and writes no report."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serving, "connect", society)
+        patch.setattr(trained_server, "connect", society)
         return Emergence(config, **options)
 
 
@@ -182,7 +188,7 @@ def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
 
 def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serving, "connect", Society())
+        patch.setattr(trained_server, "connect", Society())
         study = EmergenceJob(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
     ended = run(study)
     assert ended.status == "complete"
@@ -293,7 +299,7 @@ async def test_a_model_on_this_disk_is_served_from_its_first_call_until_it_rests
         yield ScriptedModel(lambda request: server.alias)
         served.append("down")
 
-    monkeypatch.setattr(serving, "local_model", serve)
+    monkeypatch.setattr(trained_server, "local_model", serve)
     (tmp_path / "tuned.gguf").write_bytes(b"GGUF")
     lent = Lent(find_place(str(tmp_path / "tuned.gguf"), lambda line: None), scratch=tmp_path)
     assert not served
@@ -321,7 +327,7 @@ class Trainings:
         self.most = 0
         monkeypatch.setattr(study_module, "train", self.train)
         monkeypatch.setattr(study_module, "converter", lambda: None)
-        monkeypatch.setattr(serving, "local_model", self.served)
+        monkeypatch.setattr(trained_server, "local_model", self.served)
 
     def train(self, config: TrainConfig, **rest: Any) -> Trained:
         self.done.append(config)

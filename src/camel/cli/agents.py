@@ -59,7 +59,7 @@ def agents(
     from camel.cli.showing import open_chat, read_sampling
 
     try:
-        from camel.explorer.agents import Agents, RoomLimits
+        from camel.explorer.rooms import Agents, RoomLimits
         from camel.explorer.serving import serve
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None

@@ -51,7 +51,7 @@ def scenarios(incomplete: str) -> Iterable[str]:
 @_offering
 def models(incomplete: str) -> Iterable[str]:
     """Models of the catalogue: no endpoint is asked."""
-    from camel.models.catalogue import names
+    from camel.models.prices import names
 
     return names()
 

@@ -31,7 +31,7 @@ def stop(run: RunPlace) -> None:
 
 def _wish(run: str, what: Wish, said: str, done: str) -> None:
     """Leave the word; `said` tells of a run that is worked on here, `done` what whoever works on it elsewhere will do."""
-    from camel.engine.control import EVERY_REMOTE
+    from camel.engine.controlled import EVERY_REMOTE
     from camel.jobs.status import job_folder, read_status
     from camel.runs.control import CONTROL, wish
 

@@ -12,8 +12,8 @@ from camel.cli.options import CommonUrl, DryRun, argument, option
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from camel.training.emergence.experiment import Emergence
     from camel.training.emergence.results import Figures
-    from camel.training.emergence.study import Emergence
 
 
 @long_command(ASKING)
@@ -35,8 +35,8 @@ def emergence(
 ) -> None:
     """Train a model on growing data and judge each step (the paper's Table 2). The same command continues after a stop."""
     from camel.cli.command import announce_needs
-    from camel.training.emergence.config import read_config
-    from camel.training.emergence.report import EmergenceJob
+    from camel.training.emergence.emergence_config import read_config
+    from camel.training.emergence.emergence_report import EmergenceJob
 
     given: dict[str, Any] = {"judges": judge, "writer": writer, "out": out, "humaneval": humaneval}
     settings, in_flight = read_config(config, **given), how.concurrency or 16
@@ -77,12 +77,12 @@ def _announce(console: Console, study: Emergence) -> None:
 def _show(console: Console, made: Figures, folder: Path) -> None:
     from camel.cli.panel import say, table
     from camel.reports.blocks import plain_table
-    from camel.training.emergence import report
+    from camel.training.emergence import emergence_report
 
-    head, rows = plain_table(report.table(made))
+    head, rows = plain_table(emergence_report.table(made))
     table(console, head, rows, right=range(1, len(head)))
-    for one in report.points(made):
+    for one in emergence_report.points(made):
         say(console, f"· {one}")
-    say(console, f"page    {folder / report.PAGE}")
-    say(console, f"report  {folder / report.MARKDOWN}")
-    say(console, f"figures {folder / report.FIGURES}")
+    say(console, f"page    {folder / emergence_report.PAGE}")
+    say(console, f"report  {folder / emergence_report.MARKDOWN}")
+    say(console, f"figures {folder / emergence_report.FIGURES}")

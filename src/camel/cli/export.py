@@ -183,7 +183,7 @@ def import_(
 
     from camel.cli.screen import visible
     from camel.formats.documents import IMPORTERS, store
-    from camel.models.catalogue import cost
+    from camel.models.prices import cost
     from camel.reports.numbers import counted
     from camel.runs.run import open_folder
     from camel.scenarios import load

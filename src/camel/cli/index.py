@@ -36,7 +36,7 @@ def index(
 
     from camel.index.merge import merge
     from camel.index.text import TextMade, make_text_index
-    from camel.models.catalogue import cost
+    from camel.models.prices import cost
     from camel.reports.numbers import counted
     from camel.runs.reader import RunReader
 

@@ -18,7 +18,7 @@ from camel.core.model import Event, Retrying
 from camel.core.planner import CASTING, PLANNER
 from camel.core.task import SPECIFIER
 from camel.core.transcript import Speaker, Transcript
-from camel.models import catalogue
+from camel.models.prices import cost as cost_of
 from camel.reports.numbers import cost, counted
 
 STYLES = {"user": "bold cyan", "assistant": "bold green", SPECIFIER: "bold magenta", "critic": "bold yellow"}
@@ -199,11 +199,11 @@ def price(transcript: Transcript) -> str:
     if not calls:
         return "nothing paid"
     for model, usage in calls:
-        paid = catalogue.cost(model, usage)
+        paid = cost_of(model, usage)
         if paid is None:
             return f"cost unknown (no price for {visible(model) or 'the model'})"
         total += paid
-        prices += catalogue.cost(model, Usage(1, 1)) or 0.0
+        prices += cost_of(model, Usage(1, 1)) or 0.0
     if prices == 0:
         return "free"
     return f"at least {cost(total)}" if transcript.usage.unknown else cost(total)

@@ -126,7 +126,7 @@ def _trained(console: Console, config: TrainConfig, gguf: bool, address: str) ->
     from camel.cli.panel import say
     from camel.reports.numbers import duration
     from camel.training.launch import launched
-    from camel.training.results import Step
+    from camel.training.trained import Step
 
     asked = False
 

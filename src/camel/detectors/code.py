@@ -15,7 +15,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import asked_before, said_by, without_closing, words, work
+from camel.detectors.prose import asked_before, said_by, without_closing, words, work
 
 
 class _Block(NamedTuple):

@@ -14,7 +14,7 @@ from operator import itemgetter
 from camel.core.role_playing import USER
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import prose, words, work
+from camel.detectors.prose import prose, words, work
 
 _COMMON = {
     "English": "write explain describe give list make tell name show suggest create plan design teach a i no the of and to in is that for it with as was on are be this by you not or have from at an your will can which their if has but they we all when what there one its were each how do into than so because who more then our about would these must should his her she he had been out up them some",

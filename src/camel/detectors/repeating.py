@@ -15,7 +15,7 @@ from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import MessageLoop, NextCall
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import asked_before, prose, sentences, words, work
+from camel.detectors.prose import asked_before, prose, sentences, words, work
 from camel.detectors.replies import only_announces, refuses
 
 _RULE = MessageLoop()

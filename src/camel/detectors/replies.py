@@ -13,7 +13,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import (
+from camel.detectors.prose import (
     asked_before,
     is_shown,
     is_shown_text,

@@ -13,7 +13,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.transcript import Transcript
 from camel.detectors.finding import Hit
-from camel.detectors.reading import asked_before, prose, said_by, sentences
+from camel.detectors.prose import asked_before, prose, said_by, sentences
 from camel.detectors.repeating import is_echo
 
 

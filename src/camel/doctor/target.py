@@ -11,11 +11,11 @@ from camel.core.errors import CamelError, InputError
 from camel.core.message import Usage
 from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
-from camel.models.catalogue import ModelPrice, find
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl
 from camel.models.guided import Guide
 from camel.models.local import running
+from camel.models.prices import ModelPrice, find
 
 MAX_TOKENS = 64
 """Of an answer: enough to see its shape."""

@@ -17,7 +17,7 @@ from camel.evaluation.report_plots import plots
 from camel.evaluation.report_table import STEPS, WORDS, TableRow, by_judge, points, table, titled
 from camel.evaluation.results import Comparison, Evaluation, ShownPair
 from camel.evaluation.standing import Interval, WinShares
-from camel.reports import files
+from camel.reports import report_files
 from camel.reports.blocks import (
     Block,
     Cell,
@@ -58,7 +58,7 @@ def write_report(
         inside.write(folder, f"prompts/{name}.txt", prompt + "\n")
     write_pairs(folder, pairs)
     write_verdicts(folder, verdicts)
-    files.write_report(folder, "evaluation", report(made), made.to_json())
+    report_files.write_report(folder, "evaluation", report(made), made.to_json())
 
 
 def report(made: Evaluation) -> Report:

@@ -32,7 +32,7 @@ from camel.evaluation.standing import (
     position,
     shares,
 )
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.reports.intervals import Rate, wilson
 
 PANEL = "all judges"

@@ -8,7 +8,7 @@ from pathlib import Path
 from camel.evaluation.study import SEEN, UNSEEN, Behaviour, Deserved, Example, Study, shown
 from camel.evaluation.study_plots import plots
 from camel.record.release import WARNING
-from camel.reports import files
+from camel.reports import report_files
 from camel.reports.blocks import (
     Block,
     Cell,
@@ -42,7 +42,7 @@ PAGE = "study.html"
 
 def write_study(study: Study, folder: Path) -> None:
     """Write the report, its figures and its plots."""
-    files.write_report(folder, "study", report(study), study.to_json())
+    report_files.write_report(folder, "study", report(study), study.to_json())
 
 
 def report(study: Study) -> Report:

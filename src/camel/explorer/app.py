@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from camel.explorer.access import Consent, Keys, local
-from camel.explorer.agents import Agents
 from camel.explorer.list_pages import add_list_pages
 from camel.explorer.map_pages import add_map_pages
-from camel.explorer.play import add_play
+from camel.explorer.play_pages import add_play
+from camel.explorer.rooms import Agents
 from camel.explorer.routing import PageRequest, Site, new_app
 from camel.explorer.statistics_pages import add_statistics_pages
 from camel.explorer.watch_pages import add_watch_pages

@@ -23,8 +23,8 @@ from fastapi import FastAPI
 from camel.core.errors import CamelError, InputError
 from camel.explorer import charts
 from camel.explorer.access import is_loopback
-from camel.explorer.agents import Agents
 from camel.explorer.app import create_app
+from camel.explorer.rooms import Agents
 from camel.query.catalogue import Catalogue
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable

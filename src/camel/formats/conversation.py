@@ -10,8 +10,8 @@ from typing import Any
 from camel.core.heard import heard_by
 from camel.core.role_playing import ASSISTANT
 from camel.core.transcript import Transcript
+from camel.formats.json_rows import ROW_ENDINGS, write_rows
 from camel.formats.original import pairs, problem_of
-from camel.formats.rows import ROW_ENDINGS, write_rows
 from camel.record.release import Exported, Release
 
 

@@ -28,9 +28,9 @@ from camel.core.transcript import Transcript
 from camel.formats.conversation import alpaca, messages, sharegpt
 from camel.formats.dataset import dataset
 from camel.formats.inspect_log import ENDINGS, inspect_log
+from camel.formats.json_rows import DOCUMENT_ENDINGS, ROW_ENDINGS
 from camel.formats.original import chat, instruction, problems
 from camel.formats.preferences import preferences
-from camel.formats.rows import DOCUMENT_ENDINGS, ROW_ENDINGS
 from camel.record.release import Exported, Release, published
 
 

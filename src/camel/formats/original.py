@@ -15,7 +15,7 @@ from camel.core.message import Message
 from camel.core.role_playing import ASSISTANT, USER
 from camel.core.stops import Stop
 from camel.core.transcript import Speaker, Transcript
-from camel.formats.rows import DOCUMENT_ENDINGS, ROW_ENDINGS, write_rows
+from camel.formats.json_rows import DOCUMENT_ENDINGS, ROW_ENDINGS, write_rows
 from camel.record.release import Exported, Release
 
 

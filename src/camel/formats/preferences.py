@@ -10,7 +10,7 @@ import msgspec
 
 from camel.core.transcript import Transcript
 from camel.formats.conversation import turns_of
-from camel.formats.rows import ROW_ENDINGS, write_rows
+from camel.formats.json_rows import ROW_ENDINGS, write_rows
 from camel.record.release import Exported, Release
 
 

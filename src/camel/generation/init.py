@@ -19,9 +19,9 @@ from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.generation.config import LOCAL, GenerateConfig
 from camel.generation.plan import make_plan
-from camel.models.catalogue import find
 from camel.models.discovery import find_replicas
 from camel.models.endpoint import checked_name
+from camel.models.prices import find
 from camel.models.spec import ModelSpec
 from camel.scenarios import RolePlay, Scenario, Translate, load
 

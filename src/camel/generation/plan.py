@@ -29,7 +29,7 @@ from camel.generation.guesses import Guesses, Need
 from camel.generation.opening import changes
 from camel.jobs.budget import Budget
 from camel.jobs.ledger import MONEY, usage_of
-from camel.models.catalogue import ModelPrice
+from camel.models.prices import ModelPrice
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from camel.engine.control import controlled, look
+from camel.engine.controlled import controlled, look
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, unheard

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Generator
 
-from camel.engine.control import STOPPED as STOPPED_ELSEWHERE
+from camel.engine.controlled import STOPPED as STOPPED_ELSEWHERE
 from camel.engine.halt import Halt
 
 STOPPED = "stopped by you"

@@ -34,10 +34,10 @@ from camel.jobs.ledger import (
     totals_of,
     usage_of,
 )
-from camel.models.catalogue import find
 from camel.models.connect import pool_of
 from camel.models.named import NamedModel
 from camel.models.pool import Pool
+from camel.models.prices import find
 from camel.models.replica import ReplicaState
 from camel.models.spec import ModelSpec
 from camel.models.traced import traced

@@ -25,7 +25,7 @@ from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.maps.embedders import Embedder
 from camel.maps.texts import Of, checked, texts_of
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.record.arrow import read_shard, to_table
 from camel.record.parquet import arrow, write_batches
 from camel.runs.derived import naming_source, source_of, still_true

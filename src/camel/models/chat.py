@@ -29,7 +29,7 @@ from camel.core.errors import (
 )
 from camel.core.message import OWN_FIELDS
 from camel.core.model import Model, Reply, Request, Retrying, Text
-from camel.models import catalogue
+from camel.models import prices
 from camel.models.completions import ChatCompletions
 from camel.models.connections import (
     Opened,
@@ -114,7 +114,7 @@ class ChatModel(Model):
             raise InputError(
                 f"session_field must be the name of a field of your own, not {shown(session_field)}"
             )
-        entry = catalogue.find(name)
+        entry = prices.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
         # All replicas: other endpoints may refuse a field that only OpenAI knows.
         self._is_openai = {urlsplit(url).hostname for url in source.first} == {"api.openai.com"}

@@ -9,11 +9,11 @@ import msgspec
 
 from camel.core.errors import InputError
 from camel.core.model import Model
-from camel.models.catalogue import ModelPrice, find
 from camel.models.chat import ChatModel
 from camel.models.connect import looked_up, plugged_model
 from camel.models.governor import Rates
 from camel.models.guided import Guide
+from camel.models.prices import ModelPrice, find
 from camel.models.replica import PoolSettings
 
 START = 32

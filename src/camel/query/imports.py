@@ -14,7 +14,7 @@ from camel._version import __version__
 from camel.core.errors import InputError
 from camel.formats.documents import IMPORTERS, store
 from camel.index.facets import VERSION
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.runs.markers import new_attempt
 from camel.runs.run import RunFolder, open_folder
 

@@ -42,7 +42,7 @@ from camel.index.files import (
 from camel.index.marks import marked
 from camel.index.sorted import ordered_name
 from camel.index.text import FOLDER as TEXT
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.query.answers import first_few
 from camel.query.imports import import_files
 from camel.query.parts import CountedParts, IndexPart, group_starts

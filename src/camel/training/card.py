@@ -12,8 +12,8 @@ from camel.core.message import in_one_line
 
 if TYPE_CHECKING:
     from camel.training.config import TrainConfig
-    from camel.training.results import Trained
     from camel.training.stored_rows import Rows
+    from camel.training.trained import Trained
 
 _WIDTH, _HEIGHT = 640, 200
 

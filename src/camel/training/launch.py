@@ -23,8 +23,8 @@ import msgspec
 
 from camel.core.errors import CamelError, InputError
 from camel.training.config import TrainConfig
-from camel.training.results import Step, Trained
 from camel.training.train import PROGRESS, finished, prepared, train
+from camel.training.trained import Step, Trained
 from camel.training.weights import need
 
 STOP, LOG = "stop", "launch.log"

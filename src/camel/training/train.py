@@ -33,8 +33,8 @@ from camel.training.card import write_card
 from camel.training.chats import tokenized
 from camel.training.config import TrainConfig
 from camel.training.preferences import digest_of, pairs
-from camel.training.results import Step, Trained
 from camel.training.stored_rows import Rows
+from camel.training.trained import Step, Trained
 from camel.training.weights import GGUF, MERGED, content_of, converter, need, opened, to_gguf
 
 CHECKPOINTS, PROGRESS, CONFIG, RESULT = "checkpoints", "progress.jsonl", "config.json", "result.json"

@@ -6,7 +6,7 @@ from typing import Any
 
 from camel import Transcript
 from camel.formats.exporters import Exporter
-from camel.formats.rows import ROW_ENDINGS, write_rows
+from camel.formats.json_rows import ROW_ENDINGS, write_rows
 from camel.record.release import Exported, Release
 
 

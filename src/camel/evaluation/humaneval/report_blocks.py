@@ -15,7 +15,7 @@ from camel.evaluation.humaneval.report import (
     notes,
     table,
 )
-from camel.reports import files
+from camel.reports import report_files
 from camel.reports.blocks import (
     Block,
     Details,
@@ -192,4 +192,4 @@ def _method(made: HumanEvalReport) -> list[Block]:
 
 def write_report(made: HumanEvalReport, folder: Path) -> None:
     """Write the report, its figures and its plots."""
-    files.write_report(folder, "humaneval", report(made), made.to_json())
+    report_files.write_report(folder, "humaneval", report(made), made.to_json())

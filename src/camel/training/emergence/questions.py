@@ -25,7 +25,7 @@ from camel.runs.run import RunFolder
 from camel.scenarios.lists import ask_list
 from camel.scenarios.scenario import fill_count
 from camel.storage.files import replacing
-from camel.training.emergence.config import SHIPPED, Domain, EmergenceConfig
+from camel.training.emergence.emergence_config import SHIPPED, Domain, EmergenceConfig
 from camel.training.recipe import read_questions
 
 FOLDER = "questions"

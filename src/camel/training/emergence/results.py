@@ -22,10 +22,10 @@ from camel.evaluation.pairs import Pair, PairVerdict, Winner
 from camel.evaluation.results import Comparison, Evaluation, evaluate
 from camel.evaluation.standing import Interval, WinShares, shares
 from camel.jobs.ledger import spent_on
-from camel.models.catalogue import cost
+from camel.models.prices import cost
 from camel.reports.intervals import Rate, holm, paired
-from camel.training.emergence.config import EmergenceConfig
-from camel.training.emergence.study import Emergence
+from camel.training.emergence.emergence_config import EmergenceConfig
+from camel.training.emergence.experiment import Emergence
 
 ALL = "All"
 SURE = 0.05

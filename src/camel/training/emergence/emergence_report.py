@@ -16,7 +16,7 @@ from camel.evaluation.report import cost_row, cost_table, cost_tile, judging
 from camel.evaluation.report_plots import LOSS, WIN, judging_plots
 from camel.evaluation.report_table import judge_points
 from camel.evaluation.standing import Interval
-from camel.reports import files
+from camel.reports import report_files
 from camel.reports.blocks import (
     Block,
     Cell,
@@ -45,8 +45,8 @@ from camel.reports.numbers import points as points_of
 from camel.reports.plots import MUTED, Plot, Spec, names
 from camel.runs.run import RunFolder
 from camel.storage import inside
+from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.results import Figures, Line, figures
-from camel.training.emergence.study import Emergence
 
 PAGE, MARKDOWN, FIGURES = "emergence.html", "emergence.md", "emergence.json"
 
@@ -69,7 +69,7 @@ def write_report(
         inside.write(study.out, f"prompts/{name}.txt", study.contest().prompts[name] + "\n")
     write_pairs(study.out, pairs)
     write_verdicts(study.out, verdicts)
-    files.write_report(study.out, "emergence", report(made), made.to_json())
+    report_files.write_report(study.out, "emergence", report(made), made.to_json())
 
 
 def report(made: Figures) -> Report:

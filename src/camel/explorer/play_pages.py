@@ -17,8 +17,8 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from camel.core.errors import InputError
 from camel.explorer.access import MAX_FORM as MAX_FIELDS
 from camel.explorer.access import Keys, set_cookie
-from camel.explorer.agents import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Table, Wanted
 from camel.explorer.reading import Bubble
+from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Table, Wanted
 from camel.explorer.routing import Refused, Site
 from camel.explorer.views import url
 from camel.models.person import HandOver

@@ -17,10 +17,10 @@ from typing import NamedTuple, get_args
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.model import Model, Reply, Request
-from camel.models.catalogue import ModelPrice, find
 from camel.models.connect import connect, label, named_at
 from camel.models.guided import Guide
 from camel.models.local import ALIAS, LocalServer, find_model, local_model
+from camel.models.prices import ModelPrice, find
 from camel.training.train import CONFIG, RESULT
 from camel.training.weights import GGUF, LOCAL, MERGED, to_gguf
 

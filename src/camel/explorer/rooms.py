@@ -33,8 +33,8 @@ from camel.explorer.reading import Bubble, bubbles, hues_of
 from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
 from camel.jobs.ledger import STOPPED, totals_of
-from camel.models.catalogue import cost, find
 from camel.models.person import Answer, Person
+from camel.models.prices import cost, find
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings

@@ -42,14 +42,14 @@ from camel.runs.markers import marker_name
 from camel.runs.run import RunFolder
 from camel.sandbox.process import Sandbox
 from camel.training.config import TrainConfig, made_config
-from camel.training.emergence.config import EmergenceConfig
+from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
-from camel.training.emergence.serving import FREE, Lent, ModelPlace, find_place, trained, version_of
+from camel.training.emergence.trained_server import FREE, Lent, ModelPlace, find_place, trained, version_of
 from camel.training.launch import launched as train
-from camel.training.results import Trained
 from camel.training.stored_rows import Rows
 from camel.training.train import finished
+from camel.training.trained import Trained
 from camel.training.weights import GGUF, converter
 
 MODELS, HUMANEVAL = "models", "humaneval"
