@@ -7,6 +7,8 @@ held calls may be sent again. The endpoint's ledger and a run in one process are
 from __future__ import annotations
 
 import importlib.util
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -161,10 +163,26 @@ class Job:
         wait_until(lambda: not self.nodes.workers(), "the end of its workers")
         self.gate.release()
 
-    def finish(self, process: Program) -> None:
-        assert process.wait() == 0, process.out + process.err
+    def stop(self, *, by_command: bool) -> None:
+        with self.start() as process:
+            self.hold(process, 1)
+            if by_command:
+                self.do(self.folder, "stop", self.command.place)
+            else:
+                process.send_signal(signal.SIGINT)
+            # Workers that have not heard of it yet get no further than the next calls.
+            while process.poll() is None:
+                time.sleep(1.5)
+                self.gate.answer_held()
+            assert process.wait() == 130, process.out + process.err
+        self.gate.release()
+
+    def finish(self, *, lost: int) -> None:
+        """Run it to its end; `lost` is how many calls may have been sent again."""
+        with self.start() as process:
+            assert process.wait() == 0, process.out + process.err
         assert self.sent() == self.calls
-        assert self.gate.ledger().billed_repeats <= IN_FLIGHT // 2 + IN_FLIGHT
+        assert self.gate.ledger().billed_repeats <= lost
         assert self.result(self.folder) == self.wanted
 
 
@@ -188,5 +206,11 @@ def test_killed_paused_and_over_budget(jobs: list[Job]):
     for job in jobs:
         job.pause_and_kill_the_driver()
     for job in jobs:
-        with job.start() as process:
-            job.finish(process)
+        job.finish(lost=IN_FLIGHT // 2 + IN_FLIGHT)
+
+
+@pytest.mark.thorough  # `generate` is stopped on a cluster in CI
+def test_stopped_by_command_and_by_ctrl_c(jobs: list[Job]):
+    for job, by_command in zip(jobs, (True, False), strict=True):
+        job.stop(by_command=by_command)
+        job.finish(lost=0)

@@ -52,6 +52,10 @@ class GatedEndpoint(SimulatorProcess):
     def release(self) -> None:
         """Open the gate and answer what waits there."""
         self._limit = float("inf")
+        self.answer_held()
+
+    def answer_held(self) -> None:
+        """Answer what waits at the gate, which stays closed."""
         asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()
 
     async def _answer(self) -> None:
