@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from camel.record.release import Release
     from camel.runs.run import RunFolder
 
+REASONING = ("messages", "dataset")
+"""The formats that have a place for what models thought."""
 SITE = "site"
 """The one format that is not among those of `formats`: its pages are the explorer's."""
 
@@ -32,6 +34,10 @@ def export(
     out: Annotated[Path, argument("OUT", "The file or folder to write.")],
     acknowledge: Acknowledge = None,
     language: Annotated[str, option("What camel translate made, instead of the original.", "CODE")] = "",
+    with_reasoning: Annotated[
+        bool,
+        flag("--with-reasoning", "Of messages and a dataset: also what models thought before they spoke."),
+    ] = False,
     force: Force = False,
     title: Annotated[str, option("Of a dataset's card or a site; its folder's name unless given.")] = "",
     licence: Annotated[
@@ -78,6 +84,10 @@ def export(
         raise InputError(
             "--id, --first, --random, --seed and --where choose the conversations of a site: other formats write all"
         )
+    if with_reasoning and format not in REASONING:
+        raise InputError(
+            f"--with-reasoning is for {' and '.join(REASONING)}: other formats have no place for it"
+        )
     if seed is not None and not random:
         raise InputError("--seed is for another draw of --random N: give both, or neither")
     endings = ("",) if format == SITE else FORMATS[format].endings
@@ -93,7 +103,7 @@ def export(
     folder = open_folder(run)
     # A file of the original's formats is shown on a site as well, and has no stages.
     stage = _stage_of(folder, language) if format != SITE or folder.exists else ""
-    release = Release(restricted, canary_of(folder) if restricted else "")
+    release = Release(restricted, canary_of(folder) if restricted else "", with_reasoning)
     planned = _planned(folder, stage) if stage else 0
     if format == SITE:
         choice = {

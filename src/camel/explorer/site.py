@@ -34,7 +34,7 @@ from camel.explorer.views import PageState
 from camel.query.answers import NotThere, Row
 from camel.query.catalogue import LARGEST, Catalogue
 from camel.query.where import Query
-from camel.record.release import RESTRICTED, Exported, Release, marks
+from camel.record.release import RESTRICTED, Exported, Release, marks, without_reasoning
 from camel.reports.numbers import counted
 from camel.storage.files import new_folder
 
@@ -168,7 +168,7 @@ class _Site:
 
     def write_talk(self, folder: Path, number: int, row: Row) -> None:
         self.catalogue.check(row.run, row.id)
-        transcript = self.catalogue.conversation(row.run, row.id)
+        transcript = without_reasoning(self.catalogue.conversation(row.run, row.id))
         # Refused here whatever the catalogue allows: it goes by what is in the row.
         marked = marks(transcript, self.release)
         name = self.names[number]

@@ -34,9 +34,16 @@ def messages(
         if turns and sharegpt:
             yield {"conversations": [{"from": _SHAREGPT[role], "value": content} for role, content in turns]}
         elif turns:
-            yield {"messages": [{"role": role, "content": content} for role, content in turns]}
+            thoughts = (message.reasoning for message in transcript.messages if message.speaker == seat)
+            yield {"messages": [_message(role, content, thoughts) for role, content in turns]}
 
     return write_rows(transcripts, path, release, rows, ROW_ENDINGS)
+
+
+def _message(role: str, content: str, thoughts: Iterator[str]) -> dict[str, str]:
+    """A turn; what a model thought before it is where chat templates look for it."""
+    thought = next(thoughts, "") if role == "assistant" else ""
+    return {"role": role, "content": content, **({"reasoning_content": thought} if thought else {})}
 
 
 sharegpt = partial(messages, sharegpt=True)

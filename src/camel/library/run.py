@@ -78,12 +78,15 @@ class Run(RunReader):
 
         return read_status(self.folder.address)
 
-    def export(self, format: str, path: str | Path, *, acknowledge: bool = False) -> Exported:
+    def export(
+        self, format: str, path: str | Path, *, acknowledge: bool = False, with_reasoning: bool = False
+    ) -> Exported:
         """Write what is committed in another format: `run.export("messages", "rows.jsonl")`. docs/formats.md lists them.
 
         `acknowledge` is needed for conversations that simulate misuse; they then carry the canary of their scenario.
+        `with_reasoning` adds what models thought before they spoke, in the formats that have a place for it.
         """
-        release = Release(acknowledge, canary_of(self.folder) if acknowledge else "")
+        release = Release(acknowledge, canary_of(self.folder) if acknowledge else "", with_reasoning)
         return FORMATS.find(format).write(self, Path(path), release=release)
 
     def to_hf(self) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from camel.core.checks import shown
 from camel.core.errors import InputError
 from camel.core.transcript import Transcript
@@ -27,6 +29,8 @@ class Release:
     """Rows with a restricted label are included on purpose, and its readers are told."""
     canary: str = ""
     """A GUID that lets others find, and keep out of training, what came from here. Restricted rows need one."""
+    reasoning: bool = False
+    """Whether what models thought is published with what they said."""
 
 
 class Exported(NamedTuple):
@@ -42,7 +46,15 @@ def published(transcripts: Iterable[Transcript], release: Release) -> Iterator[T
     for transcript in transcripts:
         if not transcript.failed:
             marks(transcript, release)
-            yield transcript
+            yield transcript if release.reasoning else without_reasoning(transcript)
+
+
+def without_reasoning(transcript: Transcript) -> Transcript:
+    """The same without what the models thought."""
+    if not any(message.reasoning for message in transcript.messages):
+        return transcript
+    messages = [replace(message, reasoning="") for message in transcript.messages]
+    return replace(transcript, messages=messages)
 
 
 def check_labels(id: str, labels: Iterable[str], release: Release) -> frozenset[str]:
