@@ -131,7 +131,7 @@ PARTS = {
         "Training",
         "Rows, and fine-tuning on them.",
         (
-            "library.rows",
+            "library.row_making",
             "training.recipe",
             "training.rows",
             "training.rows_job",
