@@ -73,6 +73,7 @@ class Launch:
         self.folder = self.runner.folder
         self.watcher = Watcher(self.runner, resume=options.resume)
         self.log = RunLog(self.folder.path(job.log))
+        self._adjusted: set[str] = set()
         self.end: dict[str, Any] = {}
         """The log's entry of how it ended."""
         if is_locked(self.folder.root):
@@ -151,6 +152,7 @@ class Launch:
                         outcome = await runner.run()
                     finally:
                         watching.cancel()
+                        self._tell_adjustments()  # of a run that was over before the first look
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         if not outcome.complete and not outcome.reason:
@@ -184,6 +186,7 @@ class Launch:
                 self._tell("paused", f"paused: no new calls until camel resume {self.folder.address}")
             elif before[1] and not state[1]:
                 self._tell("unpaused", "continues after a pause")
+            self._tell_adjustments()
             now = self.watcher.now()
             if clock - shown >= view.every:
                 shown = clock
@@ -194,6 +197,12 @@ class Launch:
             if clock - kept >= NOW_EVERY:
                 kept = clock
                 self.log.write_now(**progress_of(now))
+
+    def _tell_adjustments(self) -> None:
+        for line in self.runner.models.adjustments():
+            if line not in self._adjusted:
+                self._adjusted.add(line)
+                self._tell("adjusted", line)
 
     def _committed(self, state: JobState, stage: str, shard: int) -> None:
         self.watcher.committed(state, stage, shard)

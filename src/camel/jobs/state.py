@@ -34,7 +34,7 @@ from camel.jobs.ledger import (
     totals_of,
     usage_of,
 )
-from camel.models.connect import pool_of
+from camel.models.connect import chat_of, pool_of
 from camel.models.named import NamedModel
 from camel.models.pool import Pool
 from camel.models.prices import find
@@ -90,6 +90,11 @@ class Models:
             for seat in self._seats.values()
             if (pool := pool_of(seat.opened)) is not None
         }
+
+    def adjustments(self) -> list[str]:
+        """What calls are sent without, or by another name, because an endpoint refused it."""
+        chats = [(seat.meter.name, chat) for seat in self._seats.values() if (chat := chat_of(seat.opened))]
+        return [f"{name}: {line}" for name, chat in chats for line in chat.adjustments]
 
     async def rest(self) -> None:
         """Tell all of them that they are not asked for a while."""

@@ -24,6 +24,7 @@ from camel.core.errors import (
     ModelError,
     RateLimited,
     ReplyTooLarge,
+    RequestRejected,
     ServerFailed,
     Unreachable,
 )
@@ -146,6 +147,14 @@ class ChatModel(Model):
         if opened := self._opened.pop(asyncio.get_running_loop(), None):
             await opened[1].aclose()
 
+    @property
+    def adjustments(self) -> list[str]:
+        """What is left out of calls, or sent by another name, because the endpoint refused it."""
+        return [
+            f"{field} is refused by the endpoint: {f'sent as {other}' if other else 'left out'}"
+            for field, other in self._wire.refused.items()
+        ]
+
     def release(self, session: str) -> None:
         """Report that a conversation has ended, so that its replica has room for another. Optional."""
         self.pool.release(session)
@@ -157,6 +166,7 @@ class ChatModel(Model):
         started = loop.time()
         deadline = started + self._deadline
         pool, limited, moved, slot = self.pool, 0, 0, None
+        adjusted: set[str] = set()
         before = ""
         if pool.look_at < math.inf:
             await pool.refresh()
@@ -193,6 +203,11 @@ class ChatModel(Model):
                 if is_misplaced(error) and moved < MOVES and pool.has_other(slot.replica):
                     moved, wait = moved + 1, 0.0
                 slot = None
+            if type(error) is RequestRejected:
+                field = self._wire.adjust(str(error), request.sampling)
+                if field and field not in adjusted:  # refused again, it is about something else
+                    adjusted.add(field)
+                    body, wait = self._wire.encode(request), 0.0
             limited += isinstance(error, RateLimited)
             if wait is None or loop.time() + wait >= (started + UNREACHED if pool.unreached else deadline):
                 error.attempts, error.limited = attempt, limited

@@ -22,6 +22,16 @@ from camel.models.guided import CRITICS, Guide, guided_fields
 from camel.models.wire import cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 _SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
+_MAY_GO = (*_SAMPLING_FIELDS, "stop", "logprobs", "top_logprobs", "stream_options")
+"""Fields that a call can do without."""
+_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+"""Two names of the limit of a reply: an endpoint that refuses one takes the other."""
+_REFUSED = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
+    r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible",
+    re.IGNORECASE,
+)
+"""An endpoint's words for a field that it does not take."""
 _BEFORE_SCHEMAS = re.compile(r"gpt-(?:3\.5|4(?![o.]))")
 """Models of OpenAI's that refuse a JSON schema."""
 _encode = msgspec.json.Encoder().encode
@@ -381,6 +391,8 @@ class ChatCompletions:
         self._is_openai, self._max_choices = is_openai, max_choices
         self._session_field = session_field or ("prompt_cache_key" if is_openai else "")
         self._head = b'{"model":' + _encode(name) + b',"messages":['
+        self.refused: dict[str, str] = {}
+        """Fields that the endpoint has refused, each with what is sent instead; empty: nothing."""
         self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
 
     def encode(self, request: Request) -> bytes:
@@ -403,6 +415,24 @@ class ChatCompletions:
         held = self.guided != "openai" or request.expects in CRITICS
         return f"{self.guided}:{request.expects}" if held else ""
 
+    def adjust(self, refusal: str, sampling: Sampling) -> str:
+        """Learn from a refusal that names a field of a call: it is left out from now on, or sent by its other name.
+
+        Returns the field; empty where the refusal is about something else.
+        """
+        if not _REFUSED.search(refusal):
+            return ""
+        sent = {**self._fields(sampling, streaming=True, adjusted=False), **sampling.extra}
+        named = [name for name in (*_LIMITS, *_MAY_GO) if name in sent and re.search(rf"\b{name}\b", refusal)]
+        if not named:
+            return ""
+        # A refusal may name both limits: the one not to use comes first.
+        field = min(named, key=refusal.index)
+        if field not in self.refused:
+            self.refused[field] = _LIMITS.get(field, "")
+            self._tails.clear()
+        return field
+
     def _tail(self, sampling: Sampling, expects: Expects | None, options: int, streaming: bool) -> bytes:
         """Everything after the messages. The same few settings recur for millions of calls, so they are kept."""
         key = (id(sampling), expects, options, streaming)
@@ -418,7 +448,7 @@ class ChatCompletions:
             kept = self._tails[key] = sampling, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
         return kept[1]
 
-    def _fields(self, sampling: Sampling, streaming: bool) -> dict[str, Any]:
+    def _fields(self, sampling: Sampling, streaming: bool, *, adjusted: bool = True) -> dict[str, Any]:
         values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
         fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if sampling.max_tokens is not None:
@@ -433,6 +463,11 @@ class ChatCompletions:
             fields |= {"logprobs": True, "top_logprobs": sampling.logprobs}
         if streaming:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        for name, other in self.refused.items() if adjusted else ():
+            if name in fields:
+                value = fields.pop(name)
+                if other:
+                    fields[other] = value
         return fields
 
 

@@ -121,11 +121,16 @@ def looked_up(name: str, base_url: BaseUrl = "", context_tokens: int | None = No
     return LookedUp(name or DEFAULT_MODEL, base_url, context_tokens)
 
 
-def pool_of(model: Model) -> Pool | None:
-    """The replicas behind a model; None where it is of another kind."""
+def chat_of(model: Model) -> ChatModel | None:
+    """The client of an endpoint that a model is, or that others are wrapped around; None where it is of another kind."""
     while isinstance(model, WrappedModel):
         model = model.inner
-    return model.pool if isinstance(model, ChatModel) else None
+    return model if isinstance(model, ChatModel) else None
+
+
+def pool_of(model: Model) -> Pool | None:
+    """The replicas behind a model; None where it is of another kind."""
+    return chat.pool if (chat := chat_of(model)) else None
 
 
 def named_at(spec: str) -> tuple[str, str]:
