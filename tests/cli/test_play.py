@@ -24,6 +24,7 @@ from tests.support.endpoints import serve
 from tests.support.forks import Program, wait_until
 from tests.support.gates import serve_gated
 from tests.support.in_process import Done
+from tests.support.thinkers import MARKER
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,16 @@ def test_a_critic_chooses(endpoint: SimulatorProcess, tmp_path: Path):
     refused = play("--base-url", endpoint.base_url, "--critic", "-1", cwd=tmp_path)
     assert refused.status == 2
     assert "proposals" in refused.stderr
+
+
+def test_thoughts_are_printed_only_when_asked_for(tmp_path: Path):
+    author = "tests.support.thinkers:between_tags"
+    with serve(SimulatorSettings(length=Constant(5), author=author)) as thinking:
+        for options, seen in (((), False), (("--show-reasoning",), True)):
+            done = play("--base-url", thinking.base_url, "--save", "talk.md", *options, cwd=tmp_path)
+            assert done.status == 0, done.stderr
+            assert (f"thought: {MARKER}" in done.stdout) == (MARKER in done.stdout) == seen
+            assert MARKER not in (tmp_path / "talk.md").read_text()
 
 
 def test_through_the_environment_without_specifier(endpoint: SimulatorProcess, tmp_path: Path):

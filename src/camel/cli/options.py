@@ -62,6 +62,7 @@ Guided = Annotated[str, option("Hold replies to the format: llama.cpp, vllm, ope
 Seed = Annotated[int | None, option("Random seed, for endpoints that take one.")]
 Context = Annotated[int | None, option("The model's window in tokens, if it is not known.")]
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Print the system prompts.")]
+ShowReasoning = Annotated[bool, flag("--show-reasoning", "Print what a model thought before each message.")]
 Save = Annotated[list[Path] | None, option("Write the transcript here (.json or .md); repeatable.", "FILE")]
 Acknowledge = Annotated[
     list[str] | None, option("Include conversations with this label: misalignment.", "LABEL")

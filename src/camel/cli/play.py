@@ -19,6 +19,7 @@ from camel.cli.options import (
     Save,
     Seed,
     ShowPrompts,
+    ShowReasoning,
     Temperature,
     flag,
     option,
@@ -64,6 +65,7 @@ def play(
         ),
     ] = None,
     show_prompts: ShowPrompts = False,
+    show_reasoning: ShowReasoning = False,
     save: Save = None,
     verbatim: Annotated[
         bool,
@@ -130,6 +132,7 @@ def play(
             screen,
             files=files,
             show_prompts=show_prompts,
+            show_reasoning=show_reasoning,
             spare=lambda: _take_back(handed, screen),
             people=bool(seats),
         )

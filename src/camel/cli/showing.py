@@ -39,6 +39,7 @@ def show(
     *,
     files: Sequence[Path] = (),
     show_prompts: bool = False,
+    show_reasoning: bool = False,
     begun: Callable[[], None] = lambda: None,
     said: Callable[[Message], None] | None = None,
     spare: Callable[[], bool] = lambda: False,
@@ -64,6 +65,8 @@ def show(
                 screen.prompts(play.transcript)
             async for message in conversation:
                 said(message) if said else _said(screen, message)
+                if show_reasoning and message.reasoning:
+                    screen.note(f"  thought: {message.reasoning}\n")
                 if people:
                     # A full disk is told at the end, and does not end the conversation.
                     with suppress(OSError):

@@ -17,6 +17,7 @@ from camel.cli.options import (
     Save,
     Seed,
     ShowPrompts,
+    ShowReasoning,
     argument,
     option,
 )  # fmt: skip
@@ -40,6 +41,7 @@ def society(
     max_messages: Annotated[int | None, option("Stop after so many messages at the latest.")] = None,
     context: Context = None,
     show_prompts: ShowPrompts = False,
+    show_reasoning: ShowReasoning = False,
     save: Save = None,
 ) -> None:
     """Let a society of any size work on a task, and watch its members talk."""
@@ -74,7 +76,16 @@ def society(
             together = play.society.turns.together(len(play.society.members)) > 1
             screen.introduce(play.transcript.speakers, together=together)
 
-        code = show(play, chat, screen, files=files, show_prompts=show_prompts, begun=begun, said=screen.said)
+        code = show(
+            play,
+            chat,
+            screen,
+            files=files,
+            show_prompts=show_prompts,
+            show_reasoning=show_reasoning,
+            begun=begun,
+            said=screen.said,
+        )
     if code:
         raise typer.Exit(code)
 

@@ -109,6 +109,11 @@ class Transcript(msgspec.Struct):
         end = f"ended: {_short(self.stop.detail)}" if self.stop else "not ended"
         return "\n".join([*lines, f"{end}; {self.usage.calls} calls, {self.usage.total:,} tokens"])
 
+    def __repr__(self) -> str:
+        """In one line: a conversation has thousands of words, and `str` shows how each message begins."""
+        end = self.stop.reason if self.stop else "not ended"
+        return f"<Transcript {self.id!r}: {len(self.messages)} messages, {end}>"
+
     def to_messages(self, seat: str) -> list[dict[str, str]]:
         """What one speaker heard and said, in the form that chat templates and trainers take."""
         return [{"role": entry.role, "content": entry.content} for entry in heard_by(self, seat)]

@@ -242,7 +242,7 @@ class Runner:
             self.tell(
                 "resumed",
                 f"continues: {done:,} of {planned:,} items are committed, "
-                f"{state.journaled:,} answers for others are in the journal; "
+                f"{state.journaled:,} answers of unfinished ones are in the journal; "
                 + (
                     f"another {state.damaged:,} cannot be read and will be paid for again"
                     if state.damaged

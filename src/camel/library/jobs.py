@@ -87,7 +87,7 @@ def generate(
 
         run = camel.generate(
             RolePlaying("Help <name> with <issue>", assistant="Agent", user="<persona>"),
-            inputs=[{"name": "Ada", "issue": "a refund", "persona": "a busy customer"}],
+            inputs=[{"name": "Ada", "issue": "a refund", "persona": "busy customer"}],
             model="gpt-4.1-mini",
             out="runs/support",
         )

@@ -54,6 +54,10 @@ class Run(RunReader):
 
     def __getitem__(self, which: int | str) -> StoredConversation:
         """A conversation by its place among those that are committed, from 0, or by its id."""
+        if isinstance(which, int) and not -len(self) <= which < len(self):
+            raise IndexError(
+                f"{self.folder.address} has {counted(len(self), 'conversation')}, and no number {which}"
+            )
         place = range(len(self))[which] if isinstance(which, int) else self._place_of(which)
         for part in self.parts:
             if place < sum(part.rows):
@@ -118,6 +122,9 @@ class Run(RunReader):
         explorer = need_module("camel.explorer.notebook", "explore")
         return explorer.view(self.folder.address, port=port, height=height)
 
+    def __repr__(self) -> str:
+        return f"<Run {self.folder.address!r}: {counted(len(self), 'conversation')}>"
+
     def _repr_html_(self) -> str:
         """How a notebook shows it: by its markers alone, so that it is quick however large the run is."""
         config, totals = self.settings.config, Counter[str]()
@@ -127,7 +134,7 @@ class Run(RunReader):
             ("scenario", str(config.get("scenario", ""))),
             (self.stage, f"{len(self):,} in {counted(len(self.markers), 'shard')}"),
             *(
-                (name.replace("_", " "), money(value) if name == "money" else f"{value:,.0f}")
+                (name, money(value) if name == "money" else f"{value:,.0f}")
                 for name, value in sorted(totals.items())
                 if value
             ),
