@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from camel import Ending, Member, Moderated, Society
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
 from camel.core.role_playing import RolePlaying
@@ -190,3 +191,15 @@ def test_hidden_tokens_do_not_fill_the_window():
     ).run()
     assert transcript.stop is not None
     assert transcript.stop.reason == "max_messages"
+
+
+def test_a_moderator_is_followed_by_what_it_says_not_by_what_it_thinks():
+    lines = iter(["Next: Ada", "Yes.", "Next: Ada", "Yes.", "Next: Ada", "Yes."])
+    model = ScriptedModel(lambda request: Reply((Choice(next(lines), reasoning="Next: Bob"),)))
+    society = Society(
+        members=(Member("Chair"), Member("Ada"), Member("Bob")),
+        turns=Moderated("Chair"),
+        stop=Ending(max_messages=6),
+    )
+    transcript = society.play(model, task="Choose").run()
+    assert [message.speaker for message in transcript.messages] == ["Chair", "Ada"] * 3
