@@ -186,7 +186,8 @@ def test_an_endpoint_that_nobody_is_at(tmp_path: Path):
 def test_a_setting_may_change_until_something_was_paid_for(endpoint: Moody, tmp_path: Path):
     """What the endpoint rejects from the start can be put right in the same run."""
     written(tmp_path, endpoint.base_url)
-    endpoint.mood = lambda body, count: NO_TEMPERATURE if body.get("temperature") == 0.2 else None
+    too_low = Answer(400, {"error": {"message": "temperature must be at least 1"}})
+    endpoint.mood = lambda body, count: too_low if body.get("temperature") == 0.2 else None
     assert generate(tmp_path).status == 3
     config = (tmp_path / "config.toml").read_text()
     (tmp_path / "config.toml").write_text(f"sampling = {{ temperature = 1.0 }}\n{config}")
@@ -194,6 +195,14 @@ def test_a_setting_may_change_until_something_was_paid_for(endpoint: Moody, tmp_
     assert done.status == 0, done.stdout + done.stderr
     (tmp_path / "config.toml").write_text(config)
     assert generate(tmp_path).status == 2, "not any more"
+
+
+def test_a_model_that_takes_only_its_own_temperature_is_asked_without(endpoint: Moody, tmp_path: Path):
+    written(tmp_path, endpoint.base_url)
+    endpoint.mood = lambda body, count: NO_TEMPERATURE if "temperature" in body else None
+    done = generate(tmp_path)
+    assert done.status == 0, done.stdout + done.stderr
+    assert "temperature is refused by the endpoint: left out" in done.stdout
 
 
 def test_a_run_that_is_made_anew_forgets_what_was_accepted_before(endpoint: Moody, tmp_path: Path):
