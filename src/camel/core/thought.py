@@ -1,8 +1,8 @@
 """Thought and speech: some models write both into one text, and this is the only place that tells them apart.
 
-A thought is what stands between `<think>` and `</think>`, at any place outside quoted code, or before a `</think>` that
-nothing opened, as templates that open the thought themselves leave it. Where a text could be read in two ways, it is taken
-for thought: a thought that is spoken corrupts a conversation, and a word of speech that is lost is still in the record.
+A thought is the text between `<think>` and `</think>`, anywhere outside quoted code. It is also the text before a
+`</think>` that nothing opened: some chat templates write the `<think>` themselves. A text that can be read in two ways is
+taken for thought: a thought that is spoken corrupts a conversation, while speech taken for thought is still in the record.
 """
 
 from __future__ import annotations

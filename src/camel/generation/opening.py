@@ -55,9 +55,10 @@ def open_made_from(
     if not folder.exists:
         folder.create(settings)
         return folder
-    saved = {**folder.settings().config, **folder.accepted()}
-    if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
-        folder.accept(new)
+    if accept:
+        saved = {**folder.settings().config, **folder.accepted()}
+        if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
+            folder.accept(new)
     if (changed := differences(folder, wanted, own_size=own_size)) and not folder.make_anew(settings):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(f"{folder.address} was made from other settings:{lines}\n{hint}")

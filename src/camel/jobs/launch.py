@@ -187,16 +187,15 @@ class Launch:
             elif before[1] and not state[1]:
                 self._tell("unpaused", "continues after a pause")
             self._tell_adjustments()
-            now = self.watcher.now()
             if clock - shown >= view.every:
                 shown = clock
-                view.show(now)
+                view.show(self.watcher.now())
             if clock - logged >= LOG_EVERY or state != before:
                 logged = clock
-                self.log.write("progress", **progress_of(now))
+                self.log.write("progress", **progress_of(self.watcher.now()))
             if clock - kept >= NOW_EVERY:
                 kept = clock
-                self.log.write_now(**progress_of(now))
+                self.log.write_now(**progress_of(self.watcher.now()))
 
     def _tell_adjustments(self) -> None:
         for line in self.runner.models.adjustments():

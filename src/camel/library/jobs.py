@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from camel.core.errors import InputError
+from camel.core.errors import CamelError, InputError
 from camel.core.model import Model
 from camel.core.play import Declaration
 from camel.core.stops import StopRule
@@ -62,6 +62,14 @@ def run_job(
     for one in outcome.failed:
         view.note(f"failed: {one}")
     return outcome
+
+
+def finish_job(job: Job, **options: Any) -> Any:
+    """Run a job to its end and return its result; raises where something stopped it before."""
+    outcome = run_job(job, **options)
+    if not outcome.complete:
+        raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call continues")
+    return outcome.result
 
 
 def generate(

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from camel.core.errors import CamelError, InputError
-from camel.library.jobs import run_job
+from camel.core.errors import InputError
+from camel.library.jobs import finish_job
 from camel.training.recipe import Recipe
 from camel.training.rows_job import RowsJob
 from camel.training.stored_rows import Rows
@@ -37,7 +37,5 @@ def make_rows(
         recipe = msgspec.convert({**table, "shape": shape or {}, "filters": filters or {}}, Recipe)
     except msgspec.ValidationError as error:
         raise InputError(f"the rows cannot be made: {error}") from None
-    outcome = run_job(RowsJob(recipe, replace=replace), progress=progress)
-    if not outcome.complete:
-        raise CamelError(f"making rows stopped: {outcome.reason}; the same call continues")
+    finish_job(RowsJob(recipe, replace=replace), progress=progress)
     return Rows(out)

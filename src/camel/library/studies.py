@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from camel.core.errors import CamelError, InputError
+from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.comparison import SURE, Effect, Outcomes, points
 from camel.evaluation.comparison import compare as compare_outcomes
 from camel.evaluation.contest_records import AgentsConfig, Group
 from camel.evaluation.findings import Findings, Looker, study_folder
 from camel.evaluation.windows import AskedModel
-from camel.jobs.job import KEPT, Job
-from camel.library.jobs import run_job
+from camel.jobs.job import KEPT
+from camel.library.jobs import finish_job
 from camel.models.spec import ModelSpec, find_spec
 from camel.reports.html import percent
 from camel.reports.intervals import Rate
@@ -87,7 +87,7 @@ def study(
         acknowledge=tuple(acknowledge),
         models=models,
     )
-    return _result(job, progress=progress, **limits)
+    return finish_job(job, progress=progress, **limits)
 
 
 def compare(
@@ -125,7 +125,7 @@ def compare(
         contest = Group(names[0], dict(zip(names, (str(a), str(b)), strict=True)))
         config = AgentsConfig(tasks=tasks, seed=seed)
         job = AgentsEvaluation(str(out), (contest,), config, models, asked, {}, (asked,))
-        judged = _result(job, progress=progress, **limits)
+        judged = finish_job(job, progress=progress, **limits)
     return RunComparison(*names, pairs, figures.whole, figures.removals[0].effects, judged)
 
 
@@ -142,7 +142,7 @@ def _outcomes(run: str | Path, progress: bool) -> Outcomes:
     """What the detectors find in each conversation of a run."""
     records = RunReader(run)
     kept = inside.path(study_folder(records.folder), KEPT)
-    _result(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
+    finish_job(Findings(str(kept), records.folder.address, os.cpu_count() or 1), progress=progress)
     return Outcomes.of(Looker(records, kept).tables())
 
 
@@ -150,10 +150,3 @@ def _names(a: str, b: str) -> tuple[str, str]:
     """Short names, if they tell the two apart."""
     short = Path(a).name, Path(b).name
     return short if short[0] != short[1] else (a, b)
-
-
-def _result(job: Job, *, progress: bool, **limits: Any) -> Any:
-    outcome = run_job(job, progress=progress, **limits)
-    if not outcome.complete:
-        raise CamelError(f"{job.name} stopped: {outcome.reason}; the same call continues")
-    return outcome.result
