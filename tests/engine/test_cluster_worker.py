@@ -630,8 +630,7 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
         return WorkerReport(
             {
                 "big": ModelReport(
-                    Usage(10 * calls, calls, 0, calls),
-                    0.5 * calls,
+                    Usage(10 * calls, calls, 0, calls, usd=0.5 * calls),
                     {"ServerFailed": 1},
                     2,
                     3,
@@ -660,7 +659,7 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
     assert totals.report == WorkerReport(
         {
             "big": ModelReport(
-                Usage(1_030, 103, 0, 103), 51.5, {"ServerFailed": 3}, 6, 9, 103, 3, True, 7.0, "refused"
+                Usage(1_030, 103, 0, 103, usd=51.5), {"ServerFailed": 3}, 6, 9, 103, 3, True, 7.0, "refused"
             ),
             "small": ModelReport(Usage(calls=3), served=3),
         },
@@ -669,13 +668,13 @@ def test_a_report_of_all_workers_counts_what_the_dead_used_and_where_the_living_
         8,
         2,
     )
-    assert (totals.report.usage, totals.report.money) == (Usage(1_030, 103, 0, 106), 51.5)
+    assert totals.report.usage == Usage(1_030, 103, 0, 106, usd=51.5)
 
 
 def test_reports_and_shares_are_the_same_in_another_process():
     endpoint = EndpointReport(3, 4, -1.0, 10, 1, 1, 100, 50, 2, True, 3, 0.5)
     report = WorkerReport(
-        {"m": ModelReport(Usage(1, 2, 0, 3, 1), 0.5, {"ServerFailed": 1}, words="down")},
+        {"m": ModelReport(Usage(1, 2, 0, 3, 1, usd=0.5), {"ServerFailed": 1}, words="down")},
         {"talk": StageReport(1, 2, 3, {"stop.done": 2})},
         {"m": {"http://one": endpoint}},
         follows=0,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from camel import ScriptedModel
 from camel.core.message import Usage
@@ -98,7 +99,8 @@ def test_a_run_that_works_tells_its_figures_and_their_age(tmp_path: Path):
 def test_what_was_paid_keeps_the_price_of_its_day(tmp_path: Path):
     folder, used, cheap = RunFolder(tmp_path), Usage(1_000_000, 0, 0, 1), ModelPrice(1.0, 1.0)
     begun(folder, cheap)
-    for shard, totals in enumerate((totals_of(used, cheap.cost(used)), totals_of(used))):
+    paid = replace(used, usd=cheap.cost(used))
+    for shard, totals in enumerate((totals_of(paid, priced=True), totals_of(used))):
         folder.commit(Marker("answers", shard, f"data/{shard}", 1, "", "f", totals))
     begun(folder, ModelPrice(5.0, 5.0))
     # A marker from before markers had money is all that today's price decides.

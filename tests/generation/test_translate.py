@@ -234,9 +234,9 @@ async def test_what_was_paid_at_another_price_stays_paid(tmp_path: Path):
 
     first = await priced(dear)
     assert first.meter.money
-    assert first.meter.paid_before == 0
+    assert first.meter.before.usd == 0
     later = await priced(cheap)
-    assert later.meter.money == later.meter.paid_before == pytest.approx(first.meter.money)
+    assert later.meter.money == later.meter.before.usd == pytest.approx(first.meter.money)
 
 
 async def test_what_it_will_take_is_known_before_and_better_while_it_goes_on(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from camel import Choice, InputError, Reply, Request, Usage
 from camel.core.errors import ContextOverflow, ServerFailed
@@ -30,15 +31,14 @@ def metered(budget: Budget, price: ModelPrice | None = PRICE) -> tuple[Meter, Mo
 
 def spend(model: ModelMeter, answer: Reply) -> None:
     model.meter.begin()
-    model.end(answer, None)
+    model.end(replace(answer, usage=model.priced(answer.usage)), None)
 
 
 def test_it_counts_all_starts():
     meter, model = metered(Budget())
-    meter.before = Usage(1_000_000, 0, 500_000, 7)
-    meter.paid_before = model.cost(meter.before)
+    meter.before = model.priced(Usage(1_000_000, 0, 500_000, 7))
     spend(model, reply(500_000, 100_000, attempts=3))
-    assert meter.usage == Usage(500_000, 100_000, 0, 1)
+    assert meter.usage == model.priced(Usage(500_000, 100_000, 0, 1))
     assert meter.money == pytest.approx(0.5 + 0.05 + 0.5 + 0.2)
     assert model.retries == 2
     assert meter.in_flight == 0
@@ -127,11 +127,13 @@ def test_what_was_not_counted_is_not_forgotten_by_a_marker():
 def test_a_marker_that_does_not_say_what_it_cost_counts_at_the_price_of_today():
     used, counted = Usage(1_000_000, 0, 0, 3), Counted()
     for shard, money in enumerate((None, 5.0, 0.0)):
-        totals = totals_of(used, money)
+        totals = totals_of(replace(used, usd=money or 0.0), priced=money is not None)
         assert (MONEY in totals) is (money is not None)
-        counted.add(Marker("talk", shard, "data/talk/0", 1, "", "f", totals), PRICE.cost)
-    assert counted.usage == Usage(3_000_000, 0, 0, 9)
-    assert counted.paid == pytest.approx(1.0 + 5.0 + 0.0)
+        counted.add(
+            Marker("talk", shard, "data/talk/0", 1, "", "f", totals),
+            lambda usage: replace(usage, usd=PRICE.cost(usage)),
+        )
+    assert counted.usage == Usage(3_000_000, 0, 0, 9, usd=1.0 + 5.0 + 0.0)
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=1_000_000), Budget(usd=5)])
@@ -181,7 +183,7 @@ def test_each_model_has_its_price_and_its_counts():
         spend(model, reply(1_000_000, 0, attempts=2))
     meter.begin()
     dear.end(None, ServerFailed("down"))
-    assert (meter.usage, cheap.usage.calls, dear.usage.calls) == (Usage(3_000_000, 0, 0, 3), 1, 2)
+    assert (meter.usage, cheap.usage.calls, dear.usage.calls) == (Usage(3_000_000, 0, 0, 3, usd=21.0), 1, 2)
     assert (meter.errors, cheap.errors, dear.errors) == ({"ServerFailed": 1}, {}, {"ServerFailed": 1})
     assert (cheap.retries, dear.retries, meter.in_flight) == (1, 2, 0)
     assert meter.money == pytest.approx(1.0 + 20.0)
@@ -220,8 +222,8 @@ def test_a_model_that_serves_nobody_is_named_though_another_serves():
 def test_a_driver_takes_over_what_its_workers_report():
     meter, model = metered(Budget(calls=100))
     told = model.report()
-    assert (told.usage, told.money) == (Usage(), 0.0)
-    told = ModelReport(Usage(10, 5, 0, 30), 0.5, {"ServerFailed": 2}, 3, 4, 28, 2, True, 0.0, "down")
+    assert told.usage == Usage()
+    told = ModelReport(Usage(10, 5, 0, 30), {"ServerFailed": 2}, 3, 4, 28, 2, True, 0.0, "down")
     meter.take(WorkerReport({"simulated": told, "other": told}, in_flight=7))
     assert (meter.usage, meter.errors, meter.in_flight) == (Usage(10, 5, 0, 30), {"ServerFailed": 2}, 7)
     assert (model.retries, model.rate_limited) == (3, 4)
@@ -229,11 +231,3 @@ def test_a_driver_takes_over_what_its_workers_report():
     assert list(meter.models) == ["simulated"], "what is not the job's is not counted"
     meter.take(WorkerReport({"simulated": told}, in_flight=70))
     assert "100 calls" in meter.over_budget()
-
-
-def test_what_is_expected_costs_what_was_paid_before_and_the_price_of_today_for_the_rest():
-    meter, _ = metered(Budget())
-    meter.before, meter.paid_before = Usage(1_000_000), 5.0
-    assert meter.worth(Usage(3_000_000)) == pytest.approx(5.0 + 2.0)
-    meter.model("other", PRICE)
-    assert meter.worth(Usage(3_000_000)) is None

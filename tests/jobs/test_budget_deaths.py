@@ -136,10 +136,10 @@ def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: 
     shares = Shares(Budget(calls=100), {}, accounts=tmp_path)
     path, own = tmp_path / ACCOUNTS / "dies", Account(tmp_path, "dies")
     shares({"dies": WorkerReport()}, ["dies"])  # which grants it 50
-    own.write(Usage(calls=3), 0.0, 1)
+    own.write(Usage(calls=3), 1)
     older = path.read_bytes()
     report = reported(own, calls=3, in_flight=2)
-    own.write(Usage(calls=5), 0.0, 2)
+    own.write(Usage(calls=5), 2)
     if account == "older":
         report = reported(own, calls=5)
         path.write_bytes(older)
@@ -158,21 +158,21 @@ def test_an_account_counts_only_if_it_is_whole_and_new(tmp_path: Path, account: 
 
 def test_calls_in_flight_are_taken_for_as_large_as_the_others(tmp_path: Path):
     account = Account(tmp_path, "w")
-    account.write(Usage(prompt=1_000, completion=200, calls=10), 0.25, 5)
+    account.write(Usage(prompt=1_000, completion=200, calls=10, usd=0.25), 5)
     account.close()
     spent = read_account(tmp_path, "w")
     assert spent is not None
     assert spent.usage.calls == 15
     assert spent.usage.filled().total == 1_800
-    assert spent.usd == 0.25, "of those that were answered"
+    assert spent.usage.usd == 0.25, "of those that were answered"
 
 
 def test_calls_in_flight_of_a_dead_worker_are_taken_for_as_expensive_as_the_others(tmp_path: Path):
     shares = Shares(Budget(usd=10.0), {}, accounts=tmp_path)
     own = Account(tmp_path, "dies")
     shares({"dies": WorkerReport()}, ["dies"])
-    own.write(Usage(prompt=1_000, calls=10), 2.0, 5)
-    spent = ModelReport(Usage(prompt=1_000, calls=10), 2.0)
+    own.write(Usage(prompt=1_000, calls=10, usd=2.0), 5)
+    spent = ModelReport(Usage(prompt=1_000, calls=10, usd=2.0))
     given, _ = shares({"dies": WorkerReport({"simulated": spent}, account=own.number)}, ["other"])
     grant = given["other"].grant
     assert grant is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from camel import Choice, Reply, Request, Usage
 from camel.core.errors import ModelError, RateLimited, ServerFailed
@@ -26,7 +27,8 @@ MODEL, URL = "simulated", "http://127.0.0.1:1/v1"
 def metered(budget: Budget, used: Usage = Usage(), price: ModelPrice | None = PRICE) -> Meter:  # noqa: B008 - frozen
     """The meter of a job with one model, which has used so much."""
     meter = Meter(budget, Halt())
-    meter.model(MODEL, price).usage = used
+    model = meter.model(MODEL, price)
+    model.usage = model.priced(used)
     return meter
 
 
@@ -76,17 +78,16 @@ def test_money_counts_calls_whose_size_is_unknown():
 
 def test_money_of_earlier_attempts_counts_at_the_price_they_paid():
     meter = metered(Budget(usd=10.0), Usage(1_000_000))
-    meter.before, meter.paid_before = Usage(0, 1_000_000), 6.0
+    meter.before = Usage(0, 1_000_000, usd=6.0)
     assert meter.money == pytest.approx(1.0 + 6.0), "4 dollars more than it would cost today"
     assert meter.over_budget() == ""
-    meter.paid_before = 9.0
+    meter.before = Usage(0, 1_000_000, usd=9.0)
     assert "$10.00" in meter.over_budget()
 
 
 def test_without_a_price_there_is_no_sum():
     assert metered(Budget(tokens=5), Usage(1), price=None).money is None
     assert Meter(Budget(), Halt()).money is None
-    assert Meter(Budget(), Halt()).paid_before == 0.0
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(calls=1000), Budget(hours=5)])
@@ -151,7 +152,7 @@ async def test_a_call_waits_for_its_grant():
     async with asyncio.timeout(60):
         assert (await call).content == "a"
     assert (meter.starved, model.asked, meter.in_flight) == (0, 1, 0)
-    assert meter.usage == Usage(20, 10, 0, 1)
+    assert meter.usage == Usage(20, 10, 0, 1, usd=4e-05)
 
 
 async def test_a_halted_run_waits_for_no_grant():
@@ -230,7 +231,7 @@ def shares(budget: Budget, before: Usage | None = None, **changes: object) -> Sh
 def used(calls: int = 0, prompt: int = 0, *, in_flight: int = 0, starved: int = 0) -> WorkerReport:
     """What a worker reports that has used so much; it does not say which offer it follows."""
     usage = Usage(prompt, 0, 0, calls)
-    models = {MODEL: ModelReport(usage, PRICE.cost(usage))}
+    models = {MODEL: ModelReport(replace(usage, usd=PRICE.cost(usage)))}
     return WorkerReport(models, in_flight=in_flight, starved=starved)
 
 
@@ -240,7 +241,7 @@ def grant_of(share: WorkerShare) -> Grant:
 
 
 def test_a_worker_gets_a_part_of_every_budget_there_is():
-    share = shares(Budget(calls=100, tokens=1000, usd=8.0), Usage(500_000, 250_000, 0, 20), paid_before=2.0)
+    share = shares(Budget(calls=100, tokens=1000, usd=8.0), Usage(500_000, 250_000, 0, 20, usd=2.0))
     given_out, halt = share({"w": used()}, ["w"])
     grant = grant_of(given_out["w"])
     assert grant.calls == pytest.approx(40, abs=1), "half of what is left of the calls"
@@ -254,7 +255,7 @@ def test_a_worker_gets_a_part_of_every_budget_there_is():
 )
 def test_earlier_attempts_count_with_what_they_paid(before: Usage, left: float):
     """They paid 1 dollar, or 2 where half of their calls came without a count."""
-    share = shares(Budget(usd=8.0), before, paid_before=1.0)
+    share = shares(Budget(usd=8.0), replace(before, usd=1.0))
     grant = grant_of(share({"w": used()}, ["w"])[0]["w"])
     assert grant.usd == pytest.approx(left / 2, abs=0.01)
 
@@ -343,7 +344,6 @@ def test_rates_are_divided_with_the_calls():
 
 
 def test_a_report_sums_up_what_was_used_of_all_models():
-    big = ModelReport(Usage(20, 10, 5, 3, 1), 0.5)
-    report = WorkerReport({"big": big, "small": ModelReport(Usage(1, 1, 0, 1), 0.25)})
-    assert (report.usage, report.money) == (Usage(21, 11, 5, 4, 1), 0.75)
-    assert (WorkerReport().usage, WorkerReport().money) == (Usage(), 0.0)
+    big, small = ModelReport(Usage(20, 10, 5, 3, 1, usd=0.5)), ModelReport(Usage(1, 1, 0, 1, usd=0.25))
+    assert WorkerReport({"big": big, "small": small}).usage == Usage(21, 11, 5, 4, 1, usd=0.75)
+    assert WorkerReport().usage == Usage()

@@ -91,7 +91,7 @@ def test_one_worker_can_use_all_of_it():
 
 
 def test_money_and_tokens_are_granted_as_well():
-    grants = Shares(Budget(usd=1.0, tokens=1_000_000), {}, before=Usage(prompt=100_000), paid_before=0.1)
+    grants = Shares(Budget(usd=1.0, tokens=1_000_000), {}, before=Usage(prompt=100_000, usd=0.1))
     shares, _ = grants({}, ["a", "b"])
     given_out = [share.grant for share in shares.values() if share.grant]
     assert given_out[0].usd == pytest.approx(0.9 / 4)

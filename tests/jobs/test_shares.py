@@ -8,6 +8,7 @@ from itertools import cycle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from camel.core.message import Usage
 from camel.core.model import Choice, Reply
@@ -171,5 +172,6 @@ def test_a_worker_and_the_coordinator_agree_on_when_a_budget_of_dollars_is_used_
             for name, price in prices.items():
                 if meter.within_grant():
                     meter.begin()
-                    meter.model(name, price).end(next(replies), None)
+                    model, reply = meter.model(name, price), next(replies)
+                    model.end(replace(reply, usage=model.priced(reply.usage)), None)
     assert "is used up" in halt, "a worker waits forever for what the coordinator thinks it has"

@@ -295,6 +295,8 @@ error(
         }
     },
     RateLimited,
+    requests=1,
+    retry_after=20.0,
 )
 # Gemini calls its per-minute limit a quota, and says when to come back.
 error(
@@ -302,6 +304,8 @@ error(
     429,
     {"error": {"code": 429, "message": QUOTA + " Please retry in 24.4s.", "status": "RESOURCE_EXHAUSTED"}},
     RateLimited,
+    requests=1,
+    retry_after=24.4,
 )
 
 

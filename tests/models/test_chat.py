@@ -18,8 +18,9 @@ from camel.core.errors import InputError, ModelError, ServerFailed, Unreachable
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Reply, Request, Retrying, Text
-from camel.models import completions, endpoint
-from camel.models.chat import OPENAI_URL, ChatModel
+from camel.models import endpoint, protocol
+from camel.models.chat import ChatModel
+from camel.models.dialects import OPENAI_URL
 from camel.models.governor import Rates
 from camel.models.guided import guided_fields
 from camel.models.replica import PoolSettings
@@ -156,7 +157,7 @@ def test_encoding_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
         return encode(content)
 
     monkeypatch.setattr(module, "_encode", counting)
-    monkeypatch.setattr(completions, "_encode", counting)
+    monkeypatch.setattr(protocol, "encode", counting)
     model, sampling = ChatModel("m", base_url="http://127.0.0.1:9"), Sampling()
 
     def cost(messages: int) -> int:

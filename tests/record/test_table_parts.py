@@ -258,8 +258,8 @@ def test_the_columns_and_their_types():
     def listed(kind: str) -> str:
         return f"list<item: {kind}>"
 
-    counts = ("prompt", "completion", "cached", "calls", "unknown", "reasoning")
-    usage = struct(**dict.fromkeys(counts, whole))
+    counts = ("prompt", "completion", "cached", "calls", "unknown", "reasoning", "written")
+    usage = struct(**dict.fromkeys(counts, whole), usd="double")
     action = struct(tool=text, arguments=text, result=text, error=text, seconds="double")
     said = dict.fromkeys(("speaker", "role", "content", "model", "finish"), text)
     message = struct(
@@ -295,6 +295,7 @@ def test_the_columns_and_their_types():
         "num_messages": whole,
         **{f"{name}_tokens": whole for name in ("prompt", "completion", "cached")},
         "calls": whole,
+        "usd": "double",
     }
 
 

@@ -212,7 +212,7 @@ class SimulatedWorker:
     def send(self) -> None:
         """What the gate does, and the call itself."""
         cluster = self.cluster
-        self.account.write(self.meter.usage, self.model.cost(self.meter.usage), self.sent)
+        self.account.write(self.meter.usage, self.sent)
         if self.lease < cluster.now:
             self.open, self.sent = self.open - 1, self.sent - 1
             self.model.end(None, None)
@@ -227,7 +227,7 @@ class SimulatedWorker:
             self.replies.append(tokens)
             return
         self.open, self.sent = self.open - 1, self.sent - 1
-        self.model.end(Reply((Choice(""),), Usage(prompt=tokens, calls=1)), None)
+        self.model.end(Reply((Choice(""),), self.model.priced(Usage(prompt=tokens, calls=1))), None)
         self.go_on()
 
     def wake(self) -> None:

@@ -37,6 +37,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How many of those calls came back without a usable count, so that sums are a lower bound."""
     reasoning: int = 0
     """The part of `completion` that was thought and not said."""
+    written: int = 0
+    """The part of `prompt` that the endpoint wrote into its cache, for which some charge more."""
+    usd: float = 0.0
+    """Dollars, at the prices of the day; 0 where they are not known."""
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -46,6 +50,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             self.calls + other.calls,
             self.unknown + other.unknown,
             self.reasoning + other.reasoning,
+            self.written + other.written,
+            self.usd + other.usd,
         )
 
     @property
@@ -58,11 +64,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         known = self.calls - self.unknown
         if not self.unknown or known <= 0:
             return self
-        prompt, completion, cached, reasoning = (
+        prompt, completion, cached, reasoning, written = (
             round(count * self.calls / known)
-            for count in (self.prompt, self.completion, self.cached, self.reasoning)
+            for count in (self.prompt, self.completion, self.cached, self.reasoning, self.written)
         )
-        return Usage(prompt, completion, cached, self.calls, reasoning=reasoning)
+        usd = self.usd * self.calls / known
+        return Usage(prompt, completion, cached, self.calls, 0, reasoning, written, usd)
 
 
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -79,6 +86,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """Number of alternatives to report per token; 0 reports the chosen token only."""
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    reasoning: Literal["low", "medium", "high", "off"] | int | None = None
+    """How much a model that thinks may think: a level, a number of tokens, or `"off"`."""
     extra: dict[str, Any] = {}
     """Fields sent to the endpoint as they are, e.g. `{"reasoning_effort": "low"}`."""
 
@@ -91,6 +100,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         _whole("n", self.n, 1, 1_000, optional=False)
         _whole("seed", self.seed, -(2**63), 2**63 - 1)
         _whole("logprobs", self.logprobs, 0, 100)
+        if self.reasoning not in (None, "low", "medium", "high", "off"):
+            _whole("reasoning", self.reasoning, 1, 1_000_000)
         stop: Any = self.stop
         if not isinstance(stop, tuple | list) or not all(
             isinstance(s, str) and s for s in cast("list[Any]", stop)

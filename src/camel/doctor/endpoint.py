@@ -39,8 +39,9 @@ from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Expects, Model, Reply, Request, Text
 from camel.doctor.finding import CheckResult, State
 from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
-from camel.models.chat import OPENAI_URL, ChatModel
+from camel.models.chat import ChatModel
 from camel.models.connect import DEFAULT_MODEL, plugged_model
+from camel.models.dialects import OPENAI_URL
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import proxy_for, served_models
 from camel.models.guided import Guide

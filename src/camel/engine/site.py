@@ -24,8 +24,6 @@ class ModelReport(msgspec.Struct, frozen=True):
     """What a worker has had of one model, since it began."""
 
     usage: Usage = Usage()
-    money: float = 0.0
-    """Dollars; 0 where the price is not known."""
     errors: dict[str, int] = {}
     """Failed calls, by class."""
     retries: int = 0
@@ -70,11 +68,6 @@ class WorkerReport(msgspec.Struct, frozen=True):
         """Of all models."""
         return sum((one.usage for one in self.models.values()), Usage())
 
-    @property
-    def money(self) -> float:
-        """Of all models."""
-        return sum(one.money for one in self.models.values())
-
 
 def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> WorkerReport:
     """One report of all workers: what all of them had, and how the living stand."""
@@ -114,7 +107,6 @@ def summed(reports: Mapping[str, WorkerReport], live: Collection[str]) -> Worker
 def _summed_model(reports: Sequence[ModelReport]) -> ModelReport:
     return ModelReport(
         sum((one.usage for one in reports), Usage()),
-        sum(one.money for one in reports),
         _counted(one.errors for one in reports),
         sum(one.retries for one in reports),
         sum(one.rate_limited for one in reports),

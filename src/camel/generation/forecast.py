@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from camel.core.message import Usage
 from camel.generation.config import Figure, GenerateConfig
 from camel.generation.fork import Forked, look
@@ -32,7 +34,9 @@ class PlanEstimator:
 
     def expected(self) -> Usage:
         """What all starts together will have used."""
-        return self.plan().need.likely.usage()
+        plan = self.plan()
+        usage, money = plan.need.likely.usage(), plan.money
+        return usage if money is None else replace(usage, usd=money.likely)
 
     def forecast(self) -> Iterator[str]:
         """What the run takes over from another, what it will take, and whether the budget is enough."""

@@ -158,7 +158,10 @@ class TranslationEstimator:
             translator = Translator(originals, language, job.sampling)
             self._left += translator.estimate()
             done += spent_on(run, [translator.stage_name])
-        self._expected = done + self._left
+        price = price_of(self._model)
+        self._expected = done + (
+            msgspec.structs.replace(self._left, usd=price.cost(self._left)) if price else self._left
+        )
 
     def add(self, marker: Marker) -> None:
         """Take note of a finished shard: the estimate stays."""

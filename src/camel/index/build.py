@@ -42,6 +42,8 @@ _COLUMNS = [
     "calls",
 ]
 _NEEDED = sorted({name.partition(".")[0] for name in _COLUMNS})
+_PAID = "usd"
+"""What a conversation cost; records from before it was recorded have no such column."""
 UNFINISHED = "unfinished"
 """How a conversation ended that has no end."""
 
@@ -91,9 +93,12 @@ def table_of(data: Any, shard: int, cost: Cost = no_cost, start: int = 0) -> Any
     prompt, completion, cached, calls = (
         columns[name].to_pylist() for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "calls")
     )
+    paid: list[float] = (
+        _whole(data, _PAID).to_pylist() if _PAID in data.schema.names else [0.0] * data.num_rows
+    )
     costs = [
-        cost(one.model, Usage(*counts)) if counts[0] or counts[1] else None
-        for one, *counts in zip(told, prompt, completion, cached, calls, strict=True)
+        usd or (cost(one.model, Usage(*counts)) if counts[0] or counts[1] else None)
+        for one, usd, *counts in zip(told, paid, prompt, completion, cached, calls, strict=True)
     ]
     made = {
         "id": columns["id"],
@@ -248,7 +253,7 @@ def build(
     rows: tuple[int, int] | None = None,
 ) -> Header:
     """Write the index of one shard from its data file, or from `rows` of one that holds several."""
-    read = read_shard(data, _COLUMNS)
+    read = read_shard(data, [*_COLUMNS, _PAID])
     if rows is not None:
         read = read.slice(rows[0], rows[1] - rows[0])
     table = table_of(read, shard, cost)

@@ -34,13 +34,13 @@ class Account:
         self._file = os.open(folder / worker, flags, 0o644)
         self.number = 0
         """How often it was written."""
-        self.write(Usage(), 0.0, 0)
+        self.write(Usage(), 0)
 
-    def write(self, usage: Usage, usd: float, in_flight: int) -> None:
+    def write(self, usage: Usage, in_flight: int) -> None:
         """Replace the account by what was used and the calls whose replies are still to come."""
         self.number += 1
         fields = (self.number, usage.prompt, usage.completion, usage.cached, usage.calls, usage.unknown)
-        data = _RECORD.pack(*fields, in_flight, usd, 0)[:-4]
+        data = _RECORD.pack(*fields, in_flight, usage.usd, 0)[:-4]
         # On a full disk the account gets old, and the coordinator takes all that was granted for spent.
         with contextlib.suppress(OSError):
             os.pwrite(self._file, data + zlib.crc32(data).to_bytes(4, "little"), 0)
@@ -58,8 +58,6 @@ class Spent(NamedTuple):
     number: int
     usage: Usage
     """With the calls that were in flight, as calls without a count of tokens."""
-    usd: float
-    """Of that, without the calls that were in flight."""
 
 
 def read_account(root: Path, worker: str) -> Spent | None:
@@ -73,4 +71,5 @@ def read_account(root: Path, worker: str) -> Spent | None:
     if len(data) != _RECORD.size or zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
         return None
     number, prompt, completion, cached, calls, unknown, in_flight, usd, _ = _RECORD.unpack(data)
-    return Spent(number, Usage(prompt, completion, cached, calls + in_flight, unknown + in_flight), usd)
+    usage = Usage(prompt, completion, cached, calls + in_flight, unknown + in_flight, usd=usd)
+    return Spent(number, usage)

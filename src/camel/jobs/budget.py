@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.core.errors import InputError, ModelError, RateLimited
 from camel.core.message import Usage
@@ -56,9 +57,9 @@ class ModelMeter:
         self.retries = 0
         """Attempts beyond the first, of whatever calls."""
 
-    def cost(self, usage: Usage) -> float:
-        """Dollars that a usage costs; 0 where the price is not known."""
-        return 0.0 if self.price is None else self.price.cost(usage)
+    def priced(self, usage: Usage) -> Usage:
+        """A usage with what it costs today; 0 dollars where the price is not known."""
+        return usage if self.price is None else replace(usage, usd=self.price.cost(usage))
 
     def end(self, reply: Reply | None, error: ModelError | None) -> None:
         """Note how a call ended."""
@@ -77,7 +78,6 @@ class ModelMeter:
         failures = self.failures
         return ModelReport(
             self.usage,
-            self.cost(self.usage),
             dict(self.errors),
             self.retries,
             self.rate_limited,
@@ -116,8 +116,6 @@ class Meter:
         self.models: dict[str, ModelMeter] = {}
         self.before = Usage()
         """Used by earlier starts."""
-        self.paid_before = 0.0
-        """Dollars, at the prices of their days."""
         self.started = time.monotonic()
         self.in_flight = 0
         self.grant: Grant | None = None
@@ -152,22 +150,14 @@ class Meter:
         """Dollars used by all starts; None where a price is not known."""
         if not self.models or any(one.price is None for one in self.models.values()):
             return None
-        return self.paid_before + sum(one.cost(one.usage) for one in self.models.values())
-
-    def worth(self, expected: Usage) -> float | None:
-        """Dollars of a usage that all starts together may come to, for one model; what was paid before stays as it was."""
-        prices = [one.price for one in self.models.values()]
-        if len(prices) != 1 or prices[0] is None:
-            return None
-        return prices[0].cost(expected) - prices[0].cost(self.before) + self.paid_before
+        return (self.before + self.usage).usd
 
     def over_budget(self) -> str:
         """Which limit has been reached, in words; empty while there is room."""
         if not self._limited:  # asked before every call
             return ""
-        counted, budget, money = self.before + self.usage, self.budget, self.money
-        total = counted.filled()
-        if budget.usd is not None and money is not None and estimate_cost(counted, money) >= budget.usd:
+        total, budget = (self.before + self.usage).filled(), self.budget
+        if budget.usd is not None and total.usd >= budget.usd:
             return used_up("usd", budget.usd)
         if self._counts_tokens and total.unknown >= UNCOUNTED:
             return (
@@ -192,11 +182,13 @@ class Meter:
         grant = self.grant
         if grant is None:
             return True
-        counted = self.usage
-        usage = counted.filled()
         # By the same figures as in the report of this process: else it may wait for what the coordinator thinks it has.
-        money = estimate_cost(counted, sum(one.cost(one.usage) for one in self.models.values()))
-        return usage.calls + self.in_flight < grant.calls and usage.total < grant.tokens and money < grant.usd
+        usage = self.usage.filled()
+        return (
+            usage.calls + self.in_flight < grant.calls
+            and usage.total < grant.tokens
+            and usage.usd < grant.usd
+        )
 
     async def wait_for_grant(self) -> None:
         """Return when a call is within what was granted, or the run is halted."""
@@ -252,17 +244,13 @@ class MeteredModel(WrappedModel):
         reply = error = None
         try:
             reply = await self.inner.reply(request)
+            reply = replace(reply, usage=self._model_meter.priced(reply.usage))
             return reply
         except ModelError as failed:
             error = failed
             raise
         finally:
             self._model_meter.end(reply, error)
-
-
-def estimate_cost(usage: Usage, paid: float) -> float:
-    """Dollars, with calls that came without a count taken for as expensive as the others; `paid` is for those with one."""
-    return paid * usage.filled().total / usage.total if usage.unknown and usage.total else paid
 
 
 def used_up(name: str, total: float) -> str:

@@ -195,10 +195,7 @@ class JobSite:
         """Write the account, then look at the lease: a call that is sent is always in the account."""
         if self._account:
             in_flight = sum(one.in_flight for pool in self._pools.values() for one in pool.states())
-            meter = self._meter
-            self._account.write(
-                meter.usage, sum(one.cost(one.usage) for one in meter.models.values()), in_flight
-            )
+            self._account.write(self._meter.usage, in_flight)
         self.halt.check_lease()
 
 
@@ -308,7 +305,6 @@ class Cluster:
                     meter.budget,
                     rates_of(runner.job, runner.concurrency),
                     before=meter.before,
-                    paid_before=meter.paid_before,
                     accounts=folder.root.absolute(),
                 ),
                 ClusterFailures(runner.patience),

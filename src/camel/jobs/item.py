@@ -71,7 +71,7 @@ class Item:
         """Dollars; None where a price is not known, or nothing was asked."""
         if not self._used or any(one.meter.price is None for one in self._used):
             return None
-        return sum(one.meter.cost(one.usage) for one in self._used)
+        return self.usage.usd
 
     def release(self) -> None:
         """Tell its models that it has ended: their replicas have room for another."""

@@ -26,13 +26,13 @@ STOPPED = "stop."
 
 def usage_of(totals: Mapping[str, float]) -> Usage:
     """The usage in a marker's totals."""
-    return Usage(**{name: int(totals.get(name, 0)) for name in USED})
+    return Usage(**{name: int(totals.get(name, 0)) for name in USED}, usd=totals.get(MONEY, 0.0))
 
 
-def totals_of(usage: Usage, money: float | None = None) -> dict[str, float]:
-    """A usage as a marker keeps it, with what it cost at the price of its day."""
+def totals_of(usage: Usage, *, priced: bool = False) -> dict[str, float]:
+    """A usage as a marker keeps it; `priced` where it says what it cost."""
     kept = {name: float(count) for name in USED if (count := getattr(usage, name)) or name != "unknown"}
-    return kept if money is None else {**kept, MONEY: money}
+    return {**kept, MONEY: usage.usd} if priced else kept
 
 
 def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
@@ -84,17 +84,14 @@ class Counted:
 
     shards: set[int] = field(default_factory=set[int])
     usage: Usage = field(default_factory=Usage)
-    paid: float = 0.0
-    """Dollars, at the prices of their days."""
     failed: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, marker: Marker, cost: Callable[[Usage], float]) -> None:
-        """Take note of a marker; `cost` prices one that does not say what it cost."""
+    def add(self, marker: Marker, price: Callable[[Usage], Usage]) -> None:
+        """Take note of a marker; `price` adds what it cost to one that does not say."""
         self.shards.add(marker.shard)
         usage, failed, counts = counted_in(marker.totals)
-        self.usage += usage
-        self.paid += marker.totals[MONEY] if MONEY in marker.totals else cost(usage)
+        self.usage += usage if MONEY in marker.totals else price(usage)
         self.failed += failed
         self.counts.update(counts)
 

@@ -255,7 +255,7 @@ class Watcher:
             usage=used,
             money=meter.money,
             expected=expected,
-            expected_money=None if expected is None else meter.worth(expected),
+            expected_money=None if expected is None or meter.money is None else expected.usd,
             calls_per_second=calls if meter.models else None,
             tokens_per_second=tokens if meter.models else None,
             in_flight=meter.in_flight,

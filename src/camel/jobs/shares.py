@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from camel.core.message import Usage
 from camel.engine.site import Grant, WorkerReport, WorkerShare
 from camel.jobs.account import read_account
-from camel.jobs.budget import Budget, estimate_cost, used_up
+from camel.jobs.budget import Budget, used_up
 from camel.models.governor import Rates, Share
 from camel.models.sharing import share_out
 
@@ -148,15 +148,14 @@ class Shares:
         rates: Mapping[str, Rates],
         *,
         before: Usage = Usage(),  # noqa: B008 - frozen
-        paid_before: float = 0.0,
         accounts: Path | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rates` are those of each model's endpoints, for all workers together; `before` is what earlier starts have used,
-        and paid. `accounts` is the folder of the run, where workers leave their accounts.
+        """`rates` are those of each model's endpoints, for all workers together; `before` is what earlier starts have used.
+        `accounts` is the folder of the run, where workers leave their accounts.
         """
         self._rates, self._now, self._accounts = rates, now, accounts
-        known = {name: _amount_of(name, before, paid_before) for name in ("calls", "tokens", "usd")}
+        known = {name: _amount_of(name, before) for name in ("calls", "tokens", "usd")}
         # A piece is worth giving when it pays for a call; of tokens and dollars, for a thousandth of the whole.
         least = {"calls": 1.0, "tokens": (budget.tokens or 0) / 1e3, "usd": (budget.usd or 0.0) / 1e3}
         self._budgets = {
@@ -197,7 +196,7 @@ class Shares:
         return Grant(**offered) if offered else None
 
     def _claim(self, name: str, report: WorkerReport) -> Claim:
-        used = _amount_of(name, report.usage, report.money)
+        used = _amount_of(name, report.usage)
         if name == "calls":
             used += report.in_flight
         return Claim(used, report.starved > 0, report.follows)
@@ -209,7 +208,7 @@ class Shares:
             spent = None  # from before its last report: its machine has lost what was written after
         for name, budget in self._budgets.items():
             if worker in budget.pieces:
-                budget.settle(worker, None if spent is None else _amount_of(name, spent.usage, spent.usd))
+                budget.settle(worker, None if spent is None else _amount_of(name, spent.usage))
 
     def _divide(self, mine: Mapping[str, WorkerReport], now: float) -> dict[str, dict[str, dict[str, Share]]]:
         """Divide the endpoints: by worker and model."""
@@ -231,7 +230,6 @@ class Shares:
         return shares
 
 
-def _amount_of(name: str, usage: Usage, usd: float) -> float:
-    if name == "usd":
-        return estimate_cost(usage, usd)
-    return float(usage.calls if name == "calls" else usage.filled().total)
+def _amount_of(name: str, usage: Usage) -> float:
+    filled = usage.filled()
+    return filled.usd if name == "usd" else float(usage.calls if name == "calls" else filled.total)

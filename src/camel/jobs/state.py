@@ -55,7 +55,7 @@ class Models:
 
     def __init__(self, meter: Meter, concurrency: int) -> None:
         self._meter, self._concurrency = meter, concurrency
-        self._seats: dict[Model | ModelSpec, Seat] = {}
+        self._seats: dict[Model | bytes, Seat] = {}
         self._own: list[Model] = []
         """Those that were opened here, and are closed here."""
         self.opened: Callable[[str, Model], None] = lambda name, model: None
@@ -64,9 +64,10 @@ class Models:
     def seat(self, job: Job, name: str) -> Seat:
         """The model of a job's seat."""
         spec = job.models.get(name) or job.models[""]
-        if spec not in self._seats:
-            self._seats[spec] = self._open(spec)
-        return self._seats[spec]
+        key = msgspec.json.encode(spec) if isinstance(spec, ModelSpec) else spec
+        if key not in self._seats:
+            self._seats[key] = self._open(spec)
+        return self._seats[key]
 
     def _open(self, spec: Model | ModelSpec) -> Seat:
         if isinstance(spec, ModelSpec):
@@ -124,7 +125,7 @@ class _Ended:
 
     record: Any
     usage: Usage
-    money: float | None
+    priced: bool
 
 
 class JobState:
@@ -277,13 +278,13 @@ class JobState:
         tally.usage += usage
         tally.failed += bool(stage.failure(record))
         tally.counts.update(stage.counts(record))
-        return _Ended(record, usage, item.money)
+        return _Ended(record, usage, item.money is not None)
 
     def _write(self, stage: Stage, path: Path, ended: Sequence[_Ended]) -> Written:
         """Write a shard, and count what is in it."""
         usage = sum((one.usage for one in ended), Usage())
-        paid = [one.money for one in ended if one.usage.calls]
-        money = None if not paid or None in paid else sum(one or 0.0 for one in paid)
+        paid = [one.priced for one in ended if one.usage.calls]
+        priced = bool(paid) and all(paid)
         records: Sequence[Any] = [one.record for one in ended]
         name = named(stage.name)
         if name.retry:
@@ -296,27 +297,28 @@ class JobState:
             all_items = range(shard * stage.shard_size, shard * stage.shard_size + before.rows)
             records = [new.get(item, old) for item, old in zip(all_items, stage.read(before), strict=True)]
             usage += usage_of(before.totals)
-            if MONEY in before.totals:
-                money = (money or 0.0) + before.totals[MONEY]
+            priced = priced or MONEY in before.totals
         written = stage.write(path, records)
-        totals = {**totals_of(usage, money), **totals_in(stage, records)} if self.job.models else {}
+        used = totals_of(usage, priced=priced)
+        totals = {**used, **totals_in(stage, records)} if self.job.models else {}
         return Written(written.rows, written.sha256, {**totals, **written.totals})
 
     # --- counting ----------------------------------------------------------------------------------------------------
 
-    def _cost(self, stage: str) -> Callable[[Usage], float]:
-        """What a usage of a stage costs, where its markers do not say."""
+    def _price(self, stage: str) -> Callable[[Usage], Usage]:
+        """Adds to a usage of a stage what it costs, where its markers and journals do not say."""
         models = self.job.models
         spec = models.get(self._stages[stage].seat) or models.get("")
-        return (lambda usage: 0.0) if spec is None else self.meter.model(name_of(spec), price_of(spec)).cost
+        return (
+            (lambda usage: usage) if spec is None else self.meter.model(name_of(spec), price_of(spec)).priced
+        )
 
     def _begin_counting(self, names: Sequence[str]) -> None:
         """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""
         for name in names:
-            cost = self._cost(name)
+            price = self._price(name)
             for usage in journaled(self.folder, name, self._tell_of_damage):
-                self.meter.before += usage
-                self.meter.paid_before += cost(usage)
+                self.meter.before += usage if usage.usd else price(usage)
                 self.journaled += 1
         committed = {name: committed_shards(self.folder, self._stages[name]) for name in names}
         few = sum(map(len, committed.values())) <= COUNTED_FIRST
@@ -350,9 +352,9 @@ class JobState:
             if named(name).retry:  # what its markers say, the newest markers of its stage say
                 counted.shards |= shards
                 continue
-            cost = self._cost(name)
+            price = self._price(name)
             for marker in self.folder.markers(name, shards - counted.shards):
-                counted.add(marker, cost)
+                counted.add(marker, price)
                 if self._counting is not None and (self._over or self.halt.reason):
                     return
 
@@ -368,7 +370,6 @@ class JobState:
         counted = self._counted[name]
         self.tallies[name].add(counted)
         self.meter.before += counted.usage
-        self.meter.paid_before += counted.paid
 
     async def counted(self) -> None:
         """Return when everything is counted that was begun to be."""

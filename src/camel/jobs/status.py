@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.core.errors import InputError
 from camel.core.message import Usage
@@ -58,7 +59,7 @@ def read_status(where: str | Path) -> Snapshot:
     price = part_of(start, "price", ModelPrice | None, None)
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
-    used, paid = Usage(), 0.0
+    used = Usage()
     for name, plan in {**planned, **extra}.items():
         rows = failed = tokens = 0
         for marker in folder.markers(name, folder.committed(name)):
@@ -67,9 +68,8 @@ def read_status(where: str | Path) -> Snapshot:
             failed += int(marker.totals.get(FAILED, 0))
             tokens += usage.total
             if name in planned:
-                used += usage
-                paid += (
-                    marker.totals[MONEY] if MONEY in marker.totals else price.cost(usage) if price else 0.0
+                used += (
+                    usage if MONEY in marker.totals or not price else replace(usage, usd=price.cost(usage))
                 )
                 stops.update(stops_of(marker.totals))
         known = told.get(name, StageState(name, 0, 0, 0))
@@ -89,7 +89,7 @@ def read_status(where: str | Path) -> Snapshot:
     # The log knows of calls in shards that are not committed yet; the markers of those after its last line.
     logged = part_of(last, "usage", Usage, Usage())
     if logged.calls > used.calls:
-        used, paid = logged, paid + (price.cost(logged) - price.cost(used) if price else 0.0)
+        used = logged if logged.usd or not price else replace(logged, usd=price.cost(logged))
     age = age_of(last, FRESH) if last else None
     now = last if last and working and age is not None and age < FRESH else {}
     before = last or {}
@@ -106,7 +106,7 @@ def read_status(where: str | Path) -> Snapshot:
         stages=tuple(stages),
         stops=dict(stops.most_common()),
         usage=used,
-        money=None if price is None else paid,
+        money=used.usd if used.usd or price else None,
         expected=part_of(now, "expected", Usage | None, None),
         expected_money=part_of(now, "expected_money", float | None, None),
         calls_per_second=now.get("calls_per_second"),

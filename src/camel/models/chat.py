@@ -1,4 +1,4 @@
-"""The client: any model behind an OpenAI-compatible chat-completions endpoint.
+"""The client: any model behind an endpoint, whichever of the three protocols it speaks.
 
 The one decision to know: retries live here and nowhere else. A call has one total deadline that covers every attempt,
 every wait and every byte of a dripping body; what comes back is a `Reply` or a `ModelError`, never anything else.
@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, get_args
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode
 
 from camel.core.checks import shown
 from camel.core.errors import (
@@ -42,17 +42,32 @@ from camel.models.connections import (
     read_whole,
     unreachable,
 )
+from camel.models.dialects import Dialect, default_url, find_dialect
 from camel.models.discovery import BaseUrl, find_replicas
-from camel.models.endpoint import checked_headers, checked_key, checked_name, is_plain, positive, secrets_in
+from camel.models.endpoint import (
+    checked_headers,
+    checked_key,
+    checked_name,
+    is_plain,
+    positive,
+    secrets_in,
+)
 from camel.models.guided import Guide
+from camel.models.messages import AnthropicMessages
 from camel.models.pool import Pool
+from camel.models.protocol import Wire
 from camel.models.replica import PoolSettings, Replica, is_misplaced
+from camel.models.responses import OpenAIResponses
 from camel.models.wire import failure
 
 if TYPE_CHECKING:
     import aiohttp
 
-OPENAI_URL = "https://api.openai.com/v1"
+WIRES: dict[str, type[Wire]] = {
+    "completions": ChatCompletions,
+    "messages": AnthropicMessages,
+    "responses": OpenAIResponses,
+}
 MOVES = 3
 """Times that a call is sent to another replica because of what one said that may be its own fault."""
 UNREACHED = 40.0
@@ -69,6 +84,8 @@ class ChatModel(Model):
         base_url: BaseUrl | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+        dialect: str = "",
         context_tokens: int | None = None,
         max_choices: int | None = None,
         guided: Guide | None = None,
@@ -81,7 +98,9 @@ class ChatModel(Model):
     ) -> None:
         """Describe the endpoint; nothing is sent yet.
 
-        `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY. Several URLs, a file with one per line
+        `base_url` and `api_key` default to OPENAI_BASE_URL and OPENAI_API_KEY, or to those of the provider whose model it is.
+        `dialect` says what the endpoint accepts (`dialects.toml`), by default what its host is known for; `query` is added to
+        the address of every call. Several URLs, a file with one per line
         (`file:///path`) or a name (`dns+http://host:port/v1`) are replicas of one model: a conversation stays on one of
         them, and `pool` says how they are used. `session_field` names a field of the body that tells a gateway which
         calls belong together (OpenAI always gets its `prompt_cache_key`). `context_tokens` is the model's window, by
@@ -91,15 +110,17 @@ class ChatModel(Model):
         stream). A hostile body can take 25 times that in memory once it is parsed.
         """
         self.name = checked_name(name)
-        given = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        given = base_url or os.environ.get("OPENAI_BASE_URL") or default_url(name, dialect)
         source = find_replicas(given)
+        spoken = find_dialect(name, source.first, dialect)
         self.base_url = given if isinstance(given, str) and not source.first else ", ".join(source.first)
         self.pool = Pool(source, pool)
         """Where calls go, and how the replicas are doing."""
-        self._key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
-        if not self._key and self.base_url == OPENAI_URL:
+        self._key = checked_key(spoken.api_key() if api_key is None else api_key)
+        self._headers = checked_headers(headers or {})
+        if not self._key and not self._headers and spoken.hosts and not dialect:
             raise InputError(
-                "no API key: set OPENAI_API_KEY, or point OPENAI_BASE_URL at a server of your own, or use the local model with --local, or local_model() in Python"
+                f"no API key: set {spoken.key}, or point OPENAI_BASE_URL at a server of your own, or use the local model with --local, or local_model() in Python"
             )
         positive("deadline", deadline, float)
         positive("attempt_timeout", attempt_timeout, float)
@@ -117,23 +138,23 @@ class ChatModel(Model):
             )
         entry = prices.find(name)
         self.context_tokens = context_tokens or (entry.context if entry else None)
-        # All replicas: other endpoints may refuse a field that only OpenAI knows.
-        self._is_openai = {urlsplit(url).hostname for url in source.first} == {"api.openai.com"}
-        self._wire = ChatCompletions(
-            name,
-            is_openai=self._is_openai,
-            guided=guided,
-            max_choices=max_choices,
-            session_field=session_field,
+        self._wire = WIRES[spoken.wire](
+            name, spoken, guided=guided, max_choices=max_choices, session_field=session_field
         )
-        self.guided = self._wire.guided
+        self._path = self._wire.path
+        if asked := {**spoken.query, **checked_headers(query or {}, "query")}:
+            self._path += f"?{urlencode(asked)}"
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
-        self._headers = checked_headers(headers or {})
         # Compression is refused because replies are small and unpacking them costs more than it saves.
         own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        own |= spoken.headers
         if self._key:
-            own["Authorization"] = f"Bearer {self._key}"
+            own |= (
+                {spoken.key_header: self._key}
+                if spoken.key_header
+                else {"Authorization": f"Bearer {self._key}"}
+            )
         given_names = {name.lower() for name in self._headers}
         self._headers |= {name: value for name, value in own.items() if name.lower() not in given_names}
         self._secrets = secrets_in(self._headers, self._key)
@@ -149,11 +170,18 @@ class ChatModel(Model):
 
     @property
     def adjustments(self) -> list[str]:
-        """What is left out of calls, or sent by another name, because the endpoint refused it."""
-        return [
-            f"{field} is refused by the endpoint: {f'sent as {other}' if other else 'left out'}"
-            for field, other in self._wire.refused.items()
-        ]
+        """What is left out of calls, or sent by another name, because the endpoint refuses it."""
+        return self._wire.adjustments
+
+    @property
+    def dialect(self) -> Dialect:
+        """What the endpoint is known to accept."""
+        return self._wire.dialect
+
+    @property
+    def guided(self) -> Guide | None:
+        """How replies are held to their form."""
+        return self._wire.guided
 
     def release(self, session: str) -> None:
         """Report that a conversation has ended, so that its replica has room for another. Optional."""
@@ -240,7 +268,7 @@ class ChatModel(Model):
                 **headers,
                 "X-Session-ID": session if is_plain(session) else quote(session, errors="replace"),
             }
-        if request.watch and not self._is_openai:
+        if request.watch and not self._wire.dialect.hosts:
             # llama.cpp promises to keep a connection and closes it after a stream, which fails the next call on it.
             headers = {**headers, "Connection": "close"}
         # As a file beyond a megabyte, which aiohttp then sends in pieces instead of blocking on it.
@@ -251,7 +279,7 @@ class ChatModel(Model):
         # The connection's errors are caught only where it is used: those of the caller's `watch` are the caller's.
         try:
             response = await client.post(
-                replica.url + self._wire.path,
+                replica.url + self._path,
                 data=data,
                 headers=headers,
                 allow_redirects=False,

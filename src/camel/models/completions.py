@@ -7,34 +7,19 @@ whatever else is broken in the reply (usage, model name) is dropped rather than 
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 import msgspec
 
 from camel.core.errors import MalformedReply, ReplyTooLarge, ServerFailed
-from camel.core.message import FinishReason, Sampling, Usage, well_formed
-from camel.core.model import Choice, Expects, Reply, Request
-from camel.core.thought import SpeechFilter, separate
-from camel.models.guided import CRITICS, Guide, guided_fields
-from camel.models.wire import cleaned, excerpt, failure, field_of, load_loosely, status_in
-
-_SAMPLING_FIELDS = ("temperature", "top_p", "seed", "presence_penalty", "frequency_penalty")
-_MAY_GO = (*_SAMPLING_FIELDS, "stop", "logprobs", "top_logprobs", "stream_options")
-"""Fields that a call can do without."""
-_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-"""Two names of the limit of a reply: an endpoint that refuses one takes the other."""
-_REFUSED = re.compile(
-    r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
-    r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible",
-    re.IGNORECASE,
-)
-"""An endpoint's words for a field that it does not take."""
-_BEFORE_SCHEMAS = re.compile(r"gpt-(?:3\.5|4(?![o.]))")
-"""Models of OpenAI's that refuse a JSON schema."""
-_encode = msgspec.json.Encoder().encode
+from camel.core.message import FinishReason, Usage, well_formed
+from camel.core.model import Choice, Reply, Request
+from camel.core.thought import separate
+from camel.models.dialects import Dialect
+from camel.models.protocol import Wire, encode
+from camel.models.streams import STARTS, EventStream
+from camel.models.wire import UNKNOWN, believed, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
 
 class _Message(msgspec.Struct):
@@ -59,6 +44,7 @@ class _Choice(msgspec.Struct):
 
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -72,8 +58,14 @@ class _Usage(msgspec.Struct):
     """What was cached, as DeepSeek says it."""
     num_cached_tokens: int | None = None
     """As Mistral does."""
+    cached_tokens: int | None = None
+    """As Together does for some models."""
     reasoning_tokens: int | None = None
     """As SGLang does."""
+
+
+class _Groq(msgspec.Struct):
+    usage: _Usage | None = None
 
 
 class _Completion(msgspec.Struct):
@@ -83,6 +75,8 @@ class _Completion(msgspec.Struct):
     usage: _Usage | None = None
     model: str | None = None
     error: msgspec.Raw | None = None
+    x_groq: _Groq | None = None
+    """Where Groq counts the tokens of a stream."""
 
 
 _decode = msgspec.json.Decoder(_Completion).decode
@@ -91,19 +85,17 @@ _FINISH: dict[str | None, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "content_filter": "content_filter",
+    "model_length": "length",
+    "max_tokens": "length",
+    "end_turn": "stop",
+    "": "stop",
     None: "stop",
 }
-_MAX_TOKENS_BELIEVED = 10**9
 _MAX_CHOICES = 1_000
 """As many as can be asked for; more are a fault, or an attempt to fill the memory."""
 _MAX_NESTED = 250_000
 """A list or object of 8 bytes takes 200 once it is parsed. 4,000 tokens with 20 alternatives each have 200,000."""
-_MAX_LINE = 4 * 2**20
-_UNKNOWN = Usage(calls=1, unknown=1)
 _NOTHING = _Message()
-_STREAM_FIELDS = (b":", b"event:", b"id:", b"retry:")
-"""Lines of a stream that carry nothing for us: comments, names, numbers."""
-_STREAM_STARTS = (b"data:", *_STREAM_FIELDS)
 
 
 def read_reply(body: bytes) -> Reply:
@@ -116,7 +108,7 @@ def read_reply(body: bytes) -> Reply:
     except _UNDECODED:
         completion, whole = _Completion(), False
     if not whole:
-        if body.startswith(_STREAM_STARTS):  # a stream that was not labeled as one
+        if body.startswith(STARTS):  # a stream that was not labeled as one
             streamed = StreamedReply()
             for _ in streamed.feed(body + b"\n"):
                 pass
@@ -159,7 +151,7 @@ def _thought_in(said: _Message) -> str:
 
 
 def _finish(reason: str | None) -> FinishReason:
-    if reason == "error":  # of a gateway whose own provider failed after the status was sent
+    if reason in ("error", "insufficient_system_resource"):  # something failed after the status was sent
         raise ServerFailed("the endpoint ended its reply with an error")
     return _FINISH.get(reason, "other")
 
@@ -175,12 +167,13 @@ def _is_set(error: msgspec.Raw | None) -> bool:
 
 def _usage(usage: _Usage | None) -> Usage:
     if usage is None:
-        return _UNKNOWN
+        return UNKNOWN
     details, prompt, completion = usage.prompt_tokens_details, usage.prompt_tokens, usage.completion_tokens
     cached = (
         (details.cached_tokens if details else 0)
         or usage.prompt_cache_hit_tokens
         or usage.num_cached_tokens
+        or usage.cached_tokens
         or 0
     )
     thought = (
@@ -188,9 +181,10 @@ def _usage(usage: _Usage | None) -> Usage:
         or usage.reasoning_tokens
         or 0
     )
+    written = (details.cache_write_tokens if details else 0) or 0
     total = usage.total_tokens or 0
-    if not all(0 <= count < _MAX_TOKENS_BELIEVED for count in (prompt, completion, cached, thought, total)):
-        return _UNKNOWN
+    if min(prompt, completion, cached, thought, written, total) < 0:
+        return UNKNOWN
     # More cached than prompt: such an endpoint does not count what was cached as part of the prompt.
     prompt += cached if cached > prompt else 0
     if thought and total == prompt + completion + thought:  # counted apart, as xAI does
@@ -198,7 +192,7 @@ def _usage(usage: _Usage | None) -> Usage:
     elif not thought and total > prompt + completion:  # known only by the total, as Gemini's
         thought = total - prompt - completion
         completion += thought
-    return Usage(prompt, completion, cached, 1, reasoning=min(thought, completion))
+    return believed(prompt, completion, cached, thought, written)
 
 
 def _tokens_of(logprobs: Any) -> list[Any] | None:
@@ -282,44 +276,18 @@ def _loose_usage(usage: Any) -> _Usage | None:
         return None
 
 
-class StreamedReply:
+class StreamedReply(EventStream):
     """Puts a streamed reply together, chunk by chunk."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._texts: dict[int, list[str]] = {}
         self._thoughts: dict[int, list[str]] = {}
-        self._shown = SpeechFilter()
         self._finish: dict[int, FinishReason] = {}
         self._refused: set[int] = set()
         self._logprobs: dict[int, list[Any]] = {}
-        self._usage = _UNKNOWN
+        self._usage = UNKNOWN
         self._model = ""
-        self._pending = bytearray()
-        self._stray = bytearray()
-        self.done = False
-        """The stream said that it is complete."""
-
-    def feed(self, data: bytes) -> Iterator[str]:
-        """Take more bytes; yield each new piece of the first choice's text."""
-        self._pending += data
-        if len(self._pending) + len(self._stray) > _MAX_LINE:
-            raise ReplyTooLarge(f"a line of the stream exceeds {_MAX_LINE:,} bytes")
-        if b"\n" not in data:
-            return
-        *lines, self._pending = self._pending.split(b"\n")
-        for line in lines:
-            if self.done:
-                return
-            if line.startswith(b"data:"):
-                payload = bytes(line[5:]).strip()
-                if payload == b"[DONE]":
-                    self.done = True
-                    if rest := self._shown.rest():
-                        yield rest
-                elif payload:
-                    yield from self._take(payload)
-            elif not line.startswith(_STREAM_FIELDS):
-                self._stray += line + b"\n"
 
     def _take(self, payload: bytes) -> Iterator[str]:
         try:
@@ -328,7 +296,8 @@ class StreamedReply:
             chunk = _read_loosely(payload, "delta")
         if _is_set(chunk.error):
             chunk = _read_loosely(payload, "delta")
-        if chunk.usage is not None and not (usage := _usage(chunk.usage)).unknown:
+        counted = chunk.usage or (chunk.x_groq and chunk.x_groq.usage)
+        if counted and not (usage := _usage(counted)).unknown:
             self._usage = usage
         self._model = self._model or chunk.model or ""
         for piece in chunk.choices:
@@ -345,8 +314,8 @@ class StreamedReply:
                 self._logprobs.setdefault(index, []).extend(tokens)
             if thought := _thought_in(delta):
                 self._thoughts.setdefault(index, []).append(thought)
-            if text and index == 0 and (shown := self._shown.feed(text)):
-                yield shown
+            if text and index == 0:
+                yield from self._show(text)
 
     def finished(self) -> Reply:
         """The whole reply; raises `MalformedReply` when the stream broke off before its end."""
@@ -369,109 +338,23 @@ class StreamedReply:
         return Reply(choices, self._usage, self._model)
 
 
-class ChatCompletions:
-    """How one model is asked. `is_openai` sends what only OpenAI knows, which other endpoints may refuse."""
+class ChatCompletions(Wire):
+    """How a model is asked for chat completions."""
 
     path = "/chat/completions"
-    """What follows the base URL."""
-    read = staticmethod(read_reply)
-    stream = StreamedReply
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        is_openai: bool,
-        guided: Guide | None = None,
-        max_choices: int | None = None,
-        session_field: str = "",
-    ) -> None:
-        schemas = is_openai and not _BEFORE_SCHEMAS.match(name)
-        self.guided: Guide | None = guided or ("openai" if schemas else None)
-        self._is_openai, self._max_choices = is_openai, max_choices
-        self._session_field = session_field or ("prompt_cache_key" if is_openai else "")
-        self._head = b'{"model":' + _encode(name) + b',"messages":['
-        self.refused: dict[str, str] = {}
-        """Fields that the endpoint has refused, each with what is sent instead; empty: nothing."""
-        self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
+    def __init__(self, name: str, dialect: Dialect, **given: Any) -> None:
+        super().__init__(name, dialect, **given)
+        self._head = b'{"model":' + encode(name) + b',"messages":['
 
     def encode(self, request: Request) -> bytes:
         """The body of a call."""
-        streaming = request.watch is not None
-        parts = [
-            self._head,
-            request.history.encoded(),
-            self._tail(request.sampling, request.expects, request.options, streaming),
-        ]
-        if self._session_field and request.session:
-            # Routes a speaker's growing prompt to the machine that has it cached; other servers may refuse the field.
-            parts += [b",", _encode(self._session_field), b":", _encode(_session_key(request))]
-        return b"".join([*parts, b"}"])
+        return b"".join([self._head, request.history.encoded(), self.tail(request)])
 
-    def constraint(self, request: Request) -> str:
-        """The grammar or schema that the reply is held to, as the record names it."""
-        if not self.guided or not request.expects:
-            return ""
-        held = self.guided != "openai" or request.expects in CRITICS
-        return f"{self.guided}:{request.expects}" if held else ""
+    def read(self, body: bytes) -> Reply:
+        """Read a reply."""
+        return read_reply(body)
 
-    def adjust(self, refusal: str, sampling: Sampling) -> str:
-        """Learn from a refusal that names a field of a call: it is left out from now on, or sent by its other name.
-
-        Returns the field; empty where the refusal is about something else.
-        """
-        if not _REFUSED.search(refusal):
-            return ""
-        sent = {**self._fields(sampling, streaming=True, adjusted=False), **sampling.extra}
-        named = [name for name in (*_LIMITS, *_MAY_GO) if name in sent and re.search(rf"\b{name}\b", refusal)]
-        if not named:
-            return ""
-        # A refusal may name both limits: the one not to use comes first.
-        field = min(named, key=refusal.index)
-        if field not in self.refused:
-            self.refused[field] = _LIMITS.get(field, "")
-            self._tails.clear()
-        return field
-
-    def _tail(self, sampling: Sampling, expects: Expects | None, options: int, streaming: bool) -> bytes:
-        """Everything after the messages. The same few settings recur for millions of calls, so they are kept."""
-        key = (id(sampling), expects, options, streaming)
-        kept = self._tails.get(key)
-        if kept is None:
-            fields = self._fields(sampling, streaming)
-            if self.guided and expects:
-                fields |= guided_fields(self.guided, expects, options)
-            encoded = _encode({**fields, **sampling.extra})
-            if len(self._tails) >= 256:
-                self._tails.clear()
-            # Keeping the sampling with its tail keeps its id from being given to another.
-            kept = self._tails[key] = sampling, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
-        return kept[1]
-
-    def _fields(self, sampling: Sampling, streaming: bool, *, adjusted: bool = True) -> dict[str, Any]:
-        values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
-        fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-        if sampling.max_tokens is not None:
-            # OpenAI's newer models know only the new name, most other servers only the old one.
-            fields["max_completion_tokens" if self._is_openai else "max_tokens"] = sampling.max_tokens
-        wanted = min(sampling.n, self._max_choices or sampling.n)
-        if wanted != 1:
-            fields["n"] = wanted
-        if sampling.stop:
-            fields["stop"] = sampling.stop
-        if sampling.logprobs is not None:
-            fields |= {"logprobs": True, "top_logprobs": sampling.logprobs}
-        if streaming:
-            fields |= {"stream": True, "stream_options": {"include_usage": True}}
-        for name, other in self.refused.items() if adjusted else ():
-            if name in fields:
-                value = fields.pop(name)
-                if other:
-                    fields[other] = value
-        return fields
-
-
-def _session_key(request: Request) -> str:
-    """Names a speaker's growing prompt in at most 64 characters, which is what OpenAI takes."""
-    key = well_formed(f"{request.session}/{request.speaker}")
-    return key if len(key) <= 64 else hashlib.blake2b(key.encode(), digest_size=32).hexdigest()
+    def stream(self) -> StreamedReply:
+        """Read a streamed reply."""
+        return StreamedReply()

@@ -54,15 +54,15 @@ def is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable()
 
 
-def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def checked_headers(headers: Mapping[str, str], what: str = "header") -> dict[str, str]:
     """Return a copy of `headers` if HTTP can carry them; otherwise raise an `InputError`."""
     try:
         headers = msgspec.convert(headers, dict[str, str])
     except msgspec.ValidationError:
-        raise InputError(f"headers must be names and values as text, not {shown(headers)}") from None
+        raise InputError(f"each {what} must be a name and a value as text, not {shown(headers)}") from None
     for name, value in headers.items():
         if not (is_plain(name) and name and not set(name) & set(' ":;,(){}[]<>@/\\?=') and is_plain(value)):
-            raise InputError(f"the header {name[:40]!r} or its value cannot be sent over HTTP")
+            raise InputError(f"the {what} {name[:40]!r} or its value cannot be sent over HTTP")
     return dict(headers)
 
 

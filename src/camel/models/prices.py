@@ -22,12 +22,16 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: float
     cached: float | None = None
     context: int | None = None
+    written: float | None = None
+    """Of prompt tokens that are written into the provider's cache; left out: as other prompt tokens."""
 
     def cost(self, usage: Usage) -> float:
         """Dollars for `usage`."""
         cached_price = self.input if self.cached is None else self.cached
-        fresh = usage.prompt - usage.cached
-        return (fresh * self.input + usage.cached * cached_price + usage.completion * self.output) / 1e6
+        fresh = usage.prompt - usage.cached - usage.written
+        written = usage.written * (self.input if self.written is None else self.written)
+        prompt = fresh * self.input + usage.cached * cached_price + written
+        return (prompt + usage.completion * self.output) / 1e6
 
 
 @cache

@@ -11,6 +11,8 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.models.chat import ChatModel
 from camel.models.connect import looked_up, plugged_model
+from camel.models.dialects import find_dialect
+from camel.models.endpoint import checked_headers
 from camel.models.governor import Rates
 from camel.models.guided import Guide
 from camel.models.prices import ModelPrice, find
@@ -19,6 +21,7 @@ from camel.models.replica import PoolSettings
 START = 32
 """Calls in flight at each endpoint when a run begins; half as many more with each round until it refuses one."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
+_SECRET = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -42,6 +45,12 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     session_field: str = ""
     """Field of the body that tells a gateway which calls belong together, e.g. `prompt_cache_key`."""
     guided: Guide | None = None
+    dialect: str = ""
+    """What the endpoint accepts, such as `anthropic` or `vllm`; by default what its host is known for."""
+    headers: dict[str, str] = {}
+    """Sent with every call; a value that begins with $ is the name of a variable of the environment that holds it."""
+    query: dict[str, str] = {}
+    """Added to the address of every call, e.g. `{ api-version = "2024-10-21" }`."""
     context_tokens: int | None = None
     price: ModelPrice | None = None
     """Dollars per million tokens, where the catalogue does not know the model."""
@@ -52,6 +61,14 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise InputError(
                 "model.key_variable is the name of an environment variable, such as OPENAI_API_KEY; a key goes into no file"
             )
+
+        find_dialect(self.name, name=self.dialect)
+        for name, value in checked_headers(self.headers).items():
+            if _SECRET.search(name) and not value.startswith("$"):
+                # Without the value: it may be the secret.
+                raise InputError(
+                    f'model.headers.{name} looks like a secret, which goes into no file: write "$NAME", and export NAME=…'
+                )
 
     @property
     def window(self) -> int | None:
@@ -66,6 +83,10 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if not os.environ.get(self.key_variable, "").strip():
             raise InputError(f"no API key: export {self.key_variable}=… first; model.key_variable names it")
         return os.environ[self.key_variable]
+
+    def sent_headers(self) -> dict[str, str]:
+        """The headers with their secrets, from the variables that are named."""
+        return {name: _from_environment(name, value) for name, value in self.headers.items()}
 
     def cost(self) -> ModelPrice | None:
         """What it costs, where that is known."""
@@ -87,6 +108,9 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             self.name,
             base_url=self.base_url or None,
             api_key=self.api_key(),
+            headers=self.sent_headers(),
+            query=self.query,
+            dialect=self.dialect,
             context_tokens=self.context_tokens,
             guided=self.guided,
             deadline=self.deadline,
@@ -94,6 +118,14 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             pool=self.pool(concurrency),
             session_field=self.session_field,
         )
+
+
+def _from_environment(header: str, value: str) -> str:
+    if not value.startswith("$"):
+        return value
+    if not os.environ.get(value[1:], "").strip():
+        raise InputError(f"export {value[1:]}=… first: model.headers.{header} names it")
+    return os.environ[value[1:]].strip()
 
 
 def find_spec(name: str = "", *, base_url: str = "", guided: Guide | None = None) -> ModelSpec:

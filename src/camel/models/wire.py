@@ -23,8 +23,11 @@ from camel.core.errors import (
     RequestRejected,
     ServerFailed,
 )
-from camel.core.message import well_formed
+from camel.core.message import Usage, well_formed
 
+UNKNOWN = Usage(calls=1, unknown=1)
+"""Of a call without a usable count."""
+_MOST_TOKENS = 10**9
 # Gemini's words for a limit per minute are OpenAI's for an empty account, followed by when to come back; and OpenAI's
 # for a limit per minute point at the billing page.
 _QUOTA = re.compile(
@@ -46,6 +49,7 @@ _MODERATED = re.compile(
     re.IGNORECASE,
 )
 """An endpoint's words for content that it will not serve."""
+_RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d{1,4})m)?(\d{1,6}(?:\.\d{1,6})?)s", re.IGNORECASE)
 _CONTENT = re.compile(
     r"messages?[.\[]\d+\]?\.?.{0,40}content|invalid (?:utf|unicode|byte|character|surrogate)|"
     r"(?:text|message|messages?|content)(?: content)?s? (?:must be|is|cannot be|must not be) (?:non-?)?empty",
@@ -64,7 +68,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
         return QuotaExhausted(f"{text} (no credit left: waiting will not help)", status=status)
     if status == 429:
         limited = RateLimited(text, status=status)
-        limited.retry_after = retry_after(headers)
+        limited.retry_after = retry_after(headers) or _retry_in(said)
         return limited
     if status in (400, 403, 413, 422) and _OVERFLOW.search(said):
         return ContextOverflow(text, status=status)
@@ -103,6 +107,12 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     return None
 
 
+def _retry_in(said: str) -> float | None:
+    """Seconds that a message asks to wait, as Gemini's and Groq's do."""
+    found = _RETRY_IN.search(said)
+    return None if found is None else int(found[1] or 0) * 60 + float(found[2])
+
+
 def _error_words(body: bytes) -> list[str]:
     """The human part of an error body, whatever shape it has."""
     data = load_loosely(body)
@@ -112,8 +122,18 @@ def _error_words(body: bytes) -> list[str]:
         if isinstance(error, dict)
         else [error]
     )
-    words = [well_formed(str(part)).strip() for part in parts if isinstance(part, str | int)]
+    # What is no text, such as a list of what is wrong with which field, is shown as JSON.
+    texts = [json.dumps(part) if isinstance(part, list | dict) else part for part in parts]
+    words = [well_formed(str(part)).strip() for part in texts if isinstance(part, str | int)]
     return list(dict.fromkeys(filter(None, words))) or [body[:2_000].decode("utf-8", "replace")]
+
+
+def believed(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, written: int = 0) -> Usage:
+    """A usage by an endpoint's counts; unknown where one of them cannot be."""
+    if not all(0 <= count < _MOST_TOKENS for count in (prompt, completion, cached, reasoning, written)):
+        return UNKNOWN
+    written = min(written, max(0, prompt - cached))
+    return Usage(prompt, completion, cached, 1, reasoning=min(reasoning, completion), written=written)
 
 
 def status_in(error: Any) -> int:

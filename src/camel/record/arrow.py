@@ -224,6 +224,7 @@ def schema() -> Any:
     """The Arrow schema of a transcript."""
     pa = arrow()
     totals = [("num_messages", pa.int64()), *((name, pa.int64()) for name in map(_total_name, _TOTALS))]
+    totals.append(("usd", pa.float64()))
     return pa.schema([*_transcript().type, *totals])
 
 
@@ -317,7 +318,7 @@ def _batch(transcripts: list[Transcript]) -> Any:
     usages = [message.usage for transcript in transcripts for message in transcript.messages]
     ends = list(accumulate([len(transcript.messages) for transcript in transcripts], initial=0))
     totals = [pa.array([len(transcript.messages) for transcript in transcripts], pa.int64())]
-    for name in _TOTALS:
+    for name in (*_TOTALS, "usd"):
         of = attrgetter(name)
         sums = list(accumulate(map(of, usages), initial=0))
         specified = [of(transcript.task.usage) for transcript in transcripts]
@@ -325,7 +326,7 @@ def _batch(transcripts: list[Transcript]) -> Any:
             sums[end] - sums[start] + more
             for (start, end), more in zip(pairwise(ends), specified, strict=True)
         ]
-        totals.append(pa.array(row_sums, pa.int64()))
+        totals.append(pa.array(row_sums, pa.float64() if name == "usd" else pa.int64()))
     return pa.RecordBatch.from_arrays([*_transcript().arrays(transcripts), *totals], schema=schema())
 
 

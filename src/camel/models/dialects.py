@@ -1,0 +1,158 @@
+"""What an endpoint accepts: one data file, `dialects.toml`, and a look-up by address and model.
+
+The one decision to know: rules for models go by the version in their names, not by a list of names, so that they hold for
+models that come later. What a rule gets wrong is corrected by the endpoint's own refusals (`Protocol.adjust`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from camel.core.checks import similar
+from camel.core.errors import InputError
+from camel.core.message import Sampling
+from camel.models.guided import Guide
+
+OPENAI_URL = "https://api.openai.com/v1"
+_EFFORTS = {
+    **{level: {"reasoning_effort": level} for level in ("low", "medium", "high")},
+    "off": {"reasoning_effort": "none"},
+}
+"""How most endpoints are told how much to think."""
+_LOW, _MEDIUM = 4_096, 16_384
+"""Tokens of thought that are little and that are some, where an endpoint knows only levels."""
+
+
+class Dialect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one kind of endpoint accepts for one model; the file says what each field means."""
+
+    name: str = ""
+    wire: Literal["completions", "messages", "responses"] = "completions"
+    hosts: tuple[str, ...] = ()
+    path: str = ""
+    names: tuple[str, ...] = ()
+    url: str = ""
+    key: str = ""
+    key_header: str = ""
+    headers: dict[str, str] = {}
+    query: dict[str, str] = {}
+    fields: dict[str, str] = {}
+    thinking_fields: dict[str, str] = {}
+    thinks: bool = False
+    reasoning: dict[str, dict[str, Any]] = {}
+    body: dict[str, Any] = {}
+    """Sent with every call."""
+    limit: int | None = None
+    max_choices: int | None = None
+    guided: Guide | Literal["none"] = "none"
+    session_field: str = ""
+    count_logprobs: bool = False
+    """Whether `logprobs` is the number of alternatives."""
+    most_logprobs: int | None = None
+
+    def renamed(self, sampling: Sampling) -> Mapping[str, str]:
+        """Our names of settings and their names there; empty for those that are refused."""
+        thinking = self.thinks if sampling.reasoning is None else sampling.reasoning != "off"
+        return {**self.fields, **self.thinking_fields} if thinking else self.fields
+
+    def thought(self, sampling: Sampling) -> dict[str, Any]:
+        """The fields that say how much to think."""
+        wanted = sampling.reasoning
+        if wanted is None:
+            return self.reasoning.get("on", {})
+        if not isinstance(wanted, int):
+            return self.reasoning.get(wanted, {})
+        if "tokens" in self.reasoning:
+            return cast("dict[str, Any]", _with_tokens(self.reasoning["tokens"], wanted))
+        level = "low" if wanted <= _LOW else "medium" if wanted <= _MEDIUM else "high"
+        return self.reasoning.get(level, {})
+
+    def api_key(self) -> str:
+        """The key in the provider's usual variable, else in OPENAI_API_KEY."""
+        return os.environ.get(self.key, "") or os.environ.get("OPENAI_API_KEY", "")
+
+
+def _with_tokens(value: Any, tokens: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_tokens(one, tokens) for key, one in cast("dict[str, Any]", value).items()}
+    return tokens if value == "TOKENS" else value
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((Path(__file__).parent / "dialects.toml").read_text("utf-8"))
+
+
+def dialect_names() -> list[str]:
+    """All that are known."""
+    return list(_tables())
+
+
+def find_dialect(model: str, urls: Sequence[str] = (), name: str = "") -> Dialect:
+    """What the endpoints at `urls` accept for a model: the dialect of that name, else the one of their host."""
+    tables = _tables()
+    if name and name not in tables:
+        raise InputError(
+            f"model.dialect is {name!r}{similar(name, tables)}; known: {', '.join(tables)}; leave it out for any other"
+        )
+    return _of_model(name or _by_host(urls), model.rpartition("/")[2].lower())
+
+
+def provider_of(model: str) -> Dialect | None:
+    """Whose model it is, by its name; None where many may serve it."""
+    for name, table in _tables().items():
+        if any(model.startswith(start) for start in table.get("names", ())):
+            return find_dialect(model, name=name)
+    return None
+
+
+def default_url(model: str, dialect: str = "") -> str:
+    """Where a model is asked for when nobody says: at the provider whose dialect or model it is, else at OpenAI."""
+    spoken = find_dialect(model, name=dialect) if dialect else provider_of(model)
+    return (spoken.url if spoken else "") or OPENAI_URL
+
+
+def _by_host(urls: Sequence[str]) -> str:
+    """The dialect of all these endpoints; empty where they are not known, or differ."""
+    found = {_of_host(url) for url in urls}
+    return found.pop() if len(found) == 1 else ""
+
+
+@cache
+def _of_host(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    best = ""
+    for name, table in _tables().items():
+        path = table.get("path", "")
+        known = any(host == one or host.endswith(f".{one}") for one in table.get("hosts", ()))
+        if known and path in f"{parts.path}/" and (path or not best):
+            best = name
+    return best
+
+
+@cache
+def _of_model(name: str, model: str) -> Dialect:
+    table = dict(_tables().get(name, {}))
+    reasoning = {**_EFFORTS, **table.get("reasoning", {})}
+    for rule in cast("list[dict[str, Any]]", table.pop("models", [])):
+        found = re.search(rule["like"], model)
+        version = _version(next(filter(None, found.groups()), "0") if found else "")
+        least, below = _version(rule.get("least", "0")), _version(rule.get("below", "999"))
+        if found and least <= version < below:
+            table |= {key: value for key, value in rule.items() if key not in ("like", "least", "below")}
+            reasoning |= rule.get("reasoning", {})
+    return msgspec.convert({**table, "name": name, "reasoning": reasoning}, Dialect)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))

@@ -1,0 +1,235 @@
+"""What the three protocols have in common: settings by an endpoint's names, what it refuses, and what it is held to."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from camel.core.message import Sampling, well_formed
+from camel.core.model import Expects, Reply, Request
+from camel.models.dialects import Dialect
+from camel.models.guided import CRITICS, Guide, guided_fields
+from camel.models.streams import EventStream
+
+_SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "seed", "presence_penalty", "frequency_penalty")
+_MAY_GO = (
+    "temperature",
+    "top_p",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "stop",
+    "logprobs",
+    "stream_options",
+)
+"""Settings that a call can do without."""
+_LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+"""Two names of the limit of a reply: an endpoint that refuses one takes the other."""
+_REFUSED = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
+    r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible|extra_forbidden|only n ?= ?1|must be 1",
+    re.IGNORECASE,
+)
+"""An endpoint's words for a field that it does not take."""
+encode = msgspec.json.Encoder().encode
+
+
+class Wire(ABC):
+    """How one model of an endpoint is asked, and how its answers are read."""
+
+    path: ClassVar[str]
+    """What follows the base URL."""
+
+    def __init__(
+        self,
+        name: str,
+        dialect: Dialect,
+        *,
+        guided: Guide | None = None,
+        max_choices: int | None = None,
+        session_field: str = "",
+    ) -> None:
+        """What is given here goes before what the dialect says."""
+        self.dialect, self._name = dialect, name
+        self._guided_by_dialect = guided is None and dialect.guided != "none"
+        self.guided: Guide | None = guided or (None if dialect.guided == "none" else dialect.guided)
+        self._max_choices = max_choices or dialect.max_choices
+        self._session_field = session_field or dialect.session_field
+        self._learned: dict[str, str] = {}
+        """Settings that the endpoint has refused, each with its other name; empty: it is left out."""
+        self._left_out: set[str] = set()
+        """Settings that were asked for and are left out, because the endpoint is known to refuse them."""
+        self._tails: dict[tuple[int, str | None, int, bool], tuple[Sampling, bytes]] = {}
+
+    @abstractmethod
+    def encode(self, request: Request) -> bytes:
+        """The body of a call."""
+
+    @abstractmethod
+    def read(self, body: bytes) -> Reply:
+        """Read the body of a 2xx answer; raises a `ModelError` when it holds no reply."""
+
+    @abstractmethod
+    def stream(self) -> EventStream:
+        """What reads a streamed answer."""
+
+    def constraint(self, request: Request) -> str:
+        """The grammar or schema that the reply is held to, as the record names it."""
+        if not self.guided or not request.expects:
+            return ""
+        held = self.guided != "openai" or request.expects in CRITICS
+        return f"{self.guided}:{request.expects}" if held else ""
+
+    # --- what is refused ---------------------------------------------------------------------------------------------
+
+    @property
+    def adjustments(self) -> list[str]:
+        """What is left out of calls, or sent by another name, against what was asked for."""
+        known = [
+            f"{name} is left out: this model refuses it"
+            for name in sorted(self._left_out - self._learned.keys())
+        ]
+        learned = [
+            f"{name} is refused by the endpoint: {f'sent as {other}' if other else 'left out'}"
+            for name, other in self._learned.items()
+        ]
+        return known + learned
+
+    def adjust(self, refusal: str, sampling: Sampling) -> str:
+        """Learn from a refusal that names a part of a call: it is left out from now on, or sent by its other name.
+
+        Returns our name of it; empty where the refusal is about something else.
+        """
+        if not _REFUSED.search(refusal):
+            return ""
+        # A refusal may name both limits: the one not to use comes first.
+        found = {
+            field: place.start()
+            for field, pattern in self._refusable(sampling)
+            if (place := re.search(pattern, refusal))
+        }
+        if not found:
+            return ""
+        field = min(found, key=found.__getitem__)
+        if field not in self._learned:  # else another call was sent before this was learned
+            name = self.dialect.renamed(sampling).get(field, field)
+            self._learned[field] = _LIMITS.get(name, "") if field == "max_tokens" else ""
+            if field == "n":
+                self._max_choices = 1
+            elif field == "guided":
+                self.guided = None
+            self._tails.clear()
+        return field
+
+    def _refusable(self, sampling: Sampling) -> Iterator[tuple[str, str]]:
+        """Parts of a call as it is sent before anything is refused, each with a pattern that finds it in a refusal."""
+        settings, names = self._settings(sampling, streaming=True), self.dialect.renamed(sampling)
+        for field in ("max_tokens", *_MAY_GO):
+            if field in settings and (name := names.get(field, field)):
+                yield field, rf"\b{name}\b"
+        if thought := self.dialect.thought(sampling):
+            yield "reasoning", "|".join(rf"\b{name}\b" for name in thought)
+        if sampling.n > 1:
+            yield "n", r"""['"`]n['"`]|\bn\b ?(?:=|must|>)"""
+        if self._guided_by_dialect:
+            yield "guided", r"response_format|json_schema|output_config\.format|text\.format"
+
+    def _name_of(self, setting: str, sampling: Sampling) -> str:
+        """A setting's name there; empty where it is left out."""
+        if setting in self._learned:
+            return self._learned[setting]
+        return self.dialect.renamed(sampling).get(setting, setting)
+
+    # --- the rest of a call ------------------------------------------------------------------------------------------
+
+    def _settings(self, sampling: Sampling, streaming: bool) -> dict[str, Any]:
+        """What is asked for, by our names."""
+        values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
+        fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+        if self.dialect.limit:
+            fields.setdefault("max_tokens", self.dialect.limit)
+        wanted = min(sampling.n, self._max_choices or sampling.n)
+        if wanted > 1:
+            fields["n"] = wanted
+        if sampling.stop:
+            fields["stop"] = sampling.stop
+        if sampling.logprobs is not None:
+            fields["logprobs"] = min(sampling.logprobs, self.dialect.most_logprobs or sampling.logprobs)
+        if streaming:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        return fields
+
+    def _thought(self, sampling: Sampling) -> dict[str, Any]:
+        return {} if "reasoning" in self._learned else self.dialect.thought(sampling)
+
+    def fields(
+        self, sampling: Sampling, expects: Expects | None, options: int, streaming: bool
+    ) -> dict[str, Any]:
+        """Everything of a body but the model and the messages."""
+        fields: dict[str, Any] = {**self.dialect.body, **self._thought(sampling)}
+        for name, value in self._settings(sampling, streaming).items():
+            if now := self._name_of(name, sampling):
+                fields |= self._setting(now, value)
+            elif name in _SAMPLING_FIELDS or name in ("stop", "logprobs"):
+                self._left_out.add(name)
+        if self.guided and expects:
+            fields = merged(fields, self._held(self.guided, expects, options))
+        return {**fields, **sampling.extra}
+
+    def _setting(self, name: str, value: Any) -> dict[str, Any]:
+        """One setting as it is sent."""
+        if name == "logprobs" and not self.dialect.count_logprobs:
+            return {"logprobs": True, "top_logprobs": value}
+        return {name: value}
+
+    def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
+        """The fields that hold a reply to its form."""
+        return guided_fields(guide, expects, options)
+
+    def tail(self, request: Request) -> bytes:
+        """Everything after the messages. The same few settings recur for millions of calls, so they are kept."""
+        sampling, streaming = request.sampling, request.watch is not None
+        key = (id(sampling), request.expects, request.options, streaming)
+        kept = self._tails.get(key)
+        if kept is None:
+            encoded = encode(self.fields(sampling, request.expects, request.options, streaming))
+            if len(self._tails) >= 256:
+                self._tails.clear()
+            # Keeping the sampling with its tail keeps its id from being given to another.
+            kept = self._tails[key] = sampling, b"]" + (b"," + encoded[1:-1] if encoded != b"{}" else b"")
+        if self._session_field and request.session:
+            # Routes a speaker's growing prompt to the machine that has it cached; other servers may refuse the field.
+            return b"".join(
+                [kept[1], b",", encode(self._session_field), b":", encode(_session_key(request)), b"}"]
+            )
+        return kept[1] + b"}"
+
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two tables as one, tables within them likewise; `other` goes first."""
+    both = {**one, **other}
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict) and isinstance(other[key], dict):
+            both[key] = merged(cast("dict[str, Any]", one[key]), cast("dict[str, Any]", other[key]))
+    return both
+
+
+def without_system(request: Request) -> tuple[str, memoryview]:
+    """A history's system prompt, and the other entries as the inside of a JSON array."""
+    entries, encoded = request.history.entries, memoryview(request.history.encoded())
+    if not entries or entries[0].role != "system":
+        return "", encoded
+    text = entries[0].content
+    start = len(b'{"role":"system","content":}') + len(encode(text)) + 1
+    return text, encoded[start:]
+
+
+def _session_key(request: Request) -> str:
+    """Names a speaker's growing prompt in at most 64 characters, which is what OpenAI takes."""
+    key = well_formed(f"{request.session}/{request.speaker}")
+    return key if len(key) <= 64 else hashlib.blake2b(key.encode(), digest_size=32).hexdigest()

@@ -1,0 +1,160 @@
+"""OpenAI's Responses API: the body of a call, and what comes back as a `Reply`.
+
+Nothing is stored with the provider: a conversation lives here, and every call sends all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from camel.core.errors import MalformedReply
+from camel.core.message import FinishReason, Usage, well_formed
+from camel.core.model import Choice, Expects, Reply, Request
+from camel.core.thought import separate
+from camel.models.guided import Guide, guided_fields
+from camel.models.protocol import Wire, encode, without_system
+from camel.models.streams import STARTS, EventStream
+from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
+
+_CUT: dict[Any, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_ENDED = ("response.completed", "response.incomplete", "response.failed")
+
+
+class OpenAIResponses(Wire):
+    """How a model is asked for a response."""
+
+    path = "/responses"
+
+    def encode(self, request: Request) -> bytes:
+        """The body of a call."""
+        system, rest = without_system(request)
+        told = [b',"instructions":', encode(system)] if system else []
+        return b"".join(
+            [
+                b'{"model":',
+                encode(self._name),
+                b',"store":false',
+                *told,
+                b',"input":[',
+                rest,
+                self.tail(request),
+            ]
+        )
+
+    def fields(self, sampling: Any, expects: Expects | None, options: int, streaming: bool) -> dict[str, Any]:
+        """Everything but the model and the messages."""
+        fields = super().fields(sampling, expects, options, streaming)
+        fields.pop("stream_options", None)
+        return fields
+
+    def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
+        held = field_of(field_of(guided_fields(guide, expects, options), "response_format"), "json_schema")
+        return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
+
+    def read(self, body: bytes) -> Reply:
+        """Read a reply."""
+        if body.startswith(STARTS):  # a stream that was not labeled as one
+            streamed = ResponseStream()
+            for _ in streamed.feed(body + b"\n"):
+                pass
+            return streamed.finished()
+        return _read(load_loosely(body), body)
+
+    def stream(self) -> EventStream:
+        """Read a streamed reply."""
+        return ResponseStream()
+
+
+def _read(data: Any, body: bytes) -> Reply:
+    if error := field_of(data, "error"):
+        raise failure(status_in(error), body, {})
+    output = field_of(data, "output")
+    if not isinstance(output, list):
+        raise MalformedReply(f"the reply has no output: {excerpt(body)}")
+    said: list[str] = []
+    thought: list[str] = []
+    refused = False
+    for item in cast("list[Any]", output):
+        kind = field_of(item, "type")
+        for part in _parts(item, "content"):
+            name = "refusal" if field_of(part, "type") == "refusal" else "text"
+            text = field_of(part, name)
+            if isinstance(text, str):
+                refused = refused or name == "refusal"
+                (thought if kind == "reasoning" else said).append(well_formed(text))
+        if kind == "reasoning":
+            texts = [field_of(part, "text") for part in _parts(item, "summary")]
+            thought += [well_formed(text) for text in texts if isinstance(text, str)]
+    within, speech = separate("".join(said))
+    thoughts = "\n\n".join(filter(None, ("\n\n".join(thought).strip(), within)))
+    reason = field_of(field_of(data, "incomplete_details"), "reason")
+    finish: FinishReason = "refusal" if refused else "stop"
+    if field_of(data, "status") == "incomplete":
+        finish = _CUT.get(reason, "other") if isinstance(reason, str) else "other"
+    model = field_of(data, "model")
+    choice = Choice(speech, finish, None, thoughts)
+    return Reply(
+        (choice,), _usage(field_of(data, "usage")), well_formed(model) if isinstance(model, str) else ""
+    )
+
+
+def _parts(item: Any, name: str) -> list[Any]:
+    found = field_of(item, name)
+    return cast("list[Any]", found) if isinstance(found, list) else []
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int
+    input_tokens_details: _Details | None = None
+    output_tokens_details: _Details | None = None
+
+
+def _usage(counts: Any) -> Usage:
+    try:
+        told = msgspec.convert(counts, _Usage)
+    except msgspec.ValidationError:
+        return UNKNOWN
+    details = told.input_tokens_details or _Details()
+    cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
+    thought = (told.output_tokens_details and told.output_tokens_details.reasoning_tokens) or 0
+    return believed(told.input_tokens, told.output_tokens, cached, thought, written)
+
+
+class ResponseStream(EventStream):
+    """Puts a streamed response together: its last event holds all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: Any = None
+        self._body = b""
+
+    def _take(self, payload: bytes) -> Iterator[str]:
+        event = load_loosely(payload)
+        kind = field_of(event, "type")
+        if kind == "error":
+            error = field_of(event, "error") or event
+            raise failure(status_in(error), payload, {})
+        if kind in _ENDED:
+            self._last, self._body, self.done = field_of(event, "response"), payload, True
+        elif kind in ("response.output_text.delta", "response.refusal.delta"):
+            text = field_of(event, "delta")
+            if isinstance(text, str):
+                yield from self._show(well_formed(text))
+
+    def finished(self) -> Reply:
+        """The whole reply."""
+        if self._last is None and self._stray.strip():
+            return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
+        if self._last is None:
+            raise MalformedReply("the stream ended before the reply was complete")
+        return _read(self._last, self._body)

@@ -1,0 +1,62 @@
+"""Server-sent events: the lines in which every protocol streams its replies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from camel.core.errors import ReplyTooLarge
+from camel.core.model import Reply
+from camel.core.thought import SpeechFilter
+
+MAX_LINE = 4 * 2**20
+_IGNORED = (b":", b"event:", b"id:", b"retry:")
+"""Lines that carry nothing for us: comments, names, numbers."""
+STARTS = (b"data:", *_IGNORED)
+
+
+class EventStream(ABC):
+    """Takes a streamed reply apart into events, which a protocol puts together."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._stray = bytearray()
+        """Lines that belong to no event: perhaps a plain body that was labeled as a stream."""
+        self._shown = SpeechFilter()
+        self.done = False
+        """The stream said that it is complete."""
+
+    @abstractmethod
+    def _take(self, payload: bytes) -> Iterator[str]:
+        """Take an event; yield the text to show of it."""
+
+    @abstractmethod
+    def finished(self) -> Reply:
+        """The whole reply; raises a `ModelError` where the stream broke off before its end."""
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Take more bytes; yield each new piece of the first choice's text."""
+        self._pending += data
+        if len(self._pending) + len(self._stray) > MAX_LINE:
+            raise ReplyTooLarge(f"a line of the stream exceeds {MAX_LINE:,} bytes")
+        if b"\n" not in data:
+            return
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            if self.done:
+                return
+            if line.startswith(b"data:"):
+                payload = bytes(line[5:]).strip()
+                if payload == b"[DONE]":
+                    self.done = True
+                elif payload:
+                    yield from self._take(payload)
+                if self.done and (rest := self._shown.rest()):
+                    yield rest
+            elif not line.startswith(_IGNORED):
+                self._stray += line + b"\n"
+
+    def _show(self, text: str) -> Iterator[str]:
+        """What of a text is speech, as far as that is known yet."""
+        if shown := self._shown.feed(text):
+            yield shown
