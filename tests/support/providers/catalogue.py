@@ -423,7 +423,7 @@ def plain(form: Form = "", **other: Any) -> Provider:
     """A compatible server that thinks in a form, and takes what OpenAI's ordinary models take."""
     return replace(
         Provider(
-            "plain",
+            form or "plain",
             Completions(),
             "/v1",
             CHAT,

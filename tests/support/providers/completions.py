@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.providers.provider import Call, Form, Provider
-from tests.support.providers.words import Count, Heard, Said, Turn
+from tests.support.providers.words import REFUSAL, Count, Heard, Said, Turn
 
 CREATED = 1_790_000_000
 _PIECE = 9
@@ -68,7 +68,7 @@ class Completions:
             case "empty_at_limit":
                 choice["message"]["content"] = None
             case "refused":
-                choice["message"] |= {"content": None, "refusal": "I cannot help with that."}
+                choice["message"] |= {"content": None, "refusal": REFUSAL}
             case "usage_null":
                 reply["usage"] = None
             case "usage_absent":
@@ -83,7 +83,8 @@ class Completions:
                 choice["error"] = {"code": 502, "message": "Provider returned error"}
             case _ if kind.startswith("finish:"):
                 choice["finish_reason"] = kind.removeprefix("finish:")
-                choice["message"]["content"] = ""
+                if kind != "finish:model_length":
+                    choice["message"]["content"] = ""
             case _:
                 pass
         return reply

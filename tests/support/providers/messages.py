@@ -62,7 +62,7 @@ class Messages:
         match kind:
             case "empty":
                 reply["content"] = []
-            case "refused" | "filtered":
+            case "filtered":
                 reply["stop_details"] = {"type": "refusal", "category": "cyber"}
             case "redacted":
                 reply["content"].insert(0, {"type": "redacted_thinking", "data": "ZW5jcnlwdGVk"})

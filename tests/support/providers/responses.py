@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.providers.completions import CREATED, event, pieces, text_of
 from tests.support.providers.provider import Call, Provider
-from tests.support.providers.words import Count, Heard, Said, Turn
+from tests.support.providers.words import REFUSAL, Count, Heard, Said, Turn
 
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -66,9 +66,7 @@ class Responses:
     def spoil(self, provider: Provider, reply: Any, kind: str) -> Any:
         match kind:
             case "refused":
-                part = {"type": "refusal", "refusal": "I cannot help with that."}
-                reply["output"][-1]["content"] = [part]
-                reply["status"], reply["incomplete_details"] = "completed", None
+                reply["output"][-1]["content"] = [{"type": "refusal", "refusal": REFUSAL}]
             case "error_in_200":
                 reply |= {"status": "failed", "output": [], "usage": None}
                 reply["error"] = {

@@ -19,7 +19,15 @@ from aiohttp import web
 
 from tests.support.endpoints import _THREAD
 from tests.support.providers.provider import Call, Failure, Provider
-from tests.support.providers.words import Count, PrefixCache, Said, prompt_tokens, speak, tokens
+from tests.support.providers.words import (
+    REFUSAL,
+    Count,
+    PrefixCache,
+    Said,
+    prompt_tokens,
+    speak,
+    tokens,
+)
 
 KEY = "sk-conformance-9f2c"
 """The only key that providers accept."""
@@ -39,6 +47,8 @@ class Trouble:
     """How many meet it; 0: all that follow."""
     mentions: str = ""
     """Only requests in which this is said."""
+    turns: int = 0
+    """Only requests with at least so many turns, the system prompt included."""
     talks: bool | None = True
     """Only requests of agents; False: only others; None: all."""
 
@@ -175,6 +185,8 @@ class ProviderServer:
         for trouble in self.troubles:
             if trouble.talks not in (None, heard.talks) or not heard.mentions(trouble.mentions):
                 continue
+            if len(heard.turns) < trouble.turns:
+                continue
             number = self._met[trouble]
             self._met[trouble] += 1
             if number >= trouble.first and (not trouble.times or number < trouble.first + trouble.times):
@@ -247,11 +259,11 @@ class ProviderServer:
         )
 
 
-UNBILLED = ("finish_error", "error_in_200", "error_in_stream", "hang_up", "no_choices")
+UNBILLED = ("finish_error", "finish:error", "error_in_200", "error_in_stream", "hang_up", "no_choices")
 """Replies that a provider does not charge for."""
 UNCOUNTED = ("usage_null", "usage_absent")
 """Replies that do not say what they took."""
-USABLE = (*UNCOUNTED, "redacted", "cached_beyond_prompt")
+USABLE = (*UNCOUNTED, "redacted", "refused")
 """Replies whose text is as it should be."""
 
 
@@ -261,10 +273,12 @@ def _spoil(said: Said, kind: str) -> Said:
         return replace(said, text="", speech_tokens=1)
     if kind == "empty_at_limit":
         return replace(said, text="", finish="length", speech_tokens=0)
-    if kind in ("filtered", "refused"):
+    if kind == "refused":
+        return replace(said, text=REFUSAL, speech_tokens=tokens(REFUSAL))
+    if kind == "filtered":
         cut = f"SPOILED {said.text[:20]}"
         return replace(said, text=cut, finish="content_filter", speech_tokens=tokens(cut))
-    if kind == "cut":
+    if kind in ("cut", "finish:model_length"):
         cut = f"SPOILED {said.text[:20]}"
         return replace(said, text=cut, finish="length", speech_tokens=tokens(cut))
     return said

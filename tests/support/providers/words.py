@@ -17,6 +17,8 @@ from tests.support.thinkers import HEARD, MARKER, THOUGHT
 CHARACTERS_PER_TOKEN = 2
 """Few, so that the prompts of short conversations reach the sizes from which providers cache."""
 
+REFUSAL = "I cannot help with that."
+
 
 class Turn(NamedTuple):
     """One message of a request, whatever its wire format."""
