@@ -220,7 +220,9 @@ MISTRAL = Provider(
     CHAT,
     limits=("max_tokens",),
     refuse=rules.mistral,
-    thinks=lambda call: call.model.startswith("magistral") or call.body.get("reasoning_effort") == "high",
+    thinks=lambda call: (
+        call.model.startswith("magistral") or call.body.get("reasoning_effort") not in (None, "none")
+    ),
     form=_always("parts"),
     usage=lambda count: _three(count) | {"num_cached_tokens": count.cached},
     usage_in_stream="always",

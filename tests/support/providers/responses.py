@@ -41,7 +41,7 @@ class Responses:
     def usage(self, count: Count) -> dict[str, Any]:
         return {
             "input_tokens": count.prompt,
-            "input_tokens_details": {"cached_tokens": count.cached},
+            "input_tokens_details": {"cached_tokens": count.cached, "cache_write_tokens": count.written},
             "output_tokens": count.completion,
             "output_tokens_details": {"reasoning_tokens": count.thought},
             "total_tokens": count.prompt + count.completion,

@@ -150,7 +150,8 @@ def openai_chat(call: Call, model: str = "") -> Failure | None:
 _RESPONSES = _names(
     "model input instructions max_output_tokens temperature top_p stream stream_options store reasoning include text tools "
     "tool_choice parallel_tool_calls previous_response_id metadata user service_tier truncation prompt_cache_key "
-    "top_logprobs safety_identifier background max_tool_calls"
+    "top_logprobs safety_identifier background max_tool_calls prompt_cache_options prompt_cache_retention conversation "
+    "context_management prompt moderation"
 )
 
 
@@ -211,15 +212,18 @@ def anthropic_error(message: str, status: int = 400, kind: str = "invalid_reques
 
 _MESSAGES = _names(
     "model messages max_tokens system temperature top_p top_k stop_sequences stream thinking output_config metadata tools "
-    "tool_choice service_tier cache_control container mcp_servers"
+    "tool_choice service_tier cache_control container mcp_servers diagnostics inference_geo speed"
 )
 
 
 def anthropic_messages(call: Call) -> Failure | None:
     """The Messages API, by the generation of the model."""
     body, new = call.body, generation(call.model)
-    if call.headers.get("anthropic-version") != "2023-06-01":
+    version = call.headers.get("anthropic-version")
+    if version not in ("2023-06-01", "2026-10-21"):
         return anthropic_error("anthropic-version: header is required")
+    if version != "2023-06-01" and (sampled := sorted(body.keys() & {"temperature", "top_p", "top_k"})):
+        return anthropic_error(f"{sampled[0]}: Extra inputs are not permitted")
     if unknown := sorted(body.keys() - _MESSAGES):
         return anthropic_error(f"{unknown[0]}: Extra inputs are not permitted")
     if not isinstance(body.get("max_tokens"), int):
@@ -345,15 +349,16 @@ def gemini(call: Call) -> Failure | None:
 
 
 _MISTRAL = _names(
-    "model messages temperature top_p max_tokens stream stream_options stop random_seed response_format tools tool_choice "
-    "presence_penalty frequency_penalty n prediction parallel_tool_calls prompt_mode reasoning_effort safe_prompt metadata "
-    "prompt_cache_key"
+    "model messages temperature top_p max_tokens stream stop random_seed response_format tools tool_choice presence_penalty "
+    "frequency_penalty n prediction parallel_tool_calls prompt_mode reasoning_effort safe_prompt metadata prompt_cache_key "
+    "min_tokens repetition_penalty top_k logprobs top_logprobs guardrails service_tier"
 )
 
 
 def mistral(call: Call) -> Failure | None:
     """Fields that are not in the schema are an error of validation, in messages too."""
-    where: list[Any] = [["body", name] for name in sorted(call.body.keys() - _MISTRAL)]
+    where: list[Any] = [["body", name] for name in sorted(call.body.keys() - _MISTRAL - {"stream_options"})]
+    where += [["body", "stream_options", name] for name in call.body.get("stream_options") or ()]
     for index, one in enumerate(call.body["messages"]):
         extra = one.keys() - {"role", "content", "tool_calls", "prefix", "tool_call_id"}
         where += [["body", "messages", index, one["role"], name] for name in sorted(extra)]
@@ -368,8 +373,6 @@ def mistral(call: Call) -> Failure | None:
     if any(one["role"] == "assistant" and not one["content"] for one in call.body["messages"]):
         text = "Assistant message must have either content or tool_calls, but not none."
         return mistral_error(text, 400, "invalid_request_message_order", "3240")
-    if call.body.get("reasoning_effort") not in (None, "none", "high"):
-        return mistral_error("Input should be 'none' or 'high'", 422, "invalid_request_error")
     return None
 
 
@@ -407,8 +410,17 @@ def fireworks_error(message: str, status: int, code: str) -> Failure:
     return Failure(status, {"error": error})
 
 
+_GROQ = _names(
+    "model messages max_tokens max_completion_tokens temperature top_p n stop seed stream stream_options user response_format "
+    "tools tool_choice parallel_tool_calls reasoning_effort reasoning_format include_reasoning service_tier metadata store "
+    "presence_penalty frequency_penalty logprobs top_logprobs logit_bias search_settings documents citation_options"
+)
+
+
 def groq(call: Call) -> Failure | None:
     body = call.body
+    if unknown := sorted(body.keys() - _GROQ):
+        return openai_error(f"property '{unknown[0]}' is unsupported", None)
     for name in ("logprobs", "top_logprobs", "logit_bias", "presence_penalty", "frequency_penalty"):
         if body.get(name):
             return openai_error(f"property '{name}' is unsupported", None)
@@ -426,14 +438,15 @@ def groq(call: Call) -> Failure | None:
 
 
 def xai(call: Call) -> Failure | None:
-    """Reasoning models refuse `stop` and the penalties, under names that are not those of the request."""
-    names = {"stop": "stop", "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
+    """No model takes penalties, reasoning models no `stop`; errors have names of their own for the fields."""
+    names = {"presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty"}
     if "non-reasoning" not in call.model:
-        for name, shown in names.items():
-            if name in call.body:
-                return xai_error(f"Argument not supported on this model: {shown}")
-    if call.model.startswith("grok-4.20") and "reasoning_effort" in call.body:
-        return xai_error("Argument not supported on this model: reasoningEffort")
+        names["stop"] = "stop"
+    if call.model.startswith("grok-4.20"):
+        names["reasoning_effort"] = "reasoningEffort"
+    for name, shown in names.items():
+        if name in call.body:
+            return xai_error(f"Model {call.model} does not support parameter {shown}.")
     return None
 
 

@@ -85,7 +85,8 @@ class Row:
     @property
     def usable(self) -> bool:
         """Whether the reply says what it should."""
-        return self.served and (not self.kind or self.kind in USABLE)
+        whole = all(one.finish == "stop" for one in self.said)
+        return self.served and whole and (not self.kind or self.kind in USABLE)
 
 
 @dataclass
