@@ -75,6 +75,8 @@ class Case:
     """What the command must print, in whatever case."""
     thoughts: bool | None = None
     """Whether thoughts come back: with each message, or with none. None: as the provider decides."""
+    thinks: bool | None = None
+    """Whether the model thinks when agents are asked, by the ledger's own count."""
     refuses: bool = False
     """Whether the model refuses, in a field of its own: such messages are kept and marked."""
     caches: bool = False
@@ -241,7 +243,7 @@ def export(folder: Path, format: str, *options: str) -> str:
 def check(folder: Path, case: Case, ledger: Ledger, done: Done) -> None:
     """Compare a run with the ledger of its provider."""
     printed = done.stdout + done.stderr
-    assert done.status == case.status, f"{printed}\n{[row.status for row in ledger]}"
+    assert done.status == case.status, f"{printed}\n{Counter((row.status, row.error) for row in ledger)}"
     for words in case.prints:
         assert words.lower() in printed.lower(), printed
     found = _transcripts(folder)
@@ -263,8 +265,8 @@ def _transcripts(folder: Path) -> list[Transcript]:
 
 def check_requests(case: Case, ledger: Ledger) -> None:
     """What was sent is what the provider documents, holds no thought, and is asked for once."""
-    refused = [(row.status, row.raw[:300]) for row in ledger.refused]
-    assert len(refused) <= case.refused, refused
+    refused = Counter((row.status, row.error) for row in ledger.refused)
+    assert refused.total() <= case.refused, refused
     assert not any(MARKER in row.raw for row in ledger)
     served = [row for row in ledger.served if row.talks]
     for name, value in case.sent.items():
@@ -276,6 +278,8 @@ def check_requests(case: Case, ledger: Ledger) -> None:
     if not case.repeats:
         good = Counter(row.raw for row in ledger if row.usable)
         assert set(good.values()) <= {1}, [body for body, count in good.items() if count > 1]
+    if case.thinks is not None:
+        assert {bool(row.counted and row.counted.thought) for row in served} == {case.thinks}
     if case.caches:
         assert ledger.total()["cached"] > 0
     if case.troubles:
@@ -354,7 +358,10 @@ def check_exports(folder: Path, case: Case, found: list[Transcript]) -> None:
 
 
 def _check_secrets(folder: Path, printed: str) -> None:
+    """The key is in no file and in no output, a thought in records alone."""
     assert KEY not in printed
-    assert not [
-        path for path in (folder / "run").rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()
-    ]
+    for path in (folder / "run").rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert KEY.encode() not in data, path
+            assert path.suffix == ".parquet" or MARKER.encode() not in data, path

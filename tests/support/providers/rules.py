@@ -80,11 +80,11 @@ def openai_effort(model: str, given: str | None) -> str:
     return "none" if not reasons(model) else given or openai_efforts(model)[0]
 
 
-def _sampling(body: dict[str, Any], model: str, effort: str) -> Failure | None:
-    """Refuse sampling parameters of models that think."""
-    if effort == "none":
-        return None
+def _sampling(body: dict[str, Any], effort: str) -> Failure | None:
+    """Refuse sampling parameters of models that think; without effort they take some of them."""
     for name in _SAMPLED:
+        if effort == "none" and name in ("temperature", "top_p", "logprobs", "top_logprobs"):
+            continue
         value = body.get(name)
         if value is None or value == _DEFAULTS.get(name, object()):
             continue
@@ -144,7 +144,7 @@ def openai_chat(call: Call, model: str = "") -> Failure | None:
         return unsupported("stop")
     if body.get("parallel_tool_calls") is not None and re.match(r"o\d", model):
         return unsupported("parallel_tool_calls")
-    return _sampling(body, model, openai_effort(model, effort))
+    return _sampling(body, openai_effort(model, effort))
 
 
 _RESPONSES = _names(

@@ -64,6 +64,8 @@ class Row:
     """Without keys."""
     at: float
     status: int = 0
+    error: str = ""
+    """What was answered instead of a reply."""
     kind: str = ""
     """The trouble that it met."""
     ignored: tuple[str, ...] = ()
@@ -177,7 +179,7 @@ class ProviderServer:
 
     def _fail(self, row: Row, failure: Failure) -> web.Response:
         row.status = failure.status
-        text = failure.body if isinstance(failure.body, str) else json.dumps(failure.body)
+        row.error = text = failure.body if isinstance(failure.body, str) else json.dumps(failure.body)
         kind = "text/html" if text.startswith("<") else "application/json"
         return web.Response(status=failure.status, text=text, headers=failure.headers, content_type=kind)
 
