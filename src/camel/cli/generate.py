@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
+from camel.cli.options import option
 
 if TYPE_CHECKING:
     from camel.core.model import Model
@@ -41,9 +42,12 @@ def generate(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Continue a run although this has changed: model.name. Finished items keep their model.",
+            help="Continue a run although this has changed: model.name, or models.SEAT.name. Finished items keep their model.",
         ),
     ] = None,
+    user_model: Annotated[str, option("The model of the user's seat: NAME or NAME@URL.", "MODEL")] = "",
+    assistant_model: Annotated[str, option("The model of the assistant's seat.", "MODEL")] = "",
+    critic_model: Annotated[str, option("The model that judges for the critic.", "MODEL")] = "",
 ) -> None:
     """Generate a dataset. Ctrl-C stops it; the same command continues where it stopped."""
     from msgspec.structs import replace
@@ -55,7 +59,10 @@ def generate(
     local = local or settings.is_local
     if how.address and local:
         raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
-    settings = settings.adjusted(local=local, concurrency=how.concurrency, out=out, budget=how.limits)
+    seats = {"user": user_model, "assistant": assistant_model, "critic": critic_model}
+    settings = settings.adjusted(
+        local=local, concurrency=how.concurrency, out=out, budget=how.limits, seats=seats
+    )
     if not out:
         check_place(config, settings)
     if dry_run:

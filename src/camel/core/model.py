@@ -78,8 +78,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def thought_only(self) -> bool:
-        """Whether it ended before the model had said anything, because thinking used up its tokens."""
-        return self.finish == "length" and bool(self.reasoning) and not self.content.strip()
+        """Whether its tokens were used up before the model had said anything: by thinking, also where that is hidden."""
+        return self.finish == "length" and not self.content.strip()
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
@@ -95,6 +95,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     """How many of the attempts were answered 429."""
     deliberation: Deliberation | None = None
     """What it was chosen from, where somebody chose; then the usage is that of all calls."""
+    by: str = ""
+    """The model as the run calls it, where it has several."""
 
     @property
     def content(self) -> str:

@@ -1,6 +1,6 @@
 """Thought and speech: some models write both into one text, and this is the only place that tells them apart.
 
-A thought is the text between `<think>` and `</think>`, anywhere outside quoted code. It is also the text before a
+A thought is the text between `<think>` and `</think>` (or `<thinking>`, or `<thought>`), anywhere outside quoted code. It is also the text before a
 `</think>` that nothing opened: some chat templates write the `<think>` themselves. A text that can be read in two ways is
 taken for thought: a thought that is spoken corrupts a conversation, while speech taken for thought is still in the record.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
-_TOKEN = re.compile(r"(?P<tag></?think(?:ing)?>)|(?P<ticks>`+)|(?P<tildes>~{3,})", re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(?:think(?:ing)?|thought)>", re.IGNORECASE)
+_TOKEN = re.compile(r"(?P<tag></?(?:think(?:ing)?|thought)>)|(?P<ticks>`+)|(?P<tildes>~{3,})", re.IGNORECASE)
 _TICKS = re.compile(r"`+")
 _LONGEST_TAG = len("</thinking>")
 _LONGEST_QUOTE = 2_000

@@ -15,8 +15,11 @@ def journaled(
     folder: RunFolder,
     stage: str,
     damaged: Callable[[Damage], None] = lambda damage: None,
-) -> Iterator[Usage]:
-    """What each call used that the journals of open shards hold; `damaged` is called for what cannot be read."""
+) -> Iterator[tuple[str, Usage]]:
+    """What each call used that the journals of open shards hold, and the model of it where there are several.
+
+    `damaged` is called for what cannot be read.
+    """
     for shard in sorted(folder.journaled(stage)):
         for entry in folder.replay(stage, shard, damaged):
             yield usage_in(read_step(entry).result)

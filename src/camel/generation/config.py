@@ -17,11 +17,13 @@ from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
+from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_seats
 from camel.jobs.budget import Budget
 from camel.models.local import ALIAS, LOCAL_SAMPLING
+from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
-from camel.scenarios import RolePlay, Scenario, known, load, shipped
+from camel.scenarios import Meeting, RolePlay, Scenario, known, load, shipped
 from camel.scenarios.critics import CriticSettings
 from camel.storage.store import is_remote
 
@@ -102,6 +104,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     sampling: Sampling | None = None
     critic: CriticSettings | None = None
     """Who chooses what is said in role plays; left out: as the scenario declares."""
+    models: dict[str, Seat] = {}
+    """By seat, who sits there; a seat that is not named has `model`."""
     seed: int | None = None
     """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
     shard_size: int | None = None
@@ -116,6 +120,12 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def __post_init__(self) -> None:
         if (self.shard_size is not None and self.shard_size < 1) or self.run.concurrency < 1:
             raise InputError("shard_size and run.concurrency must be at least 1")
+        prices: dict[str, ModelPrice | None] = {}
+        for spec in (self.model, *models_at(self.models).values()):
+            if prices.setdefault(spec.name, spec.cost()) != spec.cost():
+                raise InputError(
+                    f"{spec.name} has two prices in this configuration: what it costs is counted by its name"
+                )
 
     @property
     def where(self) -> str:
@@ -128,6 +138,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
+        self.check_seats(scenario)
         return scenario
 
     @property
@@ -142,9 +153,13 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         concurrency: int | None = None,
         out: str = "",
         budget: Mapping[str, float | None] | None = None,
+        seats: Mapping[str, str] | None = None,
     ) -> GenerateConfig:
-        """The configuration with what a command line says; `local` is the tiny model on this machine."""
+        """The configuration with what a command line says; `local` is the tiny model on this machine, `seats` names models."""
         config = self
+        if named := {name: {"model": model} for name, model in (seats or {}).items() if model}:
+            read = read_seats(named, msgspec.to_builtins(config.model))
+            config = replace(config, models={**config.models, **msgspec.convert(read, dict[str, Seat])})
         if given := {name: value for name, value in (budget or {}).items() if value is not None}:
             config = replace(config, budget=replace(config.budget, **given))
         if local:
@@ -154,6 +169,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             config = replace(
                 config,
                 model=ModelSpec(ALIAS, guided="llama.cpp"),
+                models={},
                 sampling=sampling,
                 run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
                 # Not into the folder of the model that the configuration names.
@@ -163,6 +179,19 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             config = replace(config, run=replace(config.run, concurrency=concurrency))
         return replace(config, out=out) if out else config
 
+    def check_seats(self, scenario: Scenario) -> None:
+        """Raise where a seat is named that the scenario does not have."""
+        end = scenario.end
+        if isinstance(end, Meeting):
+            there = {"lists", *(f"{MEMBERS}.{name}" for name in end.society.names)}
+        elif isinstance(end, RolePlay):
+            there = {*SEATS} - (set() if self.critic_of(scenario) else {"critic"})
+            there -= set() if end.specify else {"specifier"}
+        else:
+            there = {"assistant", "lists"}
+        for name in self.models.keys() - there:
+            raise InputError(f"{scenario.name} has no seat models.{name}; it has {', '.join(sorted(there))}")
+
     def critic_of(self, scenario: Scenario) -> CriticSettings | None:
         """Who chooses what is said, if anybody does."""
         end = scenario.end
@@ -171,8 +200,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""
         # Only where there is one: runs from before there were critics have no such field.
-        critic = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
-        return critic | {
+        optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
+        for name, seat in self.models.items():
+            optional[f"models.{name}"] = [one.identity() for one in seat.candidates]
+            optional[f"models.{name}.name"] = [one.model.name for one in seat.candidates]
+        return optional | {
             "scenario": self.scenario,
             "scenario_fingerprint": scenario.fingerprint(),
             "counts": {level.name: level.count for level in scenario.levels},
@@ -202,6 +234,11 @@ def read_config(path: Path, *, local: bool = False) -> GenerateConfig:
     table = read_table(path, missing=f"there is none; camel init {path} makes one")
     if local and isinstance(model := table.setdefault("model", {}), dict):
         cast("dict[str, Any]", model).setdefault("name", LOCAL)
+    if isinstance(seats := table.get("models"), dict) and isinstance(default := table.get("model"), dict):
+        try:
+            table["models"] = read_seats(cast("dict[str, Any]", seats), cast("dict[str, Any]", default))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
     config = convert_table(table, GenerateConfig, path)
     return msgspec.structs.replace(config, scenario=_scenario(path, config.scenario))
 

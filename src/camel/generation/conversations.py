@@ -7,7 +7,7 @@ from pathlib import Path
 
 from camel.core.errors import CamelError
 from camel.core.message import Usage
-from camel.core.model import Model
+from camel.core.model import Price
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Transcript
@@ -16,8 +16,6 @@ from camel.index.build import write_indexed
 from camel.jobs.item import Item
 from camel.jobs.job import Stage
 from camel.jobs.ledger import STOPPED
-from camel.jobs.state import price_of
-from camel.models.spec import ModelSpec
 from camel.record.arrow import stream_shard
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
@@ -25,7 +23,7 @@ from camel.runs.run import RunFolder
 
 def conversation_stage(
     folder: RunFolder,
-    model: Model | ModelSpec,
+    price: Price | None,
     *,
     name: str,
     count: int,
@@ -33,7 +31,7 @@ def conversation_stage(
     id: Callable[[int], str],
 ) -> Stage:
     """The stage whose records are the run's. `work` keeps what there is of a record in `item.draft`."""
-    settings, price = folder.settings(), price_of(model)
+    settings = folder.settings()
 
     def cost(model: str, usage: Usage) -> float | None:
         return price.cost(usage) if price else None

@@ -24,7 +24,7 @@ from camel.generation.opening import open_made_from
 from camel.jobs.item import Item, item_seed
 from camel.jobs.job import Job, Stage, Step
 from camel.jobs.replies import CheckedModel
-from camel.jobs.state import fingerprint, name_of
+from camel.jobs.state import fingerprint, name_of, price_of
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
 from camel.runs.run import RunFolder
@@ -97,7 +97,7 @@ class Dialogues(Job):
         return [
             conversation_stage(
                 run,
-                self.model,
+                price_of(self.model),
                 name=CONVERSATIONS,
                 count=len(rows),
                 work=partial(self._converse, run.settings().fingerprint),

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from camel.core.conversation import spoken
 from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
-from camel.core.message import Message, in_one_line, well_formed
+from camel.core.member import Member
+from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stops import Stop
-from camel.core.task import Task
+from camel.core.task import SPECIFIER, Task
 from camel.core.transcript import Speaker, Transcript
 from camel.engine.stage import Written, write_whole
 from camel.generation.config import ANSWERS, LISTS_PER_SHARD, GenerateConfig, last_stage
@@ -27,9 +29,12 @@ from camel.generation.conversations import conversation_stage
 from camel.generation.forecast import PlanEstimator
 from camel.generation.fork import fork_run
 from camel.generation.opening import open_run
+from camel.generation.seats import MEMBERS, SEATS, key_of, models_at
+from camel.jobs.budget import Budget
 from camel.jobs.item import Item, item_seed, seeded
 from camel.jobs.job import ItemFailed, Job, Stage, Step
 from camel.jobs.replies import CheckedModel
+from camel.jobs.state import price_of
 from camel.models.named import NamedModel
 from camel.models.spec import ModelSpec
 from camel.record.parquet import arrow
@@ -51,6 +56,14 @@ class ListFailed(ItemFailed):
         self.cause = cause
 
 
+class Seated(NamedTuple):
+    """Who sits in a seat: its name among the job's models, and how it is asked where that differs."""
+
+    key: str = ""
+    sampling: Sampling | None = None
+    prompt: str = ""
+
+
 class AskedList(NamedTuple):
     """A list as a model gave it: its parents in words, and its items."""
 
@@ -70,10 +83,17 @@ class Generation(Job):
     """A run whose lists it takes over, those that it would ask for in the same words."""
     place: str = field(init=False)
     models: Mapping[str, Model | ModelSpec] = field(init=False)
+    budgets: Mapping[str, tuple[Collection[str], Budget]] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", self.config.where)
         object.__setattr__(self, "models", models_of(self.config, self.model))
+        budgets = {
+            f"models.{name}": ([one.model.name for one in seat.candidates], seat.budget)
+            for name, seat in self.config.models.items()
+            if seat.budget != Budget()
+        }
+        object.__setattr__(self, "budgets", budgets)
 
     def open(self, accept: Collection[str] = ()) -> RunFolder:
         """The run's folder, if it was made from the same configuration."""
@@ -88,7 +108,7 @@ class Generation(Job):
 
     def outline(self, run: RunFolder) -> Sequence[Stage]:
         """All of them."""
-        return Maker(self.config, self.models[""], run).stages()
+        return Maker(self.config, run).stages()
 
     def estimator(self, run: RunFolder) -> PlanEstimator:
         """A plan of the run, made anew as it proceeds."""
@@ -96,8 +116,8 @@ class Generation(Job):
 
     def absolute(self) -> Generation:
         """The same, with an absolute path of its folder."""
-        config = msgspec.structs.replace(self.config, out=absolute_place(self.place))
-        return replace(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
+        config = replace(self.config, out=absolute_place(self.place))
+        return replace_fields(self, config=config, fork_of=self.fork_of and absolute_place(self.fork_of))
 
     @property
     def title(self) -> str:
@@ -108,8 +128,8 @@ class Generation(Job):
 class Maker:
     """Makes the records of a run: lists, conversations, answers."""
 
-    def __init__(self, config: GenerateConfig, model: Model | ModelSpec, folder: RunFolder) -> None:
-        self.config, self.folder, self._model = config, folder, model
+    def __init__(self, config: GenerateConfig, folder: RunFolder) -> None:
+        self.config, self.folder = config, folder
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
@@ -129,6 +149,7 @@ class Maker:
                 read=self._read_asked,
                 fingerprint=fingerprint,
                 suffix=".txt",
+                seat="lists",
                 shard_size=LISTS_PER_SHARD,
             )
             for level in self.scenario.asked
@@ -136,7 +157,7 @@ class Maker:
         name = last_stage(self.scenario)
         last = conversation_stage(
             self.folder,
-            self._model,
+            price_of(self.config.model),
             name=name,
             count=self.scenario.count,
             work=self._answer if name == ANSWERS else self._converse,
@@ -151,14 +172,13 @@ class Maker:
         facts = item.draft = await self._looked_up(partial(self.scenario.list_facts, level, item.index))
         if failed := _failed_list_in(facts):
             raise ListFailed(failed)
-        declared = self.scenario.level(level)
+        declared, seat = self.scenario.level(level), self._seat(item, "lists")
+        sampling = seat.sampling or declared.sampling or self.config.sampling or AGENT_SAMPLING
         items = await ask_list(
-            item.model(),
+            item.model(seat.key),
             self.scenario.list_prompt(level, facts),
             declared.count,
-            sampling=seeded(
-                declared.sampling or self.config.sampling or AGENT_SAMPLING, self.config.seed, item.index
-            ),
+            sampling=seeded(sampling, self.config.seed, item.index),
             session=item.id,
             ask=declared.ask,
             names=self.scenario.is_name(level),
@@ -200,13 +220,25 @@ class Maker:
     async def _converse(self, item: Item) -> Transcript:
         """One conversation."""
         facts = await self._facts(item)
-        model = CheckedModel(item.model(), self.config.run.cut_replies)
         try:
-            play = self._play(item.index, facts, model)
+            play = self._play(item, facts)
         except NoRoom as error:
             return self._labelled(item.index, self._without_room(item, facts, error), facts)
         item.draft = self._labelled(item.index, play.transcript, facts)
         return await play.finish()
+
+    def _seat(self, item: Item, name: str) -> Seated:
+        """Who sits in a seat in one conversation."""
+        seat = self.config.models.get(name)
+        if seat is None:
+            return Seated()
+        number = seat.drawn(name, item.id)
+        one = seat.candidates[number]
+        return Seated(key_of(name, number), one.sampling, one.prompt)
+
+    def _models(self, item: Item) -> Callable[[str], Model]:
+        """What gives a model by its key, whose replies can be used: one object for all seats that share it."""
+        return cache(lambda key: CheckedModel(item.model(key), self.config.run.cut_replies))
 
     async def _facts(self, item: Item) -> dict[str, str]:
         """The values of an item's placeholders; raises where a list that they come from failed."""
@@ -222,39 +254,62 @@ class Maker:
         error is everybody's."""
         end = self.scenario.end
         assert isinstance(end, RolePlay)
-        self._play(item.index, facts, item.model(), task="?")
+        self._play(item, facts, task="?")
         cast = end.cast(facts)
         speakers = [Speaker(USER, cast.user), Speaker(ASSISTANT, cast.assistant)]
         stop = Stop("token_limit", str(error), USER)
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
-    def _play(self, index: int, facts: dict[str, str], model: Model, **other: str) -> Play:
+    def _play(self, item: Item, facts: dict[str, str], **other: str) -> Play:
         """The table of one conversation, set; `other` than the scenario has it."""
-        end = self.scenario.end
+        end, seed, index = self.scenario.end, self.config.seed, item.index
         if isinstance(end, Meeting):
-            society, task = end.filled(facts)
-            return society.play(
-                model,
-                task=task,
-                sampling=self.config.sampling or end.sampling,
-                seed=item_seed(self.config.seed, index),
-                id=self.scenario.id(index),
-            )
+            return self._meeting(item, end, facts)
         assert isinstance(end, RolePlay)
+        seats = {name: self._seat(item, name) for name in SEATS}
+        models = self._models(item)
+        if prompts := {name: seat.prompt for name, seat in seats.items() if seat.prompt}:
+            end = replace(end, inception=replace(end.inception, **prompts))
+        usual = self.config.sampling or end.sampling or AGENT_SAMPLING
+        sampling = {name: seeded(seat.sampling or usual, seed, index) for name, seat in seats.items()}
         specifier = end.specifier()
         if specifier is not None:
-            sampling = seeded(specifier.sampling, self.config.seed, index)
-            specifier = msgspec.structs.replace(specifier, sampling=sampling)
-        sampling = seeded(self.config.sampling or end.sampling or AGENT_SAMPLING, self.config.seed, index)
+            asked = seeded(seats[SPECIFIER].sampling or specifier.sampling, seed, index)
+            specifier = replace(specifier, sampling=asked, model=models(seats[SPECIFIER].key))
         critic = self.config.critic_of(self.scenario)
+        judge = models(seats["critic"].key)
         return RolePlaying(
             **end.cast(facts)._asdict() | other,
-            **(critic.cast(model, sampling)._asdict() if critic else {}),
-            model=model,
-            sampling=sampling,
+            **(critic.cast(judge, sampling["critic"])._asdict() if critic else {}),
+            model=models(seats[ASSISTANT].key),
+            user_model=models(seats[USER].key),
+            sampling=sampling[ASSISTANT],
+            user_sampling=sampling[USER],
             specifier=specifier,
             rules=end.rules(),
             id=self.scenario.id(index),
+        )
+
+    def _meeting(self, item: Item, end: Meeting, facts: dict[str, str]) -> Play:
+        """The table of a society."""
+        models, usual = self._models(item), self.config.sampling or end.sampling
+        seated: dict[str, Model] = {"": models("")}
+        members: list[Member] = []
+        for member in end.society.members:
+            seat = self._seat(item, f"{MEMBERS}.{member.name}")
+            own = {
+                "sampling": seat.sampling or usual or member.sampling,
+                "prompt": seat.prompt or member.prompt,
+            }
+            members.append(replace(member, **own))
+            seated[member.name] = models(seat.key)
+        society, task = replace(end, society=replace(end.society, members=tuple(members))).filled(facts)
+        return society.play(
+            seated,
+            task=task,
+            sampling=None if self.config.models else usual,
+            seed=item_seed(self.config.seed, item.index),
+            id=self.scenario.id(item.index),
         )
 
     async def _answer(self, item: Item) -> Transcript:
@@ -263,15 +318,15 @@ class Maker:
         assert isinstance(end, Question)
         facts = await self._facts(item)
         asked = end.asked(facts)
-        sampling = seeded(
-            self.config.sampling or end.sampling or AGENT_SAMPLING, self.config.seed, item.index
-        )
+        seat = self._seat(item, ASSISTANT)
+        usual = self.config.sampling or end.sampling or AGENT_SAMPLING
+        sampling = seeded(seat.sampling or usual, self.config.seed, item.index)
         transcript = item.draft = self._labelled(item.index, Transcript(item.id, Task(asked.problem)), facts)
         transcript.speakers = [Speaker(USER, "User"), Speaker(ASSISTANT, asked.role, sampling=sampling)]
         transcript.messages.append(Message(0, USER, "User", asked.problem))
         history = History()
         history.add("user", asked.prompt)
-        model = CheckedModel(item.model(), self.config.run.cut_replies)
+        model = self._models(item)(seat.key)
         reply = await model.reply(Request(history, sampling, item.id, ASSISTANT))
         transcript.messages.append(spoken(1, ASSISTANT, asked.role, well_formed(reply.content), reply))
         transcript.stop = Stop("done", "the question was answered", ASSISTANT)
@@ -287,7 +342,8 @@ class Maker:
 def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | ModelSpec]:
     """The models of a configuration by seat; `model` answers in place of its own, under the same name and price."""
     section = config.model
-    return {"": section if model is None else NamedModel(model, section.name, section.cost())}
+    usual = section if model is None else NamedModel(model, section.name, section.cost())
+    return {"": usual, **models_at(config.models)}
 
 
 def _failed_list_in(facts: Mapping[str, str]) -> str:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from camel.core.message import Usage
 from camel.core.society import Society
-from camel.generation.config import Assumptions, Figure, Guess
+from camel.generation.config import Assumptions, Figure, GenerateConfig, Guess
+from camel.generation.seats import MEMBERS
+from camel.models.prices import ModelPrice
 from camel.scenarios import Level, Meeting, Question, RolePlay, Scenario, sample
 from camel.scenarios.critics import CriticSettings
 
@@ -68,6 +70,28 @@ class Guesses:
         asked = len(scenario.asked)
         self._list_prompts = dict(zip((level.name for level in scenario.asked), rendered, strict=False))
         self._end_prompts = rendered[asked:]
+
+    def shares(self, config: GenerateConfig) -> list[tuple[float, ModelPrice | None]]:
+        """About how much of a conversation's tokens each of several models takes, and its price."""
+        end, parts = self._scenario.end, dict[str, float]()
+        if isinstance(end, Meeting):
+            parts = {f"{MEMBERS}.{name}": 1.0 for name in end.society.names}
+        elif isinstance(end, RolePlay):
+            parts = {"user": 0.5, "assistant": 0.5, "specifier": 0.02 if end.specify else 0.0}
+            if self._critic:
+                # Of the further calls for a message, one judges and the others propose.
+                parts["critic"] = len(self._critic.seats) / 2
+        else:
+            parts = {"assistant": 1.0}
+        shares: list[tuple[float, ModelPrice | None]] = []
+        for name, part in parts.items():
+            seat = config.models.get(name)
+            if seat is None:
+                shares.append((part, config.model.cost()))
+                continue
+            total = sum(one.weight for one in seat.candidates)
+            shares += [(part * one.weight / total, one.model.cost()) for one in seat.candidates]
+        return [one for one in shares if one[0]]
 
     def of_list(self, level: Level) -> Callable[[int], Need]:
         """One list of a level; what is on it already is named in each further call."""

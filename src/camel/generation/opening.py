@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
@@ -16,7 +17,8 @@ from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Planned, Settings
 from camel.scenarios import Scenario
 
-ACCEPTABLE = ("model.name",)
+ACCEPTABLE = ("model.name", "models.SEAT.name")
+_ACCEPTABLE = re.compile(r"model\.name|models\..+\.name")
 """What of a run's configuration may change once somebody says so: records name the model of each message."""
 
 
@@ -49,7 +51,7 @@ def open_made_from(
 
     `accept` names what may have changed: what is committed stays, what is open continues with the new value.
     """
-    if unknown := sorted(set(accept) - set(ACCEPTABLE)):
+    if unknown := sorted(name for name in accept if not _ACCEPTABLE.fullmatch(name)):
         raise InputError(f"--accept-change takes {', '.join(ACCEPTABLE)}, not {shown(unknown[0])}")
     folder, wanted = open_folder(where), settings.config
     if not folder.exists:
@@ -57,7 +59,7 @@ def open_made_from(
         return folder
     if accept:
         saved = {**folder.settings().config, **folder.accepted()}
-        if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
+        if new := {name: wanted.get(name) for name in accept if saved.get(name) != wanted.get(name)}:
             folder.accept(new)
     if (changed := differences(folder, wanted, own_size=own_size)) and not folder.make_anew(settings):
         lines = "".join(f"\n  {line}" for line in changed)

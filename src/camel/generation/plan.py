@@ -27,6 +27,7 @@ from camel.generation.config import (
 )
 from camel.generation.guesses import Guesses, Need
 from camel.generation.opening import changes
+from camel.generation.seats import average_price
 from camel.jobs.budget import Budget
 from camel.jobs.ledger import MONEY, usage_of
 from camel.models.prices import ModelPrice
@@ -214,9 +215,22 @@ def make_plan(
     kept = scenario.count == actual.count
     size = config.shard_size or shard_size_for(scenario.count)
     stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
-    own = (committed.get(stage.name, ()) for stage in stages if stage.done)
+    own = [committed.get(stage.name, ()) for stage in stages if stage.done]
     price = config.model.cost()
+    if config.models:
+        price = _scaled(average_price(guess.shares(config)), own)
     return Plan(scenario.name, scenario.shape, tuple(stages), price, _dearer(own, price))
+
+
+def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> ModelPrice | None:
+    """A price of several models together, so that it agrees with what was paid so far."""
+    paid = [shard for shards in stages for shard in shards if shard.money and not shard.elsewhere]
+    guessed = sum(price.cost(shard.need.usage()) for shard in paid) if price else 0.0
+    if price is None or not guessed:
+        return price
+    factor = sum(shard.money or 0.0 for shard in paid) / guessed
+    named = {name: value * factor for name, value in msgspec.structs.asdict(price).items() if value}
+    return ModelPrice(**{"input": 0.0, "output": 0.0, **named})
 
 
 def _dearer(stages: Iterable[Sequence[Committed]], price: ModelPrice | None) -> float:

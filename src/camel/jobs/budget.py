@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -51,6 +52,8 @@ class ModelMeter:
     def __init__(self, meter: Meter, name: str, price: Price | None, failures: Failures) -> None:
         self.meter, self.name, self.price, self.failures = meter, name, price, failures
         self.usage = Usage()
+        self.before = Usage()
+        """Of earlier starts, where the job has several models."""
         self.errors: Counter[str] = Counter()
         self.rate_limited = 0
         """Attempts that were answered 429, of calls that were served in the end and of those given up."""
@@ -118,6 +121,8 @@ class Meter:
         """Used by earlier starts."""
         self.started = time.monotonic()
         self.in_flight = 0
+        self.limits: dict[str, tuple[Collection[str], Budget]] = {}
+        """By what it is called, a further budget of some of the models."""
         self.grant: Grant | None = None
         """What this process may use of a budget that it shares; None: it shares none."""
         self.starved = 0
@@ -154,21 +159,20 @@ class Meter:
 
     def over_budget(self) -> str:
         """Which limit has been reached, in words; empty while there is room."""
-        if not self._limited:  # asked before every call
+        if not self._limited and not self.limits:  # asked before every call
             return ""
+        for what, (names, limit) in self.limits.items():
+            models = [self.models[name] for name in names if name in self.models]
+            used = sum((one.before + one.usage for one in models), Usage())
+            if not self._shared and (over := _over(limit, used.filled())):
+                return f"{over[: -len('is used up')]}of {what} is used up"
         total, budget = (self.before + self.usage).filled(), self.budget
-        if budget.usd is not None and total.usd >= budget.usd:
-            return used_up("usd", budget.usd)
         if self._counts_tokens and total.unknown >= UNCOUNTED:
             return (
                 "the endpoint does not say how many tokens its replies took, so that no budget of tokens or dollars can be "
                 "kept: limit the calls instead ([budget] calls, or --budget-calls)"
             )
-        if budget.tokens is not None and total.total >= budget.tokens:
-            return used_up("tokens", budget.tokens)
-        if budget.calls is not None and total.calls + self.in_flight >= budget.calls:
-            return used_up("calls", budget.calls)
-        return self.out_of_time()
+        return _over(budget, total, self.in_flight) or self.out_of_time()
 
     def out_of_time(self) -> str:
         """Whether the hours are over, in words."""
@@ -244,13 +248,26 @@ class MeteredModel(WrappedModel):
         reply = error = None
         try:
             reply = await self.inner.reply(request)
-            reply = replace(reply, usage=self._model_meter.priced(reply.usage))
+            model = self._model_meter
+            by = model.name if len(self._meter.models) > 1 else ""
+            reply = replace(reply, usage=model.priced(reply.usage), by=by)
             return reply
         except ModelError as failed:
             error = failed
             raise
         finally:
             self._model_meter.end(reply, error)
+
+
+def _over(budget: Budget, used: Usage, in_flight: int = 0) -> str:
+    """Which limit of a budget is reached, in words; the hours are not looked at."""
+    if budget.usd is not None and used.usd >= budget.usd:
+        return used_up("usd", budget.usd)
+    if budget.tokens is not None and used.total >= budget.tokens:
+        return used_up("tokens", budget.tokens)
+    if budget.calls is not None and used.calls + in_flight >= budget.calls:
+        return used_up("calls", budget.calls)
+    return ""
 
 
 def used_up(name: str, total: float) -> str:

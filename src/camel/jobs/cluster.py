@@ -51,7 +51,7 @@ HANDED_OVER = ("OPENAI_", "AWS_", "OTEL_", "CAMEL_")
 
 def handed_over(job: Job) -> dict[str, str]:
     """What of this process's environment workers may need, keys included: to be kept nowhere."""
-    keys = {spec.key_variable for spec in job.models.values() if isinstance(spec, ModelSpec)}
+    keys = {name for spec in job.models.values() if isinstance(spec, ModelSpec) for name in spec.variables()}
     found = {
         name: value for name, value in os.environ.items() if name.startswith(HANDED_OVER) or name in keys
     }

@@ -67,6 +67,14 @@ class Item:
         return sum((one.usage for one in self._used), Usage())
 
     @property
+    def by_model(self) -> dict[str, Usage]:
+        """The same by the names of its models."""
+        used: dict[str, Usage] = {}
+        for one in self._used:
+            used[one.meter.name] = used.get(one.meter.name, Usage()) + one.usage
+        return used
+
+    @property
     def money(self) -> float | None:
         """Dollars; None where a price is not known, or nothing was asked."""
         if not self._used or any(one.meter.price is None for one in self._used):

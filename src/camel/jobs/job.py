@@ -26,6 +26,7 @@ from camel.core.errors import CamelError
 from camel.core.message import Usage
 from camel.core.model import Model
 from camel.engine.stage import Written
+from camel.jobs.budget import Budget
 from camel.models.spec import ModelSpec
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder, open_folder
@@ -111,6 +112,8 @@ class Job(ABC):
     """The folder, or the address in an object store, where its records and journals are."""
     models: Mapping[str, Model | ModelSpec]
     """By seat; a seat that is not named has the one under "". Empty where no model is asked."""
+    budgets: Mapping[str, tuple[Collection[str], Budget]] = {}
+    """By what it is called, the budget of some of the models, by their names."""
 
     @abstractmethod
     def stages(self, run: RunFolder) -> Iterator[Step]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from camel.core.message import Usage
 from camel.engine.journaled import journaled
 from camel.jobs.failures import FailedItems
@@ -14,12 +16,15 @@ from camel.jobs.job import Stage
 from camel.runs.markers import Marker
 from camel.runs.run import RunFolder
 
-USED = ("prompt", "completion", "cached", "calls", "unknown")
+USED = ("prompt", "completion", "cached", "calls", "unknown", "reasoning", "written")
+_USUAL = USED[:4]
 """What of a shard's usage its marker keeps."""
 MONEY = "money"
 """Dollars, under that name in a marker's totals: a price that changes later does not change what was paid."""
 FAILED, FAILED_AS = "failed", "failed."
 """In a marker's totals: how many items failed, and, after the dot, how many with which class of failure."""
+OF_MODEL = "model."
+"""Begins the names under which a marker keeps what one of several models was used for."""
 STOPPED = "stop."
 """Begins the names under which a marker counts why its conversations ended."""
 
@@ -31,8 +36,28 @@ def usage_of(totals: Mapping[str, float]) -> Usage:
 
 def totals_of(usage: Usage, *, priced: bool = False) -> dict[str, float]:
     """A usage as a marker keeps it; `priced` where it says what it cost."""
-    kept = {name: float(count) for name in USED if (count := getattr(usage, name)) or name != "unknown"}
+    kept = {name: float(count) for name in USED if (count := getattr(usage, name)) or name in _USUAL}
     return {**kept, MONEY: usage.usd} if priced else kept
+
+
+def model_totals(by_model: Mapping[str, Usage]) -> dict[str, float]:
+    """What each of several models was used for, as a marker keeps it."""
+    return {
+        f"{OF_MODEL}{name}.{field}": float(count)
+        for name, usage in by_model.items()
+        for field in (*USED, "usd")
+        if (count := getattr(usage, field))
+    }
+
+
+def models_in(totals: Mapping[str, float]) -> dict[str, Usage]:
+    """What each of several models was used for, in a marker's totals; nothing where there was one."""
+    fields: dict[str, dict[str, float]] = {}
+    for key, count in totals.items():
+        if key.startswith(OF_MODEL):
+            name, _, field = key.removeprefix(OF_MODEL).rpartition(".")
+            fields.setdefault(name, {})[field] = count if field == "usd" else int(count)
+    return {name: msgspec.convert(its, Usage) for name, its in fields.items()}
 
 
 def stops_of(totals: Mapping[str, float]) -> dict[str, int]:
@@ -84,6 +109,8 @@ class Counted:
 
     shards: set[int] = field(default_factory=set[int])
     usage: Usage = field(default_factory=Usage)
+    by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """Where there are several."""
     failed: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
 
@@ -92,6 +119,8 @@ class Counted:
         self.shards.add(marker.shard)
         usage, failed, counts = counted_in(marker.totals)
         self.usage += usage if MONEY in marker.totals else price(usage)
+        for name, its in models_in(marker.totals).items():
+            self.by_model[name] = self.by_model.get(name, Usage()) + its
         self.failed += failed
         self.counts.update(counts)
 
@@ -102,7 +131,7 @@ def counted_in(totals: Mapping[str, float]) -> tuple[Usage, int, dict[str, int]]
     counts = {
         name: int(count)
         for name, count in totals.items()
-        if name not in other and not name.startswith(FAILED_AS)
+        if name not in other and not name.startswith((FAILED_AS, OF_MODEL))
     }
     return usage_of(totals), int(totals.get(FAILED, 0)), counts
 
@@ -118,7 +147,7 @@ def spent_on(folder: RunFolder, stages: Iterable[str]) -> Usage:
     for stage in stages:
         for marker in folder.markers(stage, sorted(folder.committed(stage))):
             used += usage_of(marker.totals)
-        used = sum(journaled(folder, stage), used)
+        used = sum((usage for _, usage in journaled(folder, stage)), used)
     return used
 
 

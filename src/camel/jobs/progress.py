@@ -72,6 +72,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Why conversations ended."""
     usage: Usage
     """Of all starts."""
+    models: dict[str, Usage] = {}
+    """The same by model, where there are several."""
     money: float | None = None
     expected: Usage | None = None
     """What the whole run is expected to use."""
@@ -253,6 +255,9 @@ class Watcher:
                 if name.startswith(STOPPED) and count > 0
             },
             usage=used,
+            models={name: one.before + one.usage for name, one in meter.models.items()}
+            if len(meter.models) > 1
+            else {},
             money=meter.money,
             expected=expected,
             expected_money=None if expected is None or meter.money is None else expected.usd,

@@ -30,6 +30,8 @@ from camel.jobs.ledger import (
     Counted,
     Tally,
     committed_shards,
+    model_totals,
+    models_in,
     totals_in,
     totals_of,
     usage_of,
@@ -83,6 +85,7 @@ class Models:
         """Know what the models of a job cost, before any of them is opened."""
         for spec in job.models.values():
             self._meter.model(name_of(spec), price_of(spec))
+        self._meter.limits |= job.budgets
 
     def pools(self) -> dict[str, Pool]:
         """The endpoints of the open models, by the model's name."""
@@ -126,6 +129,7 @@ class _Ended:
     record: Any
     usage: Usage
     priced: bool
+    by_model: dict[str, Usage]
 
 
 class JobState:
@@ -278,13 +282,14 @@ class JobState:
         tally.usage += usage
         tally.failed += bool(stage.failure(record))
         tally.counts.update(stage.counts(record))
-        return _Ended(record, usage, item.money is not None)
+        return _Ended(record, usage, item.money is not None, item.by_model)
 
     def _write(self, stage: Stage, path: Path, ended: Sequence[_Ended]) -> Written:
         """Write a shard, and count what is in it."""
         usage = sum((one.usage for one in ended), Usage())
         paid = [one.priced for one in ended if one.usage.calls]
         priced = bool(paid) and all(paid)
+        used_by: dict[str, Usage] = {}
         records: Sequence[Any] = [one.record for one in ended]
         name = named(stage.name)
         if name.retry:
@@ -298,8 +303,13 @@ class JobState:
             records = [new.get(item, old) for item, old in zip(all_items, stage.read(before), strict=True)]
             usage += usage_of(before.totals)
             priced = priced or MONEY in before.totals
+            used_by.update(models_in(before.totals))
         written = stage.write(path, records)
         used = totals_of(usage, priced=priced)
+        if len(self.meter.models) > 1:
+            for name, its in [pair for one in ended for pair in one.by_model.items()]:
+                used_by[name] = used_by.get(name, Usage()) + its
+            used |= model_totals(used_by)
         totals = {**used, **totals_in(stage, records)} if self.job.models else {}
         return Written(written.rows, written.sha256, {**totals, **written.totals})
 
@@ -317,8 +327,11 @@ class JobState:
         """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""
         for name in names:
             price = self._price(name)
-            for usage in journaled(self.folder, name, self._tell_of_damage):
-                self.meter.before += usage if usage.usd else price(usage)
+            for by, used in journaled(self.folder, name, self._tell_of_damage):
+                usage = used if used.usd else price(used)
+                self.meter.before += usage
+                if by in self.meter.models:
+                    self.meter.models[by].before += usage
                 self.journaled += 1
         committed = {name: committed_shards(self.folder, self._stages[name]) for name in names}
         few = sum(map(len, committed.values())) <= COUNTED_FIRST
@@ -370,6 +383,9 @@ class JobState:
         counted = self._counted[name]
         self.tallies[name].add(counted)
         self.meter.before += counted.usage
+        for model, usage in counted.by_model.items():
+            if model in self.meter.models:
+                self.meter.models[model].before += usage
 
     async def counted(self) -> None:
         """Return when everything is counted that was begun to be."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from camel.core.errors import InputError
 from camel.core.message import Usage
 from camel.jobs.job import KEPT
-from camel.jobs.ledger import FAILED, MONEY, stops_of, usage_of
+from camel.jobs.ledger import FAILED, MONEY, models_in, stops_of, usage_of
 from camel.jobs.log import LOG, age_of, last_events, part_of
 from camel.jobs.progress import Snapshot, StageState, items_in_journals
 from camel.jobs.retry import open_retry
@@ -59,7 +59,7 @@ def read_status(where: str | Path) -> Snapshot:
     price = part_of(start, "price", ModelPrice | None, None)
     stages: list[StageState] = []
     stops: Counter[str] = Counter()
-    used = Usage()
+    used, models = Usage(), dict[str, Usage]()
     for name, plan in {**planned, **extra}.items():
         rows = failed = tokens = 0
         for marker in folder.markers(name, folder.committed(name)):
@@ -72,6 +72,8 @@ def read_status(where: str | Path) -> Snapshot:
                     usage if MONEY in marker.totals or not price else replace(usage, usd=price.cost(usage))
                 )
                 stops.update(stops_of(marker.totals))
+                for model, its in models_in(marker.totals).items():
+                    models[model] = models.get(model, Usage()) + its
         known = told.get(name, StageState(name, 0, 0, 0))
         count = plan.items or max(rows, known.planned)
         # Items that had ended in shards that may not be committed: their journals have them.
@@ -106,6 +108,7 @@ def read_status(where: str | Path) -> Snapshot:
         stages=tuple(stages),
         stops=dict(stops.most_common()),
         usage=used,
+        models=part_of(last, "models", dict[str, Usage], models) if logged.calls >= used.calls else models,
         money=used.usd if used.usd or price else None,
         expected=part_of(now, "expected", Usage | None, None),
         expected_money=part_of(now, "expected_money", float | None, None),

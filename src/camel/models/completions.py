@@ -86,6 +86,7 @@ _FINISH: dict[str | None, FinishReason] = {
     "length": "length",
     "content_filter": "content_filter",
     "model_length": "length",
+    "insufficient_system_resource": "length",  # DeepSeek's, for a reply that it cut
     "max_tokens": "length",
     "end_turn": "stop",
     "": "stop",
@@ -151,7 +152,7 @@ def _thought_in(said: _Message) -> str:
 
 
 def _finish(reason: str | None) -> FinishReason:
-    if reason in ("error", "insufficient_system_resource"):  # something failed after the status was sent
+    if reason == "error":  # of a gateway whose own provider failed after the status was sent
         raise ServerFailed("the endpoint ended its reply with an error")
     return _FINISH.get(reason, "other")
 

@@ -144,7 +144,9 @@ def _of_host(url: str) -> str:
 def _of_model(name: str, model: str) -> Dialect:
     table = dict(_tables().get(name, {}))
     reasoning = {**_EFFORTS, **table.get("reasoning", {})}
-    for rule in cast("list[dict[str, Any]]", table.pop("models", [])):
+    of = _tables().get(table.pop("models_of", name), {})
+    table.pop("models", None)
+    for rule in cast("list[dict[str, Any]]", of.get("models", [])):
         found = re.search(rule["like"], model)
         version = _version(next(filter(None, found.groups()), "0") if found else "")
         least, below = _version(rule.get("least", "0")), _version(rule.get("below", "999"))

@@ -25,9 +25,11 @@ _FINISH: dict[Any, FinishReason] = {
     "stop_sequence": "stop",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    "refusal": "refusal",
+    "refusal": "content_filter",
     None: "stop",
 }
+_LEAST_THOUGHT = 1024
+"""Tokens of thought that a model must at least be allowed."""
 _CACHED = b',"cache_control":{"type":"ephemeral"}'
 
 
@@ -50,13 +52,17 @@ class AnthropicMessages(Wire):
         fields = super().fields(sampling, expects, options, streaming)
         fields.pop("stream_options", None)
         budget, limit = field_of(fields.get("thinking"), "budget_tokens"), fields["max_tokens"]
-        if isinstance(budget, int) and budget >= limit:
-            if sampling.max_tokens is not None:
+        if isinstance(budget, int) and sampling.max_tokens is None:
+            fields["max_tokens"] = budget + limit
+        elif isinstance(budget, int) and budget >= limit:
+            # A level leaves room for speech; a number means what it says.
+            room = limit if isinstance(sampling.reasoning, int) else max(_LEAST_THOUGHT, limit // 2)
+            if room >= limit:
                 raise RequestRejected(
                     f"sampling.reasoning lets the model think in {budget:,} tokens, and sampling.max_tokens ends the reply at "
                     f"{limit:,}: set max_tokens above that, or reasoning to a smaller number of tokens"
                 )
-            fields["max_tokens"] = budget + limit
+            fields["thinking"] = {**fields["thinking"], "budget_tokens": room}
         return fields
 
     def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:

@@ -23,13 +23,14 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cached: float | None = None
     context: int | None = None
     written: float | None = None
-    """Of prompt tokens that are written into the provider's cache; left out: as other prompt tokens."""
+    """Of prompt tokens that are written into the provider's cache; left out: a quarter more than others, which is what
+    those charge who count them."""
 
     def cost(self, usage: Usage) -> float:
         """Dollars for `usage`."""
         cached_price = self.input if self.cached is None else self.cached
         fresh = usage.prompt - usage.cached - usage.written
-        written = usage.written * (self.input if self.written is None else self.written)
+        written = usage.written * (1.25 * self.input if self.written is None else self.written)
         prompt = fresh * self.input + usage.cached * cached_price + written
         return (prompt + usage.completion * self.output) / 1e6
 

@@ -32,7 +32,8 @@ _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_
 """Two names of the limit of a reply: an endpoint that refuses one takes the other."""
 _REFUSED = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown (?:name|field|parameter|argument)|not permitted|not allowed|"
-    r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible|extra_forbidden|only n ?= ?1|must be 1",
+    r"deprecated|cannot find field|unexpected (?:field|keyword|parameter)|incompatible|extra_forbidden|only n ?= ?1|"
+    r"(?:must|should) be 1\b|only works in",
     re.IGNORECASE,
 )
 """An endpoint's words for a field that it does not take."""
@@ -131,11 +132,11 @@ class Wire(ABC):
         settings, names = self._settings(sampling, streaming=True), self.dialect.renamed(sampling)
         for field in ("max_tokens", *_MAY_GO):
             if field in settings and (name := names.get(field, field)):
-                yield field, rf"\b{name}\b"
+                yield field, _pattern(name)
         if thought := self.dialect.thought(sampling):
-            yield "reasoning", "|".join(rf"\b{name}\b" for name in thought)
+            yield "reasoning", "|".join([*map(_pattern, thought), "thinking mode"])
         if sampling.n > 1:
-            yield "n", r"""['"`]n['"`]|\bn\b ?(?:=|must|>)"""
+            yield "n", r"""['"`]n['"`]|(?<![\w'])n(?:: | ?=| must| should| ?>)"""
         if self._guided_by_dialect:
             yield "guided", r"response_format|json_schema|output_config\.format|text\.format"
 
@@ -208,6 +209,11 @@ class Wire(ABC):
                 [kept[1], b",", encode(self._session_field), b":", encode(_session_key(request)), b"}"]
             )
         return kept[1] + b"}"
+
+
+def _pattern(name: str) -> str:
+    """Finds the name of a field in a refusal, also where it is written as `presencePenalty`."""
+    return rf"(?i:\b{name.replace('_', '_?')}\b)"
 
 
 def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

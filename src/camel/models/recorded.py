@@ -26,6 +26,7 @@ class _Paid(msgspec.Struct):
     """As much of a recorded reply as counts."""
 
     usage: Usage = Usage(calls=1, unknown=1)
+    by: str = ""
 
 
 _Other: TypeAlias = tuple[bytes]
@@ -34,10 +35,10 @@ _paid = msgspec.msgpack.Decoder(_Paid | str | _Other).decode
 _other = msgspec.msgpack.Decoder(_Other).decode
 
 
-def usage_in(record: bytes) -> Usage:
-    """What a recorded step used, without reading the rest of it; nothing, where it is no call."""
+def usage_in(record: bytes) -> tuple[str, Usage]:
+    """Which model a recorded step asked, where there are several, and what it used; nothing, where it is no call."""
     paid = _paid(record)
-    return paid.usage if isinstance(paid, _Paid) else Usage()
+    return (paid.by, paid.usage) if isinstance(paid, _Paid) else ("", Usage())
 
 
 async def once_uncounted(once: Once, check: bytes, make: Callable[[], Awaitable[bytes]]) -> bytes:

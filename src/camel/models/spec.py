@@ -88,6 +88,13 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """The headers with their secrets, from the variables that are named."""
         return {name: _from_environment(name, value) for name, value in self.headers.items()}
 
+    def variables(self) -> set[str]:
+        """The variables of the environment that may hold its secrets."""
+        headers = {value[1:] for value in self.headers.values() if value.startswith("$")}
+        urls = [self.base_url] if isinstance(self.base_url, str) else self.base_url
+        dialect = find_dialect(self.name, [url for url in urls if "://" in url], self.dialect)
+        return {self.key_variable, dialect.key, *headers} - {""}
+
     def cost(self) -> ModelPrice | None:
         """What it costs, where that is known."""
         return self.price or find(self.name)

@@ -38,7 +38,7 @@ _QUOTA = re.compile(
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|context (?:window|size|length|limit)|"
     r"(?:prompt|input) is too long|too many (?:input )?tokens|max_model_len|maximum (?:model|prompt|input) length|"
-    r"exceeds the maximum (?:allowed length|number of tokens)|max_new_tokens. must be <=",
+    r"exceeds the maximum (?:allowed length|number of tokens)|max_new_tokens. must be <=|token count \+ .max_tokens. must be",
     re.IGNORECASE,
 )
 

@@ -1,0 +1,155 @@
+"""Who sits where: a model for each seat of a run, or several that are drawn from.
+
+The one decision to know: which of several models a conversation gets is a function of its id. So a start after a kill
+draws the same, and so does another run of the same items.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from camel.core.checks import shown, similar
+from camel.core.errors import InputError
+from camel.core.message import Sampling
+from camel.jobs.budget import Budget
+from camel.models.connect import named_at
+from camel.models.prices import ModelPrice
+from camel.models.spec import ModelSpec
+
+SEATS = ("assistant", "user", "critic", "specifier", "lists")
+MEMBERS = "members"
+"""The table of a society's members: `[models.members.NAME]`."""
+_OF_THE_MODEL = ("price", "context_tokens")
+"""What another model does not have from the default one."""
+_OF_THE_ENDPOINT = (
+    *("key_variable", "headers", "query", "dialect", "rpm", "tpm", "open_per_replica"),
+    *("session_field", "guided"),
+)
+"""What another endpoint does not have."""
+_SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt")
+
+
+class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A model that may sit in a seat, and how it is asked there."""
+
+    model: ModelSpec
+    weight: float = 1.0
+    sampling: Sampling | None = None
+    """Instead of the run's."""
+    prompt: str = ""
+    """A system prompt instead of the scenario's, with its placeholders."""
+
+    def identity(self) -> dict[str, Any]:
+        """What of it decides the data, besides the model's name."""
+        return {**msgspec.to_builtins(self), "model": {"guided": self.model.guided}}
+
+
+class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Who may sit in a seat."""
+
+    candidates: tuple[Candidate, ...]
+    budget: Budget = Budget()
+    """Of all its models together; reaching it stops the run, which can be continued."""
+
+    def __post_init__(self) -> None:
+        weights = [one.weight for one in self.candidates]
+        if not weights or not all(0 <= weight < 1e9 for weight in weights) or not sum(weights):
+            raise InputError("choose must list models, with weights of which one is above zero")
+
+    def drawn(self, seat: str, id: str) -> int:
+        """The number of the candidate that sits there in one conversation."""
+        digest = hashlib.blake2b(f"{seat}/{id}".encode(), digest_size=8).digest()
+        place = int.from_bytes(digest, "big") / 2**64 * sum(one.weight for one in self.candidates)
+        for number, one in enumerate(self.candidates):
+            place -= one.weight
+            if place < 0:
+                return number
+        return len(self.candidates) - 1
+
+
+def key_of(seat: str, number: int = 0) -> str:
+    """What a candidate's model is called among the models of a job."""
+    return f"{seat} {number}" if number else seat
+
+
+def models_at(seats: Mapping[str, Seat]) -> dict[str, ModelSpec]:
+    """All models of the seats, by `key_of`."""
+    return {
+        key_of(name, number): one.model
+        for name, seat in seats.items()
+        for number, one in enumerate(seat.candidates)
+    }
+
+
+def read_seats(table: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """The table `[models]` of a configuration as that of seats by name; `default` is the table `[model]`."""
+    tables = dict(table)
+    members = cast("dict[str, Any]", tables.pop(MEMBERS, {}))
+    for name in tables:
+        if name not in SEATS:
+            known = (*SEATS, f"{MEMBERS}.NAME")
+            raise InputError(
+                f"there is no seat models.{name}{similar(name, SEATS)}; known: {', '.join(known)}"
+            )
+    tables |= {f"{MEMBERS}.{name}": one for name, one in members.items()}
+    return {name: _seat(f"models.{name}", one, default) for name, one in tables.items()}
+
+
+def _seat(where: str, table: Any, default: Mapping[str, Any]) -> dict[str, Any]:
+    own = _checked(where, table, (*_SEAT, *_CANDIDATE))
+    seat = {name: own.pop(name) for name in _SEAT if name in own}
+    several = seat.pop("choose", None)
+    if several is None:
+        return {**seat, "candidates": [_candidate(own, default)]}
+    if not isinstance(several, list) or "model" in own or "name" in own:
+        raise InputError(f"{where} has either a model or a list to choose from")
+    base = _candidate(own, default)
+    candidates = [
+        {**base, **_candidate(_checked(f"{where}.choose", one, _CANDIDATE), base["model"])}
+        for one in cast("list[Any]", several)
+    ]
+    return {**seat, "candidates": candidates}
+
+
+def _checked(where: str, table: Any, more: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise InputError(f"{where} must be a table, not {shown(table)}")
+    known = (*ModelSpec.__struct_fields__, *more)
+    for name in cast("dict[str, Any]", table):
+        if name not in known:
+            raise InputError(
+                f"unknown key {name!r} in {where}{similar(name, known)}; known: {', '.join(known)}"
+            )
+    return dict(cast("dict[str, Any]", table))
+
+
+def _candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """A candidate's table; what it does not say of its model, the default model says."""
+    candidate = {name: own.pop(name) for name in _CANDIDATE if name in own and name != "model"}
+    if isinstance(given := own.pop("model", None), str):
+        name, url = named_at(given)
+        own = {"name": name, **({"base_url": url} if url else {}), **own}
+    base = dict(default)
+    if own.get("name", base.get("name")) != base.get("name"):
+        base = {name: value for name, value in base.items() if name not in _OF_THE_MODEL}
+    if own.get("base_url", base.get("base_url")) != base.get("base_url"):
+        base = {name: value for name, value in base.items() if name not in _OF_THE_ENDPOINT}
+    return {**candidate, "model": {**base, **own}}
+
+
+def average_price(parts: Sequence[tuple[float, ModelPrice | None]]) -> ModelPrice | None:
+    """The price of calls that several models share, each with its part; None where one is not known."""
+    total = sum(part for part, _ in parts)
+    if not total or any(price is None for _, price in parts):
+        return None
+    known = [(part / total, price) for part, price in parts if price is not None]
+    return ModelPrice(
+        sum(part * one.input for part, one in known),
+        sum(part * one.output for part, one in known),
+        sum(part * (one.input if one.cached is None else one.cached) for part, one in known),
+        written=sum(part * (one.input if one.written is None else one.written) for part, one in known),
+    )
