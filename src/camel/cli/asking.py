@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 
-from camel.cli.command import How
 from camel.core.errors import InputError
-from camel.core.model import Model
-from camel.models.local import LocalServer, local_model
+from camel.models.local import LOCAL
 from camel.models.spec import ModelSpec, find_spec
 from camel.record.release import RESTRICTED
 
@@ -21,15 +18,7 @@ def acknowledged(labels: Iterable[str] | None) -> tuple[str, ...]:
     return given
 
 
-@contextlib.contextmanager
-def chosen_model(
-    how: How, name: str, base_url: str, local: bool, concurrency: int
-) -> Generator[Model | ModelSpec]:
-    """The model that is asked, by the options that say so: it is served here while the block runs if `local`."""
-    if not local:
-        yield find_spec(name, base_url=base_url)
-        return
-    server = LocalServer(parallel=concurrency)
-    # The grammar is that of instructions, which neither translations nor verdicts nor programs are.
-    with local_model(server, guided=None, say=how.say) as model:
-        yield model
+def chosen_model(name: str, base_url: str, local: bool) -> ModelSpec:
+    """The model that is asked, by the options that say so."""
+    # Without a grammar: that of instructions fits neither translations nor verdicts nor programs.
+    return ModelSpec(LOCAL) if local or name == LOCAL else find_spec(name, base_url=base_url)

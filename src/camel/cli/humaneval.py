@@ -69,24 +69,22 @@ def humaneval(
     check_extra()
     in_flight = how.concurrency or (2 if local else 64)
     sampling = _sampling(temperature, top_p, answer_tokens or (300 if local else None))
-    with chosen_model(how, model, base_url, local, in_flight) as chat:
-        folder = out or Path("runs") / f"humaneval-{_file_name(name_of(chat))}"
-        config = HumanEvalConfig(name_of(chat), prompt_text(), sampling, seed, problems)
-        job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
+    chat = chosen_model(model, base_url, local)
+    folder = out or Path("runs") / f"humaneval-{_file_name(name_of(chat))}"
+    config = HumanEvalConfig(name_of(chat), prompt_text(), sampling, seed, problems)
+    job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
 
-        def announce() -> Iterator[str]:
-            if left := job.left():
-                yield expect_line("expect", config.model, job.estimate(left), price_of(chat))
+    def announce() -> Iterator[str]:
+        if left := job.left():
+            yield expect_line("expect", config.model, job.estimate(left), price_of(chat))
 
-        if dry_run:
-            for line in announce():
-                say(console, line)
-            say(console, f"\n── {job.problems[0].name}", "bold")
-            say(console, job.question(job.problems[0]))
-            return
-        how.run(
-            job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder)
-        )
+    if dry_run:
+        for line in announce():
+            say(console, line)
+        say(console, f"\n── {job.problems[0].name}", "bold")
+        say(console, job.question(job.problems[0]))
+        return
+    how.run(job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder))
 
 
 def _sampling(temperature: float | None, top_p: float | None, answer_tokens: int | None) -> Sampling:

@@ -37,7 +37,8 @@ Stage = Annotated[str, option("The stage; left out: that of the conversations.")
 ModelName = Annotated[
     str,
     option(
-        "Model name. Left out: what the server serves, or gpt-4.1-mini.", "NAME", envvar="CAMEL_MODEL",
+        "NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME or local. Left out: what the server serves, or gpt-4.1-mini.",
+        "MODEL", envvar="CAMEL_MODEL",
         autocompletion=models,
     ),
 ]  # fmt: skip

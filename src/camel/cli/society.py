@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,26 +65,25 @@ def society(
     if max_messages is not None:
         declared = replace(declared, stop=replace(declared.stop, max_messages=max_messages))
     screen = Screen(Console(), {})
-    with ExitStack() as stack:
-        chat = open_chat(stack, screen.note, model, base_url, local, context)
-        if local:
-            warn_of_nonsense(screen)
-        play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
+    chat = open_chat(screen.note, model, base_url, local, context)
+    if local:
+        warn_of_nonsense(screen)
+    play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
 
-        def begun() -> None:
-            together = play.society.turns.together(len(play.society.members)) > 1
-            screen.introduce(play.transcript.speakers, together=together)
+    def begun() -> None:
+        together = play.society.turns.together(len(play.society.members)) > 1
+        screen.introduce(play.transcript.speakers, together=together)
 
-        code = show(
-            play,
-            chat,
-            screen,
-            files=files,
-            show_prompts=show_prompts,
-            show_reasoning=show_reasoning,
-            begun=begun,
-            said=screen.said,
-        )
+    code = show(
+        play,
+        chat,
+        screen,
+        files=files,
+        show_prompts=show_prompts,
+        show_reasoning=show_reasoning,
+        begun=begun,
+        said=screen.said,
+    )
     if code:
         raise typer.Exit(code)
 

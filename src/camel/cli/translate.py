@@ -42,15 +42,14 @@ def translate(
     from camel.generation.translate import Translation
 
     in_flight = how.concurrency or (2 if local else 64)
-    with chosen_model(how, model, base_url, local, in_flight) as chat:
-        job = Translation(str(run), tuple(to), chat)
+    job = Translation(str(run), tuple(to), chosen_model(model, base_url, local))
 
-        def done(outcome: Outcome) -> Iterator[str]:
-            for language, found in outcome.result.items():
-                note = f", {found:,} with a message that is not sound" if found else ""
-                yield f"{language}      complete{note}"
-            yield f"export  camel export {shlex.quote(str(run))} chat FILE --language {to[0]}"
+    def done(outcome: Outcome) -> Iterator[str]:
+        for language, found in outcome.result.items():
+            note = f", {found:,} with a message that is not sound" if found else ""
+            yield f"{language}      complete{note}"
+        yield f"export  camel export {shlex.quote(str(run))} chat FILE --language {to[0]}"
 
-        accept = (accept_change,) if accept_change else ()
-        options = how.options(in_flight, accept=accept, resume=resume_line(how.context, where=str(run)))
-        how.run(job, options, done=done)
+    accept = (accept_change,) if accept_change else ()
+    options = how.options(in_flight, accept=accept, resume=resume_line(how.context, where=str(run)))
+    how.run(job, options, done=done)

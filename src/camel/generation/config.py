@@ -18,7 +18,7 @@ from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.jobs.budget import Budget
-from camel.models.local import ALIAS, LOCAL_SAMPLING
+from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
 from camel.scenarios import RolePlay, Scenario, known, load, shipped
@@ -27,8 +27,6 @@ from camel.storage.store import is_remote
 
 LOCAL_CONCURRENCY = 2
 """Conversations at once with the tiny model: more would only wait for each other."""
-LOCAL = "local"
-"""The name of a model that means the tiny one on this machine, as --local does."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 """The stage whose records are the run's."""
 LISTS_PER_SHARD = 256
@@ -133,7 +131,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     @property
     def is_local(self) -> bool:
         """Whether the tiny model on this machine is meant."""
-        return self.model.name == LOCAL and not self.model.base_url
+        return self.model.file == LOCAL
 
     def adjusted(
         self,
@@ -147,13 +145,13 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         config = self
         if given := {name: value for name, value in (budget or {}).items() if value is not None}:
             config = replace(config, budget=replace(config.budget, **given))
-        if local:
+        if local or config.is_local:
             sampling = config.sampling or LOCAL_SAMPLING
             if sampling.max_tokens is None:
                 sampling = replace(sampling, max_tokens=LOCAL_SAMPLING.max_tokens)
             config = replace(
                 config,
-                model=ModelSpec(ALIAS, guided="llama.cpp"),
+                model=ModelSpec(LOCAL, guided="llama.cpp"),
                 sampling=sampling,
                 run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
                 # Not into the folder of the model that the configuration names.
@@ -171,8 +169,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""
         # Only where there is one: runs from before there were critics have no such field.
-        critic = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
-        return critic | {
+        some = {"critic": msgspec.to_builtins(self.critic), "model.weights": self.model.weights}
+        return {name: value for name, value in some.items() if value} | {
             "scenario": self.scenario,
             "scenario_fingerprint": scenario.fingerprint(),
             "counts": {level.name: level.count for level in scenario.levels},

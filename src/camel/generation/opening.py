@@ -16,7 +16,7 @@ from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Planned, Settings
 from camel.scenarios import Scenario
 
-ACCEPTABLE = ("model.name",)
+ACCEPTABLE = ("model.name", "model.weights")
 """What of a run's configuration may change once somebody says so: records name the model of each message."""
 
 
@@ -57,7 +57,7 @@ def open_made_from(
         return folder
     if accept:
         saved = {**folder.settings().config, **folder.accepted()}
-        if new := {name: wanted[name] for name in accept if saved.get(name) != wanted[name]}:
+        if new := {name: wanted.get(name) for name in accept if saved.get(name) != wanted.get(name)}:
             folder.accept(new)
     if (changed := differences(folder, wanted, own_size=own_size)) and not folder.make_anew(settings):
         lines = "".join(f"\n  {line}" for line in changed)
