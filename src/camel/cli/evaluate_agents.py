@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, argument, option
+from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, acknowledged, argument, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def agents(
         ),
     ] = None,
     judge: Annotated[
-        list[str] | None, option("Who judges: NAME, or NAME@URL for another endpoint; repeatable.", "MODEL")
+        list[str] | None, option("Who judges: a model's name, as for camel play; repeatable.", "MODEL")
     ] = None,
     summariser: Annotated[
         str, option("Who writes down what a conversation arrived at; the first judge unless given.", "MODEL")
@@ -55,7 +55,6 @@ def agents(
     dry_run: DryRun = False,
 ) -> None:
     """Compare agents with single-shot answers (the paper's Table 1). The same command continues after a stop."""
-    from camel.cli.asking import acknowledged
     from camel.cli.showing import guide
     from camel.evaluation.agents import AgentsEvaluation
     from camel.evaluation.competitors import (

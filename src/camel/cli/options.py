@@ -113,3 +113,12 @@ def leave_to(file: object, options: Collection[str]) -> None:
     """Refuse options that a file says itself: that they do nothing beside it would not be seen."""
     if options:
         raise InputError(f"{file} says this itself: change it there, and leave out {', '.join(options)}")
+
+
+def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
+    """The `--acknowledge` of a command line."""
+    from camel.record.release import RESTRICTED
+
+    if unknown := sorted(set(labels or ()) - RESTRICTED):
+        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    return tuple(labels or ())

@@ -49,7 +49,7 @@ def society(
 
     from camel.cli.screen import Screen
     from camel.cli.showing import checked_file, checked_temperature, open_chat, show, warn_of_nonsense
-    from camel.models.local import LOCAL_SAMPLING
+    from camel.models.local import LOCAL, LOCAL_SAMPLING
     from camel.scenarios import load_society
 
     declared = load_society(file)
@@ -59,6 +59,7 @@ def society(
         changes["temperature"] = checked_temperature(temperature)
     if max_tokens is not None:
         changes["max_tokens"] = max_tokens
+    local = local or model == LOCAL
     sampling = replace(LOCAL_SAMPLING, **changes) if local else None
     if changes and not local:
         declared = _sampled(declared, changes)

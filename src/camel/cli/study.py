@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, flag, option
+from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, acknowledged, flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,19 +35,19 @@ def study(
     acknowledge: Acknowledge = None,
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
-    from camel.cli.asking import acknowledged, chosen_model
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
     from camel.jobs.progress import expect_line
     from camel.jobs.state import price_of
+    from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
     if not judge and (local or how.budget.counts):
         raise InputError("a model is asked only with --judge: add it, or leave out --local and the budget")
     in_flight = how.concurrency or (2 if local else 16)
     folder = out or study_folder(open_folder(run))
-    chat = chosen_model(model, base_url, local) if judge else None
+    chat = find_spec("local" if local else model, base_url=base_url) if judge else None
     job = StudyJob(
         str(folder),
         run,

@@ -169,8 +169,9 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""
         # Only where there is one: runs from before there were critics have no such field.
-        some = {"critic": msgspec.to_builtins(self.critic), "model.weights": self.model.weights}
-        return {name: value for name, value in some.items() if value} | {
+        some = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
+        some |= {"model.weights": self.model.weights} if self.model.weights else {}
+        return some | {
             "scenario": self.scenario,
             "scenario_fingerprint": scenario.fingerprint(),
             "counts": {level.name: level.count for level in scenario.levels},

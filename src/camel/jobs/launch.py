@@ -63,9 +63,7 @@ class Launch:
         self.view = view or Silent()
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
-                raise InputError(
-                    f"{spec.name} is on this machine only: a cluster needs a model at a URL, NAME@URL"
-                )
+                raise InputError(f"{spec.name} is on this machine only: a cluster needs a model NAME@URL")
             spec.prepare(self.view.note)
             if spec.file:  # more calls would wait for a place, and run out of time
                 options = replace(options, concurrency=min(options.concurrency, SLOTS))

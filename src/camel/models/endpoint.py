@@ -142,12 +142,12 @@ OLLAMA = "ollama:"
 def ollama_url() -> str:
     """The base URL of Ollama: OLLAMA_HOST as Ollama itself reads it (a host, host:port or URL), else its usual port here."""
     given = os.environ.get("OLLAMA_HOST", "").strip(" \t\"'")
-    parts = re.fullmatch(r"(?:(https?)://)?(\[[\da-fA-F:.]+\]|[^:/]*)(?::(\d+))?/?(.*)", given)
+    parts = re.fullmatch(r"(?:(https?)://)?(\[[\da-fA-F:.]+\]|[^:/]*)(?::(\d+))?(/.*)?", given)
     if not parts:
         raise InputError(f"OLLAMA_HOST must be a host, host:port or URL, not {shown(given)}")
     host = "127.0.0.1" if parts[2] in ("", "0.0.0.0") else parts[2]  # noqa: S104 - where it listens, not where it is
     port = parts[3] or {"http": 80, "https": 443}.get(parts[1] or "", 11434)
-    return checked_url(f"{parts[1] or 'http'}://{host}:{port}/{parts[4]}".rstrip("/") + "/v1")
+    return checked_url(f"{parts[1] or 'http'}://{host}:{port}{(parts[4] or '').rstrip('/')}/v1")
 
 
 def check_ollama(name: str) -> None:

@@ -21,14 +21,10 @@ PREFERRED = ("Q4_K_M", "Q8_0")
 """Quantizations that are taken where none is named; else the smallest file."""
 _PART = r"[A-Za-z0-9](?:[\w-]|\.(?!\.)){0,95}"
 _NAME = re.compile(rf"{HUB}({_PART}/{_PART})(?::({_PART}))?", re.ASCII)
-_FILE = re.compile(
-    r"(?:[\w+() -][\w.+() -]*/)*(?!mmproj)[\w+() -][\w.+() -]*\.gguf", re.ASCII | re.IGNORECASE
-)
+_FILE = re.compile(r"(?:\w[\w.+ -]*/)*(?!mmproj)\w[\w.+ -]*\.gguf", re.ASCII | re.IGNORECASE)
 """A model's file, and no path that leads elsewhere; `mmproj` is what a model sees with."""
 _SPLIT = re.compile(r"-\d{5}-of-\d{5}$", re.IGNORECASE)
-_QUANT = re.compile(
-    r"(?<![A-Z0-9])((?:UD-)?I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|MXFP4(?:_MOE)?|BF16|FP?16|FP?32)(?![A-Z0-9])"
-)
+_QUANT = re.compile(r"(?<![A-Z0-9])((?:UD-)?[IT]?Q\d(?:_[A-Z0-9]+)*|MXFP4\w*|B?FP?(?:16|32))(?![A-Z0-9])")
 
 
 def read_hub_name(name: str) -> tuple[str, str]:

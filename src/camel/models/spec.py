@@ -64,7 +64,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """What is served on this machine: a GGUF file's path, `hf:OWNER/REPO[:QUANT]` or `local`. Follows from the name."""
 
     def __post_init__(self) -> None:
-        if not self.base_url and not self.file:
+        if self.name and not self.base_url and not self.file:
             for field, value in zip(("name", "base_url", "file"), read_name(self.name), strict=True):
                 force_setattr(self, field, value)
         if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
@@ -177,7 +177,7 @@ def read_name(name: str) -> tuple[str, str, str]:
         return name, "", name
     if name.lower().endswith(".gguf") and "@http" not in name:
         return Path(name).name, "", name
-    return (*named_at(name), "") if name else ("", "", "")
+    return *named_at(name), ""
 
 
 def read_spec(name: str, base_url: BaseUrl = "", **more: Any) -> ModelSpec:

@@ -18,7 +18,7 @@ from camel.models.guided import Guide
 from camel.models.local import LocalServer, Say, ServedModel, find_model, weights_digest
 from camel.models.named import NamedModel
 from camel.models.prices import find
-from camel.models.spec import ModelSpec, find_spec
+from camel.models.spec import ModelSpec, find_spec, read_name
 from camel.training.train import CONFIG, RESULT
 from camel.training.weights import GGUF, MERGED, to_gguf
 
@@ -41,14 +41,13 @@ class ModelPlace(NamedTuple):
 
 def find_place(name: str, say: Say) -> ModelPlace:
     """The model that somebody named: a folder, or as everywhere a model is named. What is served here is fetched."""
-    path = Path(name)
+    path, (label, url, file) = Path(name), read_name(name)
     if path.is_dir():
         return ModelPlace(path.resolve().name, trained(path) or path)
-    spec = ModelSpec(name)
-    if not spec.file:
-        return ModelPlace(spec.name, None, str(spec.base_url))
-    file = spec.server().model_path or find_model(say)
-    return ModelPlace(file.parent.name if file.name == GGUF else spec.name.removesuffix(".gguf"), file)
+    if not file:
+        return ModelPlace(label, None, url)
+    path = ModelSpec(name).server().model_path or find_model(say)
+    return ModelPlace(path.parent.name if path.name == GGUF else label.removesuffix(".gguf"), path)
 
 
 def trained(folder: Path) -> Path | None:
