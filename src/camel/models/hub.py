@@ -7,7 +7,7 @@ keeps its weights, and needs no network.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -34,7 +34,7 @@ def read_hub_name(name: str) -> tuple[str, str]:
     return found[1], (found[2] or "").upper()
 
 
-def fetch(name: str) -> tuple[str, Path]:
+def fetch(name: str, say: Callable[[str], None] = lambda line: None) -> tuple[str, Path]:
     """The name with its quantization, and the file: downloaded, with a progress bar, where it is not cached."""
     repository, quant = read_hub_name(name)
     try:
@@ -53,6 +53,8 @@ def fetch(name: str) -> tuple[str, Path]:
         info = hub.HfApi(library_name="camel-society").model_info(repository, files_metadata=True, timeout=10)
         sizes = {one.rfilename: one.size or 0 for one in info.siblings or ()}
         chosen, files = choose(repository, sizes, quant)
+        if not paths:
+            say(f"downloading {repository} {chosen}, {sum(map(sizes.__getitem__, files)) / 1e6:,.0f} MB")
         paths = [Path(hub.hf_hub_download(repository, file)) for file in files]
     except InputError:
         raise

@@ -149,15 +149,15 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         """Have ready what the first call needs, or raise an `InputError` that says what to do. `say` reports a download."""
         if self.file:
             local.check_extra()
-            local.check_gguf(self.server().model_path or local.find_model(say))
+            local.check_gguf(self.server(say=say).model_path or local.find_model(say))
         elif self.is_here:
             check_ollama(self.name.removeprefix(OLLAMA))
 
-    def server(self, slots: int = 2) -> LocalServer:
+    def server(self, slots: int = 2, say: Say = to_stderr) -> LocalServer:
         """How its file is served on this machine. One of the hub is downloaded where it is not cached."""
         if self.file == LOCAL:
             return LocalServer(parallel=slots, context_tokens=self.window or local.WINDOW)
-        name, path = (self.name, self.path) if self.path else hub.fetch(self.file)
+        name, path = (self.name, self.path) if self.path else hub.fetch(self.file, say)
         window, threads = self.context_tokens or local.usual_window(path), local.default_threads(THREADS)
         return LocalServer(
             model_path=path, alias=name, parallel=slots, threads=threads, context_tokens=window

@@ -46,7 +46,7 @@ def find_place(name: str, say: Say) -> ModelPlace:
         return ModelPlace(path.resolve().name, trained(path) or path)
     if not file:
         return ModelPlace(label, None, url)
-    path = ModelSpec(name).server().model_path or find_model(say)
+    path = ModelSpec(name).server(say=say).model_path or find_model(say)
     return ModelPlace(path.parent.name if path.name == GGUF else label.removesuffix(".gguf"), path)
 
 
