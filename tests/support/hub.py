@@ -63,7 +63,7 @@ def serve_hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Generator[Hub]
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub = Hub(f"http://127.0.0.1:{server.server_address[1]}", repositories)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield hub

@@ -71,7 +71,8 @@ def find_target(
         except CamelError as error:
             mend = "pip install 'camel-society[local]', and let it fetch its weights once"
             return CheckResult("local model", "error", str(error), mend)
-        return Target(server.model, server.base_url, "", server.context_tokens, "llama.cpp", FREE)
+        guided = "llama.cpp" if spec.file == LOCAL else spec.guided
+        return Target(server.model, server.base_url, "", server.context_tokens, guided, FREE)
     if config:
         try:
             key = spec.api_key()

@@ -144,7 +144,7 @@ def ollama_url() -> str:
     given = os.environ.get("OLLAMA_HOST", "").strip(" \t\"'")
     parts = re.fullmatch(r"(?:(https?)://)?(\[[\da-fA-F:.]+\]|[^:/]*)(?::(\d+))?(/.*)?", given)
     if not parts:
-        raise InputError(f"OLLAMA_HOST must be a host, host:port or URL, not {shown(given)}")
+        raise InputError("OLLAMA_HOST must be a host, host:port or URL, without user and password")
     host = "127.0.0.1" if parts[2] in ("", "0.0.0.0") else parts[2]  # noqa: S104 - where it listens, not where it is
     port = parts[3] or {"http": 80, "https": 443}.get(parts[1] or "", 11434)
     return checked_url(f"{parts[1] or 'http'}://{host}:{port}{(parts[4] or '').rstrip('/')}/v1")

@@ -311,7 +311,8 @@ def check_gguf(path: Path) -> None:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise InputError(f"The model's file cannot be read ({error}); at an endpoint: NAME@URL") from error
+        why = f"The model's file {path} cannot be read ({error.strerror})"
+        raise InputError(f"{why}: give its path, or NAME@URL for one at an endpoint") from error
     if magic != b"GGUF":
         raise InputError(f"The local model's file is not a GGUF: {path}")
 
