@@ -23,8 +23,8 @@ from camel.evaluation.humaneval.report import HumanEvalReport
 from camel.evaluation.humaneval.solving import HumanEval
 from camel.jobs.job import Step
 from camel.jobs.runner import Runner
-from camel.models.connect import connect
 from camel.models.simulator import SimulatorProcess, SimulatorSettings, spawn
+from camel.models.spec import connect
 from camel.runs.run import RunFolder
 from tests.support import planted
 

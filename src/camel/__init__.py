@@ -66,11 +66,10 @@ if TYPE_CHECKING:
     from camel.library.simulated import simulated_endpoint
     from camel.library.studies import RunComparison, compare, study
     from camel.models.chat import ChatModel
-    from camel.models.connect import connect
     from camel.models.local import LocalServer, local_model
     from camel.models.person import HandOver, Person
     from camel.models.scripted import ScriptedModel
-    from camel.models.spec import ModelSpec
+    from camel.models.spec import ModelSpec, connect
     from camel.query.catalogue import Catalogue
     from camel.query.where import Query
     from camel.sandbox.process import ProgramFailed, Sandbox
@@ -121,11 +120,10 @@ _HOME = {
     "camel.library.simulated": ["simulated_endpoint"],
     "camel.library.studies": ["RunComparison", "compare", "study"],
     "camel.models.chat": ["ChatModel"],
-    "camel.models.connect": ["connect"],
     "camel.models.local": ["LocalServer", "local_model"],
     "camel.models.person": ["HandOver", "Person"],
     "camel.models.scripted": ["ScriptedModel"],
-    "camel.models.spec": ["ModelSpec"],
+    "camel.models.spec": ["ModelSpec", "connect"],
     "camel.query.catalogue": ["Catalogue"],
     "camel.query.where": ["Query"],
     "camel.sandbox.process": ["ProgramFailed", "Sandbox"],
@@ -248,7 +246,7 @@ def __dir__() -> list[str]:
 
 
 def _model(name: str) -> Model:
-    from camel.models.connect import connect
+    from camel.models.spec import connect
 
     return connect(name)
 

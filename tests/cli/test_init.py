@@ -164,6 +164,19 @@ def test_without_a_terminal_and_a_key_it_is_the_local_model(tmp_path: Path, monk
     assert read_config(Path("camel.toml")).is_local
 
 
+@pytest.mark.parametrize("name", ["hf:some/tiny-GGUF:Q8_0", "models/tiny.gguf", "ollama:llama3.2"])
+def test_a_model_of_this_machine_needs_no_key_and_no_price(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-something")
+    result = CliRunner().invoke(app, ["init", "--model", name])
+    assert result.exit_code == 0, result.output
+    assert tomllib.loads(Path("camel.toml").read_text())["model"] == {"name": name}
+    assert "price" not in Path("camel.toml").read_text()
+    assert read_config(Path("camel.toml")).model.is_here
+
+
 def test_the_demo_is_a_sound_scenario(tmp_path: Path):
     config = write_demo(tmp_path / "demo")
     assert check(tmp_path / "demo/scenario") == []

@@ -47,8 +47,11 @@ def test_a_seat_has_from_the_default_what_fits_its_model_and_endpoint():
     assert seat(sampling={"temperature": 1})["candidates"][0]["model"] == DEFAULT
     other = seat(name="small")["candidates"][0]["model"]
     assert other == {"name": "small", "base_url": "http://one/v1", "key_variable": "ONE_KEY", "rpm": 60}
-    elsewhere = seat(model="small@http://two/v1")["candidates"][0]["model"]
-    assert elsewhere == {"name": "small", "base_url": "http://two/v1"}
+    for name, spec in (
+        ("small@http://two/v1", ModelSpec("small", "http://two/v1")),
+        ("ollama:x", ModelSpec("ollama:x")),
+    ):
+        assert ModelSpec(**seat(model=name)["candidates"][0]["model"]) == spec
     drawn = seat(choose=[{"model": "a", "weight": 3}, {"model": "b", "prompt": "You are <USER_ROLE>."}])
     assert [one["model"]["name"] for one in drawn["candidates"]] == ["a", "b"]
     assert drawn["candidates"][1]["prompt"]

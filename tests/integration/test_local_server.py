@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import importlib.util
 import json
@@ -19,8 +21,12 @@ from typing import Any
 
 import pytest
 
+import camel
 from camel.core.errors import InputError, MissingExtra, ServerFailed
 from camel.core.grammar import parse
+from camel.core.history import History
+from camel.core.message import Sampling
+from camel.core.model import Request
 from camel.models import local
 from camel.models.guided import guided_fields
 from camel.models.local import LocalServer, Running, running, serve
@@ -364,3 +370,37 @@ def test_weights_that_cannot_be_fetched_say_how_to_get_them(
         local.find_model(lambda line: None)
     assert str(without.value).endswith(by_hand)
     assert str(without.value) != str(unreachable.value)
+
+
+@real_model
+def test_a_file_is_served_for_as_long_as_it_is_asked(tmp_path: Path) -> None:
+    """A copy of the bundled file under another name: its own window and template, no grammar, any number of role plays."""
+    file = tmp_path / "small.gguf"
+    file.symlink_to(local.find_model(print))
+    model = camel.connect(str(file), context_tokens=2048)
+
+    async def ask() -> camel.Reply:
+        history = History("Answer in one word.")
+        history.add("user", "What is the capital of France?")
+        async with model:
+            return await model.reply(Request(history, Sampling(max_tokens=8, temperature=0.0)))
+
+    for _ in range(2):  # it is served again after it was closed
+        reply = asyncio.run(ask())
+        assert (reply.model, reply.guided) == ("small.gguf", "")
+        # The chat template's own words are part of the prompt.
+        assert reply.usage.prompt > 15
+        assert 0 < reply.usage.completion <= 8
+        assert not [one for one in _children() if "small.gguf" in one]
+    assert camel.ModelSpec(str(file)).window == 8192
+    assert (model.name, model.context_tokens) == ("small.gguf", 2048)
+
+
+def _children() -> list[str]:
+    """The command lines of this process's children."""
+    found: list[str] = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.append((path / "cmdline").read_text())
+    return found

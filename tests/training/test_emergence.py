@@ -9,6 +9,7 @@ import shutil
 import tomllib
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from camel.core.history import History
 from camel.core.model import Model, Request
 from camel.engine.halt import Halt
 from camel.jobs.runner import Runner
+from camel.models import local
 from camel.models.local import LocalServer
 from camel.reports.blocks import plain_table
 from camel.reports.markdown import render_markdown
@@ -38,7 +40,7 @@ from camel.training.emergence.emergence_config import (
 from camel.training.emergence.emergence_report import FIGURES, MARKDOWN, PAGE, EmergenceJob, report, table
 from camel.training.emergence.experiment import Emergence
 from camel.training.emergence.results import PAPER, Figures, figures
-from camel.training.emergence.trained_server import Lent, find_place, version_of
+from camel.training.emergence.trained_server import find_place, lend, version_of
 from camel.training.recipe import Recipe, Source, read_questions
 from camel.training.rows_job import RowsJob
 from camel.training.trained import Trained
@@ -81,6 +83,10 @@ class Society:
 
         return ScriptedModel(say)
 
+    def find(self, name: str, **rest: object) -> Any:
+        """The spec of a name."""
+        return SimpleNamespace(open=lambda: self(name))
+
     def say(self, name: str, asked: str) -> str | ModelError:
         """What a model answers."""
         return answer(asked, TRAINED.get(name, name))
@@ -89,7 +95,7 @@ class Society:
 def planned(config: EmergenceConfig, society: Society, **options: Any) -> Emergence:
     """A study that asks these models, and writes no report."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trained_server, "connect", society)
+        patch.setattr(trained_server, "find_spec", society.find)
         return Emergence(config, **options)
 
 
@@ -188,7 +194,7 @@ def test_questions_of_one_s_own_need_no_writer(tmp_path: Path):
 
 def test_no_text_of_a_model_and_no_path_gets_into_the_report(tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trained_server, "connect", Society())
+        patch.setattr(trained_server, "find_spec", Society().find)
         study = EmergenceJob(small(tmp_path, steps=[{"name": EVIL, "model": CHAIN[1], "adds": "math"}]))
     ended = run(study)
     assert ended.status == "complete"
@@ -299,9 +305,9 @@ async def test_a_model_on_this_disk_is_served_from_its_first_call_until_it_rests
         yield ScriptedModel(lambda request: server.alias)
         served.append("down")
 
-    monkeypatch.setattr(trained_server, "local_model", serve)
+    monkeypatch.setattr(local, "local_model", serve)
     (tmp_path / "tuned.gguf").write_bytes(b"GGUF")
-    lent = Lent(find_place(str(tmp_path / "tuned.gguf"), lambda line: None), scratch=tmp_path)
+    lent = lend(find_place(str(tmp_path / "tuned.gguf"), lambda line: None), scratch=tmp_path)
     assert not served
     for _ in range(2):
         served.clear()
@@ -327,7 +333,7 @@ class Trainings:
         self.most = 0
         monkeypatch.setattr(study_module, "train", self.train)
         monkeypatch.setattr(study_module, "converter", lambda: None)
-        monkeypatch.setattr(trained_server, "local_model", self.served)
+        monkeypatch.setattr(local, "local_model", self.served)
 
     def train(self, config: TrainConfig, **rest: Any) -> Trained:
         self.done.append(config)

@@ -51,7 +51,7 @@ PARTS = {
         (
             "core.model",
             "models.chat",
-            "models.connect",
+            "models.spec",
             "models.pool",
             "models.local",
             "models.person",

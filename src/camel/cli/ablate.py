@@ -39,7 +39,6 @@ def ablate(
     dry_run: DryRun = False,
 ) -> None:
     """Run a scenario with each sentence of its prompts taken out, and compare behaviours. The same command continues."""
-    from camel.cli.generate import served_here
     from camel.cli.panel import say
     from camel.generation.ablation import described
     from camel.generation.config import read_config
@@ -48,9 +47,9 @@ def ablate(
 
     console = how.console
     settings = read_config(config, local=local)
-    local = local or settings.is_local
     settings = settings.adjusted(local=local, concurrency=how.concurrency, budget=how.limits)
-    folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation{'-local' if local else ''}"
+    suffix = "-local" if settings.is_local else ""
+    folder = out or Path("runs") / f"{Path(settings.scenario).name}-ablation{suffix}"
     processes = 1 if how.address else os.cpu_count() or 1
     job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
@@ -67,13 +66,7 @@ def ablate(
         for line in announce():
             say(console, line)
         return
-    with served_here(how, settings, local) as model:
-        how.run(
-            Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes, model),
-            how.configured(settings),
-            announce=announce,
-            show=lambda made: _show(console, made, folder),
-        )
+    how.run(job, how.configured(settings), announce=announce, show=lambda made: _show(console, made, folder))
 
 
 def _show(console: Console, made: AblationFigures, folder: Path) -> None:

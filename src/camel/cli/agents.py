@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -64,30 +63,29 @@ def agents(
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None
     from camel.jobs.budget import Budget
+    from camel.models.local import LOCAL
 
+    local = local or model == LOCAL
     sampling = read_sampling(local, temperature, max_tokens, most=1024)
     limits = RoomLimits(at_once=at_once, messages=max_messages)
     budget = Budget(usd=budget_usd, tokens=budget_tokens)
-    with ExitStack() as stack:
-        chat = open_chat(stack, typer.echo, model, base_url, local, context, guided)
-        table = Agents(chat, out, sampling=sampling, limits=limits, budget=budget, keep_all=keep_all)
-        if local:
-            typer.echo(
-                "A tiny model for trying things out: held to the format, what it says is mostly nonsense."
-            )
+    chat = open_chat(typer.echo, model, base_url, local, context, guided)
+    table = Agents(chat, out, sampling=sampling, limits=limits, budget=budget, keep_all=keep_all)
+    if local:
+        typer.echo("A tiny model for trying things out: held to the format, what it says is mostly nonsense.")
 
-        def ready(link: str) -> None:
-            typer.echo(f"{table.name} talks at {link}")
-            typer.echo(f"What is saved goes to {table.folder.address}. Ctrl-C stops it.")
+    def ready(link: str) -> None:
+        typer.echo(f"{table.name} talks at {link}")
+        typer.echo(f"What is saved goes to {table.folder.address}. Ctrl-C stops it.")
 
-        serve(
-            [table.folder.address, *(runs or [])],
-            host=host,
-            port=port,
-            allow_hosts=allow_host or (),
-            frames=frame_in or (),
-            public=public,
-            agents=table,
-            open_browser=open_browser,
-            ready=ready,
-        )
+    serve(
+        [table.folder.address, *(runs or [])],
+        host=host,
+        port=port,
+        allow_hosts=allow_host or (),
+        frames=frame_in or (),
+        public=public,
+        agents=table,
+        open_browser=open_browser,
+        ready=ready,
+    )

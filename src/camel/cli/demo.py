@@ -37,7 +37,7 @@ def demo(
     typer.echo(f"{config} and {config.parent / 'scenario'} are yours to change")
     how = How(context=context)
     options = how.options(settings.run.concurrency, resume=f"camel generate {config}")
-    start(how, settings, True, options)
+    start(how, settings, options)
     typer.echo(
         "A tiny model: held to the format, what it says is mostly nonsense. camel init sets up a capable one."
     )

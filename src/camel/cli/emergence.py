@@ -22,7 +22,7 @@ def emergence(
     config: Annotated[Path, argument("CONFIG.toml", "The chain of models, the domains and the judges.")],
     judge: Annotated[
         list[str] | None,
-        option("Who judges: NAME, NAME@URL, a GGUF file or local; repeatable.", "MODEL"),
+        option("Who judges: a model's name, as for camel play; repeatable.", "MODEL"),
     ] = None,
     writer: Annotated[str, option("Who writes the questions; the first judge unless given.", "MODEL")] = "",
     base_url: CommonUrl = "",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, argument, option
+from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, acknowledged, argument, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def agents(
         ),
     ] = None,
     judge: Annotated[
-        list[str] | None, option("Who judges: NAME, or NAME@URL for another endpoint; repeatable.", "MODEL")
+        list[str] | None, option("Who judges: a model's name, as for camel play; repeatable.", "MODEL")
     ] = None,
     summariser: Annotated[
         str, option("Who writes down what a conversation arrived at; the first judge unless given.", "MODEL")
@@ -55,20 +55,15 @@ def agents(
     dry_run: DryRun = False,
 ) -> None:
     """Compare agents with single-shot answers (the paper's Table 1). The same command continues after a stop."""
-    from contextlib import ExitStack
-
-    from camel.cli.asking import acknowledged
     from camel.cli.showing import guide
     from camel.evaluation.agents import AgentsEvaluation
     from camel.evaluation.competitors import (
-        ask_only,
         evaluation_folder,
         find_groups,
         find_models,
         single_shots,
     )  # fmt: skip
     from camel.evaluation.contest_records import JUDGE_PROMPT, AgentsConfig
-    from camel.models.local import LocalServer, local_model
 
     against = against or []
     config = AgentsConfig(
@@ -81,35 +76,32 @@ def agents(
     )
     groups, folder = find_groups(runs, against), out or evaluation_folder(runs[0])
     in_flight = how.concurrency or (2 if local else 16)
-    with ExitStack() as stack:
-        if local:
-            if judge or summariser or any("=" in name for name in single_shots(against)):
-                raise InputError("with --local the tiny model does everything: leave out the names of models")
-            server = LocalServer(parallel=in_flight)
-            asked = ask_only(stack.enter_context(local_model(server, say=how.say)), against)
-        else:
-            asked = find_models(
-                groups,
-                judge or [],
-                summariser=summariser,
-                base=model,
-                against=against,
-                base_url=base_url,
-                guided=guide(guided),
-            )
-        job = AgentsEvaluation(str(folder), groups, config, *asked)
+    if local:
+        if judge or summariser or any("=" in name for name in single_shots(against)):
+            raise InputError("with --local the tiny model does everything: leave out the names of models")
+        judge, model = ["local"], "local"
+    asked = find_models(
+        groups,
+        judge or [],
+        summariser=summariser,
+        base=model,
+        against=against,
+        base_url=base_url,
+        guided=guide(guided),
+    )
+    job = AgentsEvaluation(str(folder), groups, config, *asked)
 
-        def announce() -> Iterator[str]:
-            if not how.as_json:
-                _announce(how.console, job)
-            return iter(())
+    def announce() -> Iterator[str]:
+        if not how.as_json:
+            _announce(how.console, job)
+        return iter(())
 
-        if dry_run:
-            announce()
-            return
-        how.run(
-            job, how.options(in_flight), announce=announce, show=lambda made: _show(how.console, made, folder)
-        )
+    if dry_run:
+        announce()
+        return
+    how.run(
+        job, how.options(in_flight), announce=announce, show=lambda made: _show(how.console, made, folder)
+    )
 
 
 def _brief() -> dict[str, Any]:

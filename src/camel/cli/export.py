@@ -65,7 +65,7 @@ def export(
     `messages` and `sharegpt` write every conversation as it was said, whole and with its prompts. For rows to train on,
     without duplicates and test questions, cut to a length and without the grammar's markers, see `camel rows`.
     """
-    from camel.cli.asking import acknowledged
+    from camel.cli.options import acknowledged
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
     from camel.record.release import Release

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,6 @@ from camel.cli.command import SPREAD, How, long_command
 from camel.cli.options import option
 
 if TYPE_CHECKING:
-    from camel.core.model import Model
     from camel.generation.config import GenerateConfig
     from camel.generation.generate import Generation
     from camel.jobs.launch import JobOptions
@@ -56,9 +54,6 @@ def generate(
     from camel.generation.config import check_place, read_config
 
     settings = read_config(config, local=local)
-    local = local or settings.is_local
-    if how.address and local:
-        raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
     seats = {"user": user_model, "assistant": assistant_model, "critic": critic_model}
     settings = settings.adjusted(
         local=local, concurrency=how.concurrency, out=out, budget=how.limits, seats=seats
@@ -80,16 +75,15 @@ def generate(
         where=settings.where,
     )
     options = how.configured(settings, accept=accept_change or (), resume=resume)
-    start(how, settings, local, options, fork_of=source)
+    start(how, settings, options, fork_of=source)
 
 
-def start(how: How, settings: GenerateConfig, local: bool, options: JobOptions, *, fork_of: str = "") -> None:
+def start(how: How, settings: GenerateConfig, options: JobOptions, *, fork_of: str = "") -> None:
     """Generate a run, and leave with its exit status."""
     from camel.generation.generate import Generation
 
-    with served_here(how, settings, local) as model:
-        job = Generation(settings, model, fork_of)
-        how.run(job, options, done=lambda outcome: _done(job, outcome))
+    job = Generation(settings, fork_of=fork_of)
+    how.run(job, options, done=lambda outcome: _done(job, outcome))
 
 
 def _done(job: Generation, outcome: Outcome) -> Iterator[str]:
@@ -103,16 +97,3 @@ def _done(job: Generation, outcome: Outcome) -> Iterator[str]:
         f", {lost:,} of them failed and in no export" if lost else ""
     )
     yield f"next    camel explore {run} shows them, camel export {run} dataset DIR makes a dataset"
-
-
-@contextlib.contextmanager
-def served_here(how: How, config: GenerateConfig, local: bool) -> Generator[Model | None]:
-    """The model that is served on this machine, where that is wanted; None: it is the configuration's."""
-    if not local:
-        yield None
-        return
-    from camel.models.local import LocalServer, local_model
-
-    server = LocalServer(parallel=max(1, config.run.concurrency))
-    with local_model(server, guided="llama.cpp", say=how.say) as model:
-        yield model

@@ -54,39 +54,37 @@ def humaneval(
     ] = False,
 ) -> None:
     """Solve HumanEval and HumanEval+ with a model (the paper's Table 3). The same command continues after a stop."""
-    from camel.cli.asking import chosen_model
     from camel.cli.panel import say
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval
     from camel.jobs.progress import expect_line
-    from camel.jobs.state import name_of, price_of
+    from camel.jobs.state import price_of
+    from camel.models.spec import find_spec
 
     console = how.console
     ks = tuple(sorted(set(k or ())))
     if wrong := [one for one in ks if not 1 <= one <= n]:
         raise InputError(f"pass@{wrong[0]} needs as many samples: give -k from 1 to {n}, or a larger -n")
     check_extra()
-    in_flight = how.concurrency or (2 if local else 64)
+    in_flight, local = how.concurrency or (2 if local else 64), local or model == "local"
     sampling = _sampling(temperature, top_p, answer_tokens or (300 if local else None))
-    with chosen_model(how, model, base_url, local, in_flight) as chat:
-        folder = out or Path("runs") / f"humaneval-{_file_name(name_of(chat))}"
-        config = HumanEvalConfig(name_of(chat), prompt_text(), sampling, seed, problems)
-        job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
+    chat = find_spec("local" if local else model, base_url=base_url)
+    folder = out or Path("runs") / f"humaneval-{_file_name(chat.name)}"
+    config = HumanEvalConfig(chat.name, prompt_text(), sampling, seed, problems)
+    job = HumanEval(str(folder), config, n, chat, contained=not uncontained, processes=processes, ks=ks)
 
-        def announce() -> Iterator[str]:
-            if left := job.left():
-                yield expect_line("expect", config.model, job.estimate(left), price_of(chat))
+    def announce() -> Iterator[str]:
+        if left := job.left():
+            yield expect_line("expect", config.model, job.estimate(left), price_of(chat))
 
-        if dry_run:
-            for line in announce():
-                say(console, line)
-            say(console, f"\n── {job.problems[0].name}", "bold")
-            say(console, job.question(job.problems[0]))
-            return
-        how.run(
-            job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder)
-        )
+    if dry_run:
+        for line in announce():
+            say(console, line)
+        say(console, f"\n── {job.problems[0].name}", "bold")
+        say(console, job.question(job.problems[0]))
+        return
+    how.run(job, how.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder))
 
 
 def _sampling(temperature: float | None, top_p: float | None, answer_tokens: int | None) -> Sampling:

@@ -58,13 +58,15 @@ def _model(local: bool, model: str, base_url: str, key_variable: str) -> Answers
     """By the options, and where they say nothing by what the environment has."""
     from camel.generation.init import KEY_VARIABLE, Answers
     from camel.models.connect import DEFAULT_MODEL
+    from camel.models.spec import ModelSpec
 
     at = base_url or os.environ.get("OPENAI_BASE_URL", "")
     has_key = bool(os.environ.get(KEY_VARIABLE))
     if local or not (model or at or key_variable or has_key):
         return Answers()
     name = model or (_served(at) if at else DEFAULT_MODEL)
-    variable = key_variable or ("" if at and not has_key else KEY_VARIABLE)
+    needs_none = ModelSpec(name, base_url).is_here or (at and not has_key)
+    variable = key_variable or ("" if needs_none else KEY_VARIABLE)
     return Answers(model=name, base_url=base_url, key_variable=variable)
 
 

@@ -86,7 +86,7 @@ def _show(console: Console, header: MapHeader) -> None:
 
 
 def _export(run: str, of: str, format: str, out: Path | None, acknowledge: list[str], force: bool) -> None:
-    from camel.cli.asking import acknowledged
+    from camel.cli.options import acknowledged
     from camel.maps.export import FORMATS, export_map
     from camel.maps.table import path_of
     from camel.record.release import Release

@@ -37,7 +37,8 @@ Stage = Annotated[str, option("The stage; left out: that of the conversations.")
 ModelName = Annotated[
     str,
     option(
-        "Model name. Left out: what the server serves, or gpt-4.1-mini.", "NAME", envvar="CAMEL_MODEL",
+        "NAME[@URL], FILE.gguf, hf:OWNER/REPO[:QUANT], ollama:NAME or local. Left out: what the server serves, or gpt-4.1-mini.",
+        "MODEL", envvar="CAMEL_MODEL",
         autocompletion=models,
     ),
 ]  # fmt: skip
@@ -112,3 +113,12 @@ def leave_to(file: object, options: Collection[str]) -> None:
     """Refuse options that a file says itself: that they do nothing beside it would not be seen."""
     if options:
         raise InputError(f"{file} says this itself: change it there, and leave out {', '.join(options)}")
+
+
+def acknowledged(labels: Collection[str] | None) -> tuple[str, ...]:
+    """The `--acknowledge` of a command line."""
+    from camel.record.release import RESTRICTED
+
+    if unknown := sorted(set(labels or ()) - RESTRICTED):
+        raise InputError(f"--acknowledge takes {', '.join(sorted(RESTRICTED))}, not {unknown[0]!r}")
+    return tuple(labels or ())

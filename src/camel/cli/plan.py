@@ -43,7 +43,7 @@ def plan(
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above zero, not {rate}")
     settings = read_config(config, local=local)
-    settings = settings.adjusted(local=local or settings.is_local, out=out)
+    settings = settings.adjusted(local=local, out=out)
     if not out:
         check_place(config, settings)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,10 +87,12 @@ def play(
     from camel.core.role_playing import RolePlaying
     from camel.core.stops import paper_rules
     from camel.core.task import TaskSpecifier
+    from camel.models.local import LOCAL
     from camel.models.person import Person
 
     seats = _checked_seats(human or [])
     files = [checked_file(path) for path in save or []]
+    local = local or model == LOCAL
     sampling = read_sampling(local, temperature, max_tokens, seed=seed)
     own = _own_prompts(prompts) if prompts else None
     if max_messages < 1 or word_limit < 1:
@@ -100,42 +101,39 @@ def play(
         word_limit, Sampling(temperature=1.0, max_tokens=sampling.max_tokens, seed=seed)
     )
     screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
-    with ExitStack() as stack:
-        chat = open_chat(stack, screen.note, model, base_url, local, context, guided)
-        if local:
-            warn_of_nonsense(screen)
-        seat = Seat(screen, keyboard(keep_history=history)) if seats else None
-        people = {
-            name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat
-        }
-        person = CriticSeat(seat, screen, chat, critic or PROPOSALS) if seat and "critic" in seats else None
-        model_critic = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
-        judge = person or model_critic
-        role_playing = RolePlaying(
-            assistant=assistant,
-            user=user,
-            task=task,
-            model=people.get("assistant", chat),
-            user_model=people.get("user", chat),
-            critic=None if "assistant" in seats else judge,
-            user_critic=None if "user" in seats else judge,
-            sampling=sampling,
-            specifier=specifier if specify else None,
-            rules=paper_rules(max_messages=max_messages),
-            inception=own,
-            watch=screen.watch,
-        )
-        handed = [*people.values(), *([person] if person else [])]
-        code = show(
-            role_playing,
-            chat,
-            screen,
-            files=files,
-            show_prompts=show_prompts,
-            show_reasoning=show_reasoning,
-            spare=lambda: _take_back(handed, screen),
-            people=bool(seats),
-        )
+    chat = open_chat(screen.note, model, base_url, local, context, guided)
+    if local:
+        warn_of_nonsense(screen)
+    seat = Seat(screen, keyboard(keep_history=history)) if seats else None
+    people = {name: Person(seat.ask, model=chat, verbatim=verbatim) for name in seats - {"critic"} if seat}
+    person = CriticSeat(seat, screen, chat, critic or PROPOSALS) if seat and "critic" in seats else None
+    model_critic = BestOf(judge=ModelJudge(chat, sampling=sampling), proposals=critic) if critic else None
+    judge = person or model_critic
+    role_playing = RolePlaying(
+        assistant=assistant,
+        user=user,
+        task=task,
+        model=people.get("assistant", chat),
+        user_model=people.get("user", chat),
+        critic=None if "assistant" in seats else judge,
+        user_critic=None if "user" in seats else judge,
+        sampling=sampling,
+        specifier=specifier if specify else None,
+        rules=paper_rules(max_messages=max_messages),
+        inception=own,
+        watch=screen.watch,
+    )
+    handed = [*people.values(), *([person] if person else [])]
+    code = show(
+        role_playing,
+        chat,
+        screen,
+        files=files,
+        show_prompts=show_prompts,
+        show_reasoning=show_reasoning,
+        spare=lambda: _take_back(handed, screen),
+        people=bool(seats),
+    )
     if code or (seat and seat.interrupted):
         raise typer.Exit(code or 130)
 

@@ -9,7 +9,7 @@ import asyncio
 import errno
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ from camel.core.model import Model
 from camel.core.play import Play
 from camel.core.role_playing import AGENT_SAMPLING
 from camel.core.transcript import Transcript
-from camel.models.connect import connect
-from camel.models.local import LOCAL_SAMPLING, local_model
+from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.person import PERSON
+from camel.models.spec import ModelSpec, find_spec
 
 HUNG_UP = 129
 """Exit code of a process whose terminal was closed; nobody is there to read more."""
@@ -110,7 +110,6 @@ def _said(screen: Screen, message: Message) -> None:
 
 
 def open_chat(
-    stack: ExitStack,
     say: Callable[[str], None],
     model: str,
     base_url: str,
@@ -118,10 +117,12 @@ def open_chat(
     context: int | None,
     guided: str = "",
 ) -> Model:
-    """The model that the options name; the small one on this machine is started, and stopped with the `stack`."""
-    if local:
-        return stack.enter_context(local_model(guided=guide(guided or "llama.cpp"), say=say))
-    return connect(model, base_url=base_url, context_tokens=context, guided=guide(guided), max_attempts=4)
+    """The model that the options name."""
+    held = guide(guided or ("llama.cpp" if local else ""))
+    how: dict[str, Any] = {"context_tokens": context, "guided": held}
+    spec = ModelSpec(LOCAL, **how) if local else find_spec(model, base_url=base_url, **how)
+    spec.prepare(say)
+    return spec.open(None, max_attempts=4)
 
 
 def warn_of_nonsense(screen: Screen) -> None:

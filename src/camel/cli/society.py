@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +49,7 @@ def society(
 
     from camel.cli.screen import Screen
     from camel.cli.showing import checked_file, checked_temperature, open_chat, show, warn_of_nonsense
-    from camel.models.local import LOCAL_SAMPLING
+    from camel.models.local import LOCAL, LOCAL_SAMPLING
     from camel.scenarios import load_society
 
     declared = load_society(file)
@@ -60,32 +59,32 @@ def society(
         changes["temperature"] = checked_temperature(temperature)
     if max_tokens is not None:
         changes["max_tokens"] = max_tokens
+    local = local or model == LOCAL
     sampling = replace(LOCAL_SAMPLING, **changes) if local else None
     if changes and not local:
         declared = _sampled(declared, changes)
     if max_messages is not None:
         declared = replace(declared, stop=replace(declared.stop, max_messages=max_messages))
     screen = Screen(Console(), {})
-    with ExitStack() as stack:
-        chat = open_chat(stack, screen.note, model, base_url, local, context)
-        if local:
-            warn_of_nonsense(screen)
-        play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
+    chat = open_chat(screen.note, model, base_url, local, context)
+    if local:
+        warn_of_nonsense(screen)
+    play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
 
-        def begun() -> None:
-            together = play.society.turns.together(len(play.society.members)) > 1
-            screen.introduce(play.transcript.speakers, together=together)
+    def begun() -> None:
+        together = play.society.turns.together(len(play.society.members)) > 1
+        screen.introduce(play.transcript.speakers, together=together)
 
-        code = show(
-            play,
-            chat,
-            screen,
-            files=files,
-            show_prompts=show_prompts,
-            show_reasoning=show_reasoning,
-            begun=begun,
-            said=screen.said,
-        )
+    code = show(
+        play,
+        chat,
+        screen,
+        files=files,
+        show_prompts=show_prompts,
+        show_reasoning=show_reasoning,
+        begun=begun,
+        said=screen.said,
+    )
     if code:
         raise typer.Exit(code)
 

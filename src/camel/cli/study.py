@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, flag, option
+from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, acknowledged, flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,42 +35,39 @@ def study(
     acknowledge: Acknowledge = None,
 ) -> None:
     """Find behaviours in a run and measure them. What was looked through once is kept; the same command continues."""
-    from camel.cli.asking import acknowledged, chosen_model
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
     from camel.jobs.progress import expect_line
-    from camel.jobs.state import name_of, price_of
-    from camel.models.spec import ModelSpec
+    from camel.jobs.state import price_of
+    from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
     if not judge and (local or how.budget.counts):
         raise InputError("a model is asked only with --judge: add it, or leave out --local and the budget")
     in_flight = how.concurrency or (2 if local else 16)
     folder = out or study_folder(open_folder(run))
-    with ExitStack() as stack:
-        chat = stack.enter_context(chosen_model(how, model, base_url, local, in_flight)) if judge else None
-        window = None if chat is None else chat.window if isinstance(chat, ModelSpec) else chat.context_tokens
-        job = StudyJob(
-            str(folder),
-            run,
-            processes=processes or (1 if how.address else os.cpu_count() or 1),
-            judge=None if chat is None else AskedModel(name_of(chat), "", window),
-            sample=sample,
-            acknowledge=acknowledged(acknowledge),
-            models={} if chat is None else {"": chat},
-        )
+    chat = find_spec("local" if local else model, base_url=base_url) if judge else None
+    job = StudyJob(
+        str(folder),
+        run,
+        processes=processes or (1 if how.address else os.cpu_count() or 1),
+        judge=None if chat is None else AskedModel(chat.name, "", chat.window, chat.weights),
+        sample=sample,
+        acknowledge=acknowledged(acknowledge),
+        models={} if chat is None else {"": chat},
+    )
 
-        def announce() -> Iterator[str]:
-            if chat is not None and (judging := job.judging_known()) and (left := judging.left()):
-                yield expect_line("judge", name_of(chat), judging.estimate(left), price_of(chat))
+    def announce() -> Iterator[str]:
+        if chat is not None and (judging := job.judging_known()) and (left := judging.left()):
+            yield expect_line("judge", chat.name, judging.estimate(left), price_of(chat))
 
-        how.run(
-            job,
-            how.options(in_flight),
-            announce=announce,
-            show=lambda made: _show(how.console, made, folder),
-        )
+    how.run(
+        job,
+        how.options(in_flight),
+        announce=announce,
+        show=lambda made: _show(how.console, made, folder),
+    )
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:

@@ -75,6 +75,9 @@ def offered(group: Group) -> dict[str, tuple[Plugin, ...]]:
 class Registry(MutableMapping[str, T], Generic[T]):
     """The parts of one kind by name: those that come with CAMEL, then those of plug-ins, which are loaded when asked for."""
 
+    reserved: frozenset[str] = frozenset()
+    """Names that no part can have."""
+
     def __init__(
         self, group: Group, own: dict[str, T], check: Callable[[Plugin, Any], T], *, kind: str
     ) -> None:
@@ -102,6 +105,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __setitem__(self, name: str, part: T) -> None:
         """Add a part, or put another in its place, for this process."""
+        if name in self.reserved:
+            raise InputError(f"{self.kind} {shown(name)} is reserved: choose another name")
         self._own[name] = part
 
     def __delitem__(self, name: str) -> None:
@@ -109,19 +114,19 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         """Whether there is one, whether or not it can be loaded."""
-        return name in self._own or name in offered(self.group)
+        return name in self._own or (name in offered(self.group) and name not in self.reserved)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
-        yield from (name for name in offered(self.group) if name not in self._own)
+        yield from (name for name in offered(self.group) if name not in self.own)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     @property
     def own(self) -> set[str]:
-        """The names of the parts that come with CAMEL."""
-        return set(self._own)
+        """The names of the parts that come with CAMEL, and those that no part can have."""
+        return {*self._own, *self.reserved}
 
     def find(self, name: str) -> T:
         """The part of that name; an `InputError` that lists the names where there is none."""

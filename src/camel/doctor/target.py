@@ -13,9 +13,11 @@ from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl
+from camel.models.endpoint import OLLAMA, ollama_url
 from camel.models.guided import Guide
-from camel.models.local import running
-from camel.models.prices import ModelPrice, find
+from camel.models.local import LOCAL, running
+from camel.models.prices import FREE, ModelPrice, find
+from camel.models.spec import read_spec
 
 MAX_TOKENS = 64
 """Of an answer: enough to see its shape."""
@@ -59,15 +61,19 @@ def find_target(
 
     The local model is started, and stopped with the `stack`.
     """
-    if local or (config and config.is_local):
+    spec = config.model if config and not local else read_spec(LOCAL if local else model, base_url)
+    if spec.is_here:
         try:
-            server = stack.enter_context(running(say=say))
+            spec.prepare(say)
+            if not spec.file:
+                return Target(spec.name.removeprefix(OLLAMA), ollama_url(), "", context, spec.guided, FREE)
+            server = stack.enter_context(running(spec.server(), say))
         except CamelError as error:
-            mend = "pip install 'camel-society[local]', and let it fetch its weights once (98 MB)"
+            mend = "pip install 'camel-society[local]', and let it fetch its weights once"
             return CheckResult("local model", "error", str(error), mend)
-        return Target(server.model, server.base_url, "", server.context_tokens, "llama.cpp")
+        guided = "llama.cpp" if spec.file == LOCAL else spec.guided
+        return Target(server.model, server.base_url, "", server.context_tokens, guided, FREE)
     if config:
-        spec = config.model
         try:
             key = spec.api_key()
         except InputError as error:
@@ -79,7 +85,7 @@ def find_target(
     if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
         mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
         return CheckResult("endpoint", "warning", "none is named, so none was looked at", mend)
-    return Target(model, base_url, None, context)
+    return Target(spec.name, spec.base_url, None, context)
 
 
 def calls_of(target: Target) -> Usage:

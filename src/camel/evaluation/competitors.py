@@ -65,7 +65,7 @@ def find_models(
     base_url: str = "",
     guided: Any = None,
 ) -> AskedModels:
-    """Models by their names, or `NAME@URL`; `base` writes single shots, the one that all runs were made with unless given."""
+    """Models by their names; `base` writes single shots, the one that all runs were made with unless given."""
     if not judges:
         raise InputError("name who judges, a strong model, with --judge; or use --local")
     made: dict[str, AskedModel] = {}
@@ -73,9 +73,9 @@ def find_models(
 
     def model(spec: str) -> AskedModel:
         if spec not in made:
-            name, url = named_at(spec)
-            models[spec] = found = find_spec(name, base_url=url or base_url, guided=guided)
-            made[spec] = AskedModel(label(name, url), spec, found.window)
+            models[spec] = found = find_spec(spec, base_url=base_url, guided=guided)
+            name = label(found.name, named_at(spec)[1])
+            made[spec] = AskedModel(name, spec, found.window, found.weights)
         return made[spec]
 
     single = single_shots(against)
@@ -85,15 +85,12 @@ def find_models(
         base = names.pop() if len(names) == 1 else ""
         if not base:
             raise InputError("the runs do not tell one base model: name that of single-shot with --model")
-    writers = {label(*named_at(name)): model(name.partition("=")[2] or base) for name in single}
+    writers: dict[str, AskedModel] = {}
+    for name in single:
+        writer = model(name.partition("=")[2] or base)
+        writers[f"{SINGLE_SHOT}={writer.name}" if "=" in name else name] = writer
     asked = tuple(model(spec) for spec in dict.fromkeys(judges))
     return AskedModels(models, model(summariser) if summariser else asked[0], writers, asked)
-
-
-def ask_only(model: Model, against: Sequence[str] = ()) -> AskedModels:
-    """One model does everything."""
-    one = AskedModel(model.name, "", model.context_tokens)
-    return AskedModels({"": model}, one, dict.fromkeys(single_shots(against), one), (one,))
 
 
 def single_shots(against: Sequence[str]) -> list[str]:

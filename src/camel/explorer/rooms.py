@@ -324,7 +324,7 @@ class Agents:
     ) -> None:
         self.name = name or model.name
         self.limits, self._sampling, self._keep_all = limits, sampling, keep_all
-        price = find(self.name)
+        price = model.price or find(self.name)
         if budget.usd is not None and price is None:
             raise InputError(
                 f"the price of {self.name} is not known: limit tokens (--budget-tokens) and not money"

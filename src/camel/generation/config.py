@@ -19,7 +19,7 @@ from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_seats
 from camel.jobs.budget import Budget
-from camel.models.local import ALIAS, LOCAL_SAMPLING
+from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 from camel.runs.run import RunFolder
@@ -29,8 +29,6 @@ from camel.storage.store import is_remote
 
 LOCAL_CONCURRENCY = 2
 """Conversations at once with the tiny model: more would only wait for each other."""
-LOCAL = "local"
-"""The name of a model that means the tiny one on this machine, as --local does."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 """The stage whose records are the run's."""
 LISTS_PER_SHARD = 256
@@ -144,7 +142,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     @property
     def is_local(self) -> bool:
         """Whether the tiny model on this machine is meant."""
-        return self.model.name == LOCAL and not self.model.base_url
+        return self.model.file == LOCAL
 
     def adjusted(
         self,
@@ -162,13 +160,13 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             config = replace(config, models={**config.models, **msgspec.convert(read, dict[str, Seat])})
         if given := {name: value for name, value in (budget or {}).items() if value is not None}:
             config = replace(config, budget=replace(config.budget, **given))
-        if local:
+        if local or config.is_local:
             sampling = config.sampling or LOCAL_SAMPLING
             if sampling.max_tokens is None:
                 sampling = replace(sampling, max_tokens=LOCAL_SAMPLING.max_tokens)
             config = replace(
                 config,
-                model=ModelSpec(ALIAS, guided="llama.cpp"),
+                model=ModelSpec(LOCAL, guided="llama.cpp"),
                 models={},
                 sampling=sampling,
                 run=replace(config.run, concurrency=LOCAL_CONCURRENCY, cut_replies="keep"),
@@ -201,6 +199,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """What decides the data: a run goes on only if this is unchanged."""
         # Only where there is one: runs from before there were critics have no such field.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
+        optional |= {"model.weights": self.model.weights} if self.model.weights else {}
         for name, seat in self.models.items():
             optional[f"models.{name}"] = [one.identity() for one in seat.candidates]
             optional[f"models.{name}.name"] = [one.model.name for one in seat.candidates]

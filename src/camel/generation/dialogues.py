@@ -82,6 +82,8 @@ class Dialogues(Job):
             "seed": self.seed,
             "shard_size": size,
         }
+        if isinstance(self.model, ModelSpec) and self.model.weights:
+            decisive["model.weights"] = self.model.weights
         planned = {CONVERSATIONS: Planned(len(self.rows), size)}
         settings = Settings(fingerprint(decisive), decisive, __version__, planned=planned)
         hint = "set it back, or generate into another folder; with accept=['model.name'] it continues with another model"

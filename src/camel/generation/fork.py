@@ -22,7 +22,10 @@ from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Settings
 from camel.scenarios import Scenario, load
 
-_MAKES_LISTS = ("model.name", "model.guided", "models.lists", "models.lists.name", "sampling", "seed")
+_MAKES_LISTS = (
+    *("model.name", "model.weights", "model.guided", "models.lists", "models.lists.name"),
+    *("sampling", "seed"),
+)
 
 
 class Forked(NamedTuple):

@@ -17,11 +17,11 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.generation.config import LOCAL, GenerateConfig
+from camel.generation.config import GenerateConfig
 from camel.generation.plan import make_plan
 from camel.models.discovery import find_replicas
 from camel.models.endpoint import checked_name
-from camel.models.prices import find
+from camel.models.local import LOCAL
 from camel.models.spec import ModelSpec
 from camel.scenarios import RolePlay, Scenario, Translate, load
 
@@ -216,7 +216,7 @@ def _model_lines(answers: Answers) -> list[str]:
     if answers.key_variable:
         key = f"key_variable = {_quoted(answers.key_variable)}"
         lines.append(_line(key, "the environment variable that holds the key; no key stands in a file"))
-    if find(answers.model) is None:
+    if _section(answers).cost() is None:
         price = "# price = { input = 0.40, cached = 0.10, output = 1.60 }"
         lines.append(_line(price, "dollars per million tokens: not in the catalogue, needed for money"))
     return lines

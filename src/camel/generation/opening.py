@@ -17,8 +17,8 @@ from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Planned, Settings
 from camel.scenarios import Scenario
 
-ACCEPTABLE = ("model.name", "models.SEAT.name")
-_ACCEPTABLE = re.compile(r"model\.name|models\..+\.name")
+ACCEPTABLE = ("model.name", "model.weights", "models.SEAT.name")
+_ACCEPTABLE = re.compile(r"model\.(?:name|weights)|models\..+\.name")
 """What of a run's configuration may change once somebody says so: records name the model of each message."""
 
 

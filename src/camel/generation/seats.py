@@ -16,14 +16,13 @@ from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.message import Sampling
 from camel.jobs.budget import Budget
-from camel.models.connect import named_at
 from camel.models.prices import ModelPrice
 from camel.models.spec import ModelSpec
 
 SEATS = ("assistant", "user", "critic", "specifier", "lists")
 MEMBERS = "members"
 """The table of a society's members: `[models.members.NAME]`."""
-_OF_THE_MODEL = ("price", "context_tokens")
+_OF_THE_MODEL = ("price", "context_tokens", "file")
 """What another model does not have from the default one."""
 _OF_THE_ENDPOINT = (
     *("key_variable", "headers", "query", "dialect", "rpm", "tpm", "open_per_replica"),
@@ -131,8 +130,11 @@ def _candidate(own: dict[str, Any], default: Mapping[str, Any]) -> dict[str, Any
     """A candidate's table; what it does not say of its model, the default model says."""
     candidate = {name: own.pop(name) for name in _CANDIDATE if name in own and name != "model"}
     if isinstance(given := own.pop("model", None), str):
-        name, url = named_at(given)
-        own = {"name": name, **({"base_url": url} if url else {}), **own}
+        own = {"name": given, **own}
+    if isinstance(given := own.get("name"), str):
+        spec = ModelSpec(given)
+        if spec.base_url or spec.is_here:  # the name says where it is
+            own = {"base_url": "", **own}
     base = dict(default)
     if own.get("name", base.get("name")) != base.get("name"):
         base = {name: value for name, value in base.items() if name not in _OF_THE_MODEL}

@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Collection, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from camel.jobs.runner import Outcome, Runner
 from camel.jobs.signals import STOPPED, Stopping
 from camel.jobs.state import JobState, name_of, price_of
 from camel.jobs.status import is_locked
-from camel.models.spec import ModelSpec
+from camel.models.spec import SLOTS, ModelSpec
 from camel.reports.numbers import counted
 
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
@@ -60,7 +60,14 @@ class Launch:
     """One start of a job."""
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
-        self.options, self.view = options, view or Silent()
+        self.view = view or Silent()
+        for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
+            if options.address:
+                raise InputError(f"{spec.name} is on this machine only: a cluster needs a model NAME@URL")
+            spec.prepare(self.view.note)
+            if spec.file:  # more calls would wait for a place, and run out of time
+                options = replace(options, concurrency=min(options.concurrency, SLOTS))
+        self.options = options
         self.runner = Runner(
             job,
             budget=options.budget,

@@ -123,10 +123,10 @@ def generate(
         if inputs is not None or rules is not None:
             raise InputError("inputs and rules go with a RolePlaying or a Society, not with a configuration")
         config = what if isinstance(what, GenerateConfig) else read_config(Path(what))
-        config = config.adjusted(concurrency=concurrency, out=str(out), budget=given)
-        given = {name: getattr(config.budget, name) for name in given}
         if isinstance(spec, ModelSpec):
             config = replace(config, model=spec)
+        config = config.adjusted(concurrency=concurrency, out=str(out), budget=given)
+        given = {name: getattr(config.budget, name) for name in given}
         job = Generation(config, spec if isinstance(spec, Model) else None)
         patience, in_flight = config.run.outage_patience, config.run.concurrency
     run_job(

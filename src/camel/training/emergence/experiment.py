@@ -37,6 +37,7 @@ from camel.evaluation.report_table import STEPS
 from camel.evaluation.windows import AskedModel
 from camel.jobs.item import Item
 from camel.jobs.job import KEPT, Job, Stage, Step
+from camel.models.prices import FREE
 from camel.models.spec import ModelSpec
 from camel.runs.markers import marker_name
 from camel.runs.run import RunFolder
@@ -45,7 +46,7 @@ from camel.training.config import TrainConfig, made_config
 from camel.training.emergence.emergence_config import EmergenceConfig
 from camel.training.emergence.leaks import leaks
 from camel.training.emergence.questions import Questions
-from camel.training.emergence.trained_server import FREE, Lent, ModelPlace, find_place, trained, version_of
+from camel.training.emergence.trained_server import ModelPlace, find_place, lend, trained, version_of
 from camel.training.launch import launched as train
 from camel.training.stored_rows import Rows
 from camel.training.train import finished
@@ -85,7 +86,7 @@ class Emergence(Job):
         self.config, self.out = config, Path(config.out)
         self.place = str(self.out / KEPT)
         self._base_url, self._say, self._concurrency = base_url, say, concurrency
-        self._lent: dict[ModelPlace, Lent] = {}
+        self._lent: dict[ModelPlace, Model] = {}
         if not config.judges:
             raise InputError("name who judges, a strong model: judges, or --judge")
         self._base = find_place(config.base, say)
@@ -177,10 +178,10 @@ class Emergence(Job):
         places = [*(one.place for one in self.members()), *self._judges, self._writer]
         return {place.label for place in places if place and place.path}
 
-    def _lend(self, place: ModelPlace) -> Lent:
+    def _lend(self, place: ModelPlace) -> Model:
         """Each model once, however many parts it has."""
         if place not in self._lent:
-            self._lent[place] = Lent(
+            self._lent[place] = lend(
                 place,
                 scratch=self.out / MODELS,
                 base_url=self._base_url,

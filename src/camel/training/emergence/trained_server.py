@@ -6,26 +6,21 @@ of seven billion weights does not fit a machine at once; one after the other the
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.core.model import Model, Reply, Request
-from camel.models.connect import connect, label, named_at
+from camel.core.model import Model
+from camel.models.connect import label
 from camel.models.guided import Guide
-from camel.models.local import ALIAS, LocalServer, find_model, local_model
-from camel.models.prices import ModelPrice, find
+from camel.models.local import LocalServer, Say, ServedModel, find_model, weights_digest
+from camel.models.named import NamedModel
+from camel.models.prices import find
+from camel.models.spec import ModelSpec, find_spec, read_name
 from camel.training.train import CONFIG, RESULT
-from camel.training.weights import GGUF, LOCAL, MERGED, to_gguf
-
-FREE = ModelPrice(0.0, 0.0)
-Say = Callable[[str], None]
+from camel.training.weights import GGUF, MERGED, to_gguf
 
 
 class ModelPlace(NamedTuple):
@@ -44,19 +39,15 @@ class ModelPlace(NamedTuple):
         return label(self.name, self.url)
 
 
-def find_place(spec: str, say: Say) -> ModelPlace:
-    """The model that somebody named: `local`, a GGUF file, a folder, NAME or NAME@URL."""
-    if spec == LOCAL:
-        return ModelPlace(ALIAS, find_model(say))
-    name, url = named_at(spec)
-    if url:
-        return ModelPlace(name, None, url)
-    path = Path(spec)
-    if path.is_file() or path.suffix == ".gguf":
-        return ModelPlace(path.parent.name if path.name == GGUF else path.stem, path)
+def find_place(name: str, say: Say) -> ModelPlace:
+    """The model that somebody named: a folder, or as everywhere a model is named. What is served here is fetched."""
+    path, (label, url, file) = Path(name), read_name(name)
     if path.is_dir():
         return ModelPlace(path.resolve().name, trained(path) or path)
-    return ModelPlace(name, None)
+    if not file:
+        return ModelPlace(label, None, url)
+    path = ModelSpec(name).server(say=say).model_path or find_model(say)
+    return ModelPlace(path.parent.name if path.name == GGUF else label.removesuffix(".gguf"), path)
 
 
 def trained(folder: Path) -> Path | None:
@@ -74,19 +65,11 @@ def version_of(place: ModelPlace) -> str:
         for name in (CONFIG, RESULT):
             told.update((folder / name).read_bytes())
     elif place.path.is_file():
-        status = place.path.stat()
-        told.update(_digest(place.path, status.st_size, status.st_mtime_ns))
+        told.update(weights_digest(place.path).encode())
     else:
         for file in sorted(_folder(place.path).glob("*.safetensors")):
             told.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
     return told.hexdigest()[:16]
-
-
-@cache
-def _digest(path: Path, size: int, time: int) -> bytes:
-    """Of a whole file; looked at again where it has changed."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _folder(path: Path) -> Path:
@@ -97,69 +80,37 @@ def _folder(path: Path) -> Path:
     return found
 
 
-class Lent(Model):
-    """A model of the study. One that lies on this disk is served from its first call until it rests."""
+def lend(
+    place: ModelPlace,
+    *,
+    scratch: Path,
+    base_url: str = "",
+    guided: str = "",
+    context: int = 4_096,
+    parallel: int = 2,
+    say: Say = lambda line: None,
+) -> Model:
+    """A model of the study. `scratch` is where a folder's model is put as GGUF, once."""
+    if guided and guided not in get_args(Guide):
+        raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
+    if place.path is None:
+        guide: Guide | None = guided or None  # pyright: ignore[reportAssignmentType]
+        model = find_spec(place.name, base_url=place.url or base_url, guided=guide).open()
+        return NamedModel(model, place.label, find(place.name))
 
-    def __init__(
-        self,
-        place: ModelPlace,
-        *,
-        scratch: Path,
-        base_url: str = "",
-        guided: str = "",
-        context: int = 4_096,
-        parallel: int = 2,
-        say: Say = lambda line: None,
-    ) -> None:
-        """`scratch` is where a folder's model is put as GGUF, once."""
-        if guided and guided not in get_args(Guide):
-            raise InputError(f"guided must be one of {', '.join(get_args(Guide))}, not {shown(guided)}")
-        self.place, self._scratch, self._parallel, self._say = place, scratch, parallel, say
-        self.name, self.context_tokens = place.label, context
-        self.price = FREE if place.path else find(place.name)
-        self._asked: Model | None = None
-        self._serving = contextlib.ExitStack()
-        self._opening = asyncio.Lock()
-        if place.path is None:
-            guide: Guide | None = guided or None  # pyright: ignore[reportAssignmentType]
-            self._asked = connect(place.name, base_url=place.url or base_url, guided=guide)
-            self.context_tokens = self._asked.context_tokens
+    def server() -> LocalServer:
+        path = _file(place, scratch, say)
+        return LocalServer(model_path=path, alias=place.name, context_tokens=context, parallel=parallel)
 
-    async def reply(self, request: Request) -> Reply:
-        """Ask it; a model on this disk is served first."""
-        if self._asked is None:
-            async with self._opening:
-                self._asked = self._asked or await asyncio.to_thread(self._serve)
-        return await self._asked.reply(request)
+    return ServedModel(place.label, server, context, say=say)
 
-    async def rest(self) -> None:
-        """Close its connections, and take a server of its own down: the next model needs the room."""
-        if self._asked is not None:
-            await self._asked.aclose()
-        if self.place.path is not None:
-            self._asked = None
-            await asyncio.to_thread(self._serving.close)
 
-    async def aclose(self) -> None:
-        """Close its connections, and a server of its own."""
-        await self.rest()
-
-    def _serve(self) -> Model:
-        """Serve it; loading takes its time."""
-        server = LocalServer(
-            model_path=self._file(),
-            alias=self.place.name,
-            context_tokens=self.context_tokens or 4_096,
-            parallel=self._parallel,
-        )
-        return self._serving.enter_context(local_model(server, say=self._say))
-
-    def _file(self) -> Path:
-        assert self.place.path is not None
-        if not self.place.path.is_dir():
-            return self.place.path
-        made = self._scratch / f"{version_of(self.place)}.gguf"
-        if not made.is_file():
-            self._say(f"writing {self.place.name} as a GGUF file")
-            to_gguf(_folder(self.place.path), made)
-        return made
+def _file(place: ModelPlace, scratch: Path, say: Say) -> Path:
+    assert place.path is not None
+    if not place.path.is_dir():
+        return place.path
+    made = scratch / f"{version_of(place)}.gguf"
+    if not made.is_file():
+        say(f"writing {place.name} as a GGUF file")
+        to_gguf(_folder(place.path), made)
+    return made
