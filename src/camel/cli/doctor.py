@@ -31,7 +31,8 @@ STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "s
 def doctor(
     command: typer.Context,
     config: Annotated[
-        Path | None, argument("[CONFIG.toml]", "Look at what this configuration needs.")
+        Path | None,
+        argument("[CONFIG.toml]", "Look at what this configuration needs; camel.toml if it is there."),
     ] = None,
     model: ModelName = "",
     base_url: BaseUrl = "",
@@ -45,14 +46,11 @@ def doctor(
 
     The endpoint is asked at most 8 small questions, which cost less than a cent with most models; it says so before.
     """
-    import asyncio
-
     from rich.console import Console
 
     from camel.cli.panel import say
-    from camel.doctor import CheckResult, calls_of, examine, examine_machine, find_target, price_of, worst
+    from camel.doctor import CheckResult, examine_machine, find_target, find_targets, worst
     from camel.generation.config import read_config
-    from camel.reports.numbers import money
 
     console = Console(highlight=False)
     findings: list[CheckResult] = []
@@ -67,37 +65,62 @@ def doctor(
         if finding.mend:
             note(f"{'':8} {'':16} → {finding.mend}")
 
+    if config is None and not (model or base_url or local) and Path("camel.toml").is_file():
+        config = Path("camel.toml")
     if config and not local:
         leave_to(config, [one for one in typed(command) if one in ("--model", "--base-url")])
     settings = read_config(config, local=local) if config else None
     place = settings.where if settings else "runs"
+    spent = 0.0
     with ExitStack() as stack:
         examine_machine(place, address=address, generating=bool(config), tell=tell)
-        target = find_target(stack, settings, model, base_url, context, local=local, say=note)
-        if isinstance(target, CheckResult):
-            tell(target)
-        elif not calls:
-            tell(CheckResult("endpoint", "skipped", "not looked at: --no-calls"))
+        if settings and not local and context is None:
+            targets = list(find_targets(stack, settings, say=note))
         else:
-            most = calls_of(target)
-            price = price_of(target, most)
-            cost = "at a price that is not known" if price is None else f"at most {money(price)}"
-            note(f"asking the endpoint: at most {most.calls} calls, {most.total:,} tokens, {cost}")
-            asyncio.run(examine(target, tell))
-    _end(note, findings, None if isinstance(target, CheckResult) else target, as_json)
+            targets = [find_target(stack, settings, model, base_url, context, local=local, say=note)]
+        for target in targets:
+            if isinstance(target, CheckResult):
+                tell(target)
+            elif not calls:
+                tell(CheckResult("endpoint", "skipped", "not looked at: --no-calls", of=target.place))
+            else:
+                spent = _added(spent, _examined(target, note, tell, several=len(targets) > 1))
+    _end(note, findings, spent, as_json)
     if worst(findings) == "error":
         raise typer.Exit(1)
 
 
+def _examined(
+    target: Target, note: Callable[..., None], tell: Callable[[CheckResult], None], *, several: bool
+) -> float | None:
+    """Ask one model; what that cost, where it is known."""
+    import asyncio
+
+    from camel.core.message import Usage
+    from camel.doctor import calls_of, examine, price_of
+    from camel.reports.numbers import money
+
+    most = calls_of(target)
+    price = price_of(target, most)
+    cost = "at a price that is not known" if price is None else f"at most {money(price)}"
+    what = f"{target.place}, {target.name}" if several else "the endpoint"
+    note(f"asking {what}: at most {most.calls} calls, {most.total:,} tokens, {cost}")
+    found = asyncio.run(examine(target, tell))
+    return price_of(target, sum((one.usage for one in found), Usage()))
+
+
+def _added(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
+
+
 def _end(
-    note: Callable[[str, str], None], findings: list[CheckResult], target: Target | None, as_json: bool
+    note: Callable[[str, str], None], findings: list[CheckResult], spent: float | None, as_json: bool
 ) -> None:
     from camel.core.message import Usage
-    from camel.doctor import price_of, worst
+    from camel.doctor import worst
     from camel.reports.numbers import counted, money
 
     usage = sum((finding.usage for finding in findings), Usage())
-    spent = price_of(target, usage) if target else 0.0
     if as_json:
         figures = {"calls": usage.calls, "tokens": usage.total, "money": spent}
         print_json({"state": worst(findings), "findings": findings, **figures})

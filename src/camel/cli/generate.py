@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @long_command(SPREAD)
 def generate(
     how: How,
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to generate.")],
+    config: Annotated[Path, typer.Argument(metavar="[CONFIG.toml]", help="What to generate.")] = Path(
+        "camel.toml"
+    ),
     local: Annotated[
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,

@@ -48,6 +48,9 @@ BaseUrl = Annotated[
         "Any OpenAI-compatible endpoint. The key comes from OPENAI_API_KEY.", "URL", envvar="OPENAI_BASE_URL"
     ),
 ]
+Dialect = Annotated[
+    str, option("What the endpoint accepts, such as anthropic; left out: what its host is known for.", "NAME")
+]
 CommonUrl = Annotated[
     str, option("The endpoint of all models that name none.", "URL", envvar="OPENAI_BASE_URL")
 ]

@@ -11,6 +11,7 @@ import typer
 from camel.cli.options import (
     BaseUrl,
     Context,
+    Dialect,
     Guided,
     Local,
     MaxTokens,
@@ -44,6 +45,7 @@ def play(
     ] = None,
     model: ModelName = "",
     base_url: BaseUrl = "",
+    dialect: Dialect = "",
     local: Local = False,
     temperature: Temperature = None,
     max_tokens: MaxTokens = None,
@@ -101,7 +103,7 @@ def play(
         word_limit, Sampling(temperature=1.0, max_tokens=sampling.max_tokens, seed=seed)
     )
     screen = Screen(Console(highlight=False), {"assistant": assistant, "user": user})
-    chat = open_chat(screen.note, model, base_url, local, context, guided)
+    chat = open_chat(screen.note, model, base_url, local, context, guided, dialect)
     if local:
         warn_of_nonsense(screen)
     seat = Seat(screen, keyboard(keep_history=history)) if seats else None

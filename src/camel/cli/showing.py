@@ -116,10 +116,11 @@ def open_chat(
     local: bool,
     context: int | None,
     guided: str = "",
+    dialect: str = "",
 ) -> Model:
     """The model that the options name."""
     held = guide(guided or ("llama.cpp" if local else ""))
-    how: dict[str, Any] = {"context_tokens": context, "guided": held}
+    how: dict[str, Any] = {"context_tokens": context, "guided": held, "dialect": dialect}
     spec = ModelSpec(LOCAL, **how) if local else find_spec(model, base_url=base_url, **how)
     spec.prepare(say)
     return spec.open(None, max_attempts=4)

@@ -10,6 +10,7 @@ import typer
 from camel.cli.options import (
     BaseUrl,
     Context,
+    Dialect,
     Local,
     MaxTokens,
     ModelName,
@@ -30,6 +31,7 @@ def society(
     task: Annotated[str, option("What they are to do, in place of the file's task.", "TEXT")] = "",
     model: ModelName = "",
     base_url: BaseUrl = "",
+    dialect: Dialect = "",
     local: Local = False,
     temperature: Annotated[
         str | None,
@@ -66,7 +68,7 @@ def society(
     if max_messages is not None:
         declared = replace(declared, stop=replace(declared.stop, max_messages=max_messages))
     screen = Screen(Console(), {})
-    chat = open_chat(screen.note, model, base_url, local, context)
+    chat = open_chat(screen.note, model, base_url, local, context, dialect=dialect)
     if local:
         warn_of_nonsense(screen)
     play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)

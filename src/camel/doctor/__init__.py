@@ -11,8 +11,9 @@ The endpoint is asked a few small questions (`calls_of` says what they take); th
 from camel.doctor.endpoint import examine
 from camel.doctor.finding import CheckResult, State, worst
 from camel.doctor.machine import examine_machine
-from camel.doctor.target import Target, calls_of, find_target, price_of
+from camel.doctor.target import Target, calls_of, find_target, find_targets, price_of
 
 __all__ = [
-    "CheckResult", "State", "Target", "calls_of", "examine", "examine_machine", "find_target", "price_of", "worst",
+    "CheckResult", "State", "Target", "calls_of", "examine", "examine_machine", "find_target",
+    "find_targets", "price_of", "worst",
 ]  # fmt: skip

@@ -40,10 +40,10 @@ from camel.core.model import Event, Expects, Model, Reply, Request, Text
 from camel.doctor.finding import CheckResult, State
 from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
 from camel.models.chat import ChatModel
-from camel.models.connect import DEFAULT_MODEL, plugged_model
-from camel.models.dialects import OPENAI_URL
+from camel.models.connect import DEFAULT_MODEL, chat_of, plugged_model
+from camel.models.dialects import OPENAI_URL, default_url
 from camel.models.discovery import BaseUrl, find_replicas
-from camel.models.endpoint import proxy_for, served_models
+from camel.models.endpoint import proxy_for
 from camel.models.guided import Guide
 from camel.models.prices import find
 
@@ -113,11 +113,12 @@ class _Examination:
         self._name = target.name
         self._url = ""
         self._window = target.context_tokens
+        self._limit = MAX_TOKENS
         self._spent = Usage()
 
     def note(self, check: str, state: State, says: str, mend: str = "") -> None:
         """Add a finding, with what was used since the last one."""
-        finding = CheckResult(check, state, " ".join(says.split()), mend, self._spent)
+        finding = CheckResult(check, state, " ".join(says.split()), mend, self._spent, self.target.place)
         self._spent = Usage()
         self.findings.append(finding)
         self._tell(finding)
@@ -161,7 +162,8 @@ class _Examination:
 
     async def _found(self) -> Model | None:
         """The endpoint, its listing, the key and the window, and a client for it."""
-        given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
+        usual = default_url(self._name or DEFAULT_MODEL, self.target.dialect)
+        given = self.target.base_url or os.environ.get("OPENAI_BASE_URL") or usual
         try:
             source = find_replicas(given)
             urls: tuple[str, ...] = source.first or await asyncio.to_thread(source.look)
@@ -191,6 +193,9 @@ class _Examination:
             self._name or DEFAULT_MODEL,
             base_url=base_url or self._url,
             api_key=self.target.api_key,
+            headers=self.target.headers,
+            query=self.target.query,
+            dialect=self.target.dialect,
             context_tokens=self._window,
             guided=guided,
             deadline=self.target.seconds,
@@ -203,7 +208,7 @@ class _Examination:
         silent: list[str] = []
         for url in urls[:MOST_REPLICAS]:
             try:
-                served = await asyncio.to_thread(served_models, url, self.target.api_key)
+                served = await asyncio.to_thread(self._client(url).served_models, url)
             except NotAuthorised as error:
                 self.note("key", "error", str(error), MEND[NotAuthorised])
                 return None
@@ -230,7 +235,7 @@ class _Examination:
         if url.endswith("/v1"):
             return False
         try:
-            return bool(await asyncio.to_thread(served_models, f"{url}/v1", self.target.api_key))
+            return bool(await asyncio.to_thread(self._client(url).served_models, f"{url}/v1"))
         except ModelError:
             return False
 
@@ -296,11 +301,12 @@ class _Examination:
         n: int = 1,
         expects: Expects | None = None,
         watch: Callable[[Event], None] | None = None,
+        sampling: Sampling | None = None,
     ) -> Reply:
         history = text if isinstance(text, History) else History()
         if isinstance(text, str):
             history.add("user", text)
-        sampling = Sampling(max_tokens=MAX_TOKENS, n=n)
+        sampling = sampling or Sampling(max_tokens=self._limit, n=n)
         request = Request(history, sampling, _SESSION, "user", expects, watch, options=3)
         self._spent += Usage(calls=1)  # paid or not, it was sent
         reply = await model.reply(request)
@@ -324,7 +330,7 @@ class _Examination:
 
     async def _answers(self, model: Model) -> bool:
         try:
-            reply = await self._ask(model, "Answer with one word: hello.")
+            reply = await self._ask(model, "Answer with one word: hello.", sampling=self.target.sampling)
         except (NotAuthorised, QuotaExhausted) as error:
             self.note("key", "error", str(error), _mend_of(error))
             return False
@@ -334,9 +340,8 @@ class _Examination:
             return False
         if not any(finding.check == "key" for finding in self.findings):
             given = os.environ.get("OPENAI_API_KEY") if self.target.api_key is None else self.target.api_key
-            self.note(
-                "key", "ok", "accepted" if given and given.strip() else "none is set, and none is needed"
-            )
+            given = given or self.target.headers
+            self.note("key", "ok", "accepted" if given else "none is set, and none is needed")
         says, state, mend = f"in {reply.latency:.1f} s, by {reply.model or self._name}", "ok", ""
         if reply.usage.unknown:
             says, state = f"{says}, without saying how many tokens it took", "warning"
@@ -347,7 +352,33 @@ class _Examination:
             says, state = f"{says}, and it is empty", "warning"
             mend = f"a model that thinks first needs more than {MAX_TOKENS} tokens: leave max_tokens out, or make it large"
         self.note("answer", state, says, mend)
+        self._checked_settings(model, reply)
         return True
+
+    def _checked_settings(self, model: Model, reply: Reply) -> None:
+        """What became of the run's own settings, whether the model thinks, and whether its price is known."""
+        if reply.usage.reasoning or reply.choices[0].reasoning:
+            self._limit = 16 * MAX_TOKENS
+            shown = "and shows it" if reply.choices[0].reasoning else "and does not show it"
+            says = f"it thinks before it speaks, {shown}: {reply.usage.reasoning or 'uncounted'} tokens"
+            self.note("thinking", "note", says)
+        else:
+            self.note("thinking", "ok", "no thoughts were seen")
+        chat = chat_of(model)
+        if self.target.sampling is not None and chat is not None:
+            sent = msgspec.to_builtins(self.target.sampling)
+            if adjusted := chat.adjustments:
+                self.note("settings", "note", f"adjusted: {'; '.join(adjusted)}")
+            else:
+                self.note("settings", "ok", f"accepted: {', '.join(sent) or 'nothing but the model is set'}")
+        price = self.target.price or find(self._name or DEFAULT_MODEL)
+        if price is None:
+            mend = "give it as model.price = { input = …, cached = …, output = … }, in dollars per million tokens"
+            self.note("price", "warning", "not known, so that no budget in dollars can be kept", mend)
+        else:
+            self.note(
+                "price", "ok", f"{price.input:g} and {price.output:g} dollars per million tokens in and out"
+            )
 
     async def _streams(self, model: Model) -> _Seen:
         pieces: list[str] = []

@@ -26,6 +26,8 @@ class CheckResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """What to do about it; empty where nothing needs to be done."""
     usage: Usage = Usage()
     """What finding out has taken."""
+    of: str = ""
+    """The model's place in the configuration, where that has several."""
 
 
 def worst(findings: Iterable[CheckResult]) -> State:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
+import msgspec
+
 from camel.core.errors import CamelError, InputError
-from camel.core.message import Usage
+from camel.core.message import Sampling, Usage
+from camel.core.role_playing import AGENT_SAMPLING
 from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
+from camel.generation.seats import Candidate, key_of
+from camel.jobs.item import seeded
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl
 from camel.models.endpoint import OLLAMA, ollama_url
@@ -45,6 +50,38 @@ class Target(NamedTuple):
     price: ModelPrice | None = None
     seconds: float = 60.0
     """That an answer may take."""
+    sampling: Sampling | None = None
+    """What the run will send with its calls, exactly."""
+    dialect: str = ""
+    headers: Mapping[str, str] = {}
+    query: Mapping[str, str] = {}
+    place: str = "model"
+    """Where the configuration names it."""
+
+
+def find_targets(
+    stack: ExitStack, config: GenerateConfig, *, say: Callable[[str], None] = lambda text: None
+) -> Iterator[Target | CheckResult]:
+    """Every model of a configuration, each with what the run will send to it; a finding where that cannot be known."""
+    scenario = config.loaded_scenario()
+    declared = getattr(scenario.end, "sampling", None)
+    usual = config.sampling or declared or AGENT_SAMPLING
+    asked = {"model": Candidate(config.model)} | {
+        f"models.{key_of(name, number)}": one
+        for name, seat in config.models.items()
+        for number, one in enumerate(seat.candidates)
+    }
+    seen: set[bytes] = set()
+    for place, one in asked.items():
+        sampling = seeded(one.sampling or usual, config.seed, 0)
+        if (key := msgspec.json.encode((one.model, sampling))) in seen:
+            continue
+        seen.add(key)
+        found = find_target(stack, msgspec.structs.replace(config, model=one.model), say=say)
+        if isinstance(found, CheckResult):
+            yield msgspec.structs.replace(found, of=place)
+        else:
+            yield found._replace(sampling=sampling, place=place)
 
 
 def find_target(
@@ -75,13 +112,14 @@ def find_target(
         return Target(server.model, server.base_url, "", server.context_tokens, guided, FREE)
     if config:
         try:
-            key = spec.api_key()
+            key, headers = spec.api_key(), spec.sent_headers()
         except InputError as error:
-            mend = f"export {spec.key_variable}=…, or let model.key_variable name the variable that holds it"
+            mend = "export the variable that the message names, or name the one that holds it"
             return CheckResult("key", "error", str(error), mend)
         # Only what the run will use: variables of the environment that it does not read are not asked about.
         window = context or spec.context_tokens
-        return Target(spec.name, spec.base_url, key, window, spec.guided, spec.cost())
+        found = Target(spec.name, spec.base_url, key, window, spec.guided, spec.cost())
+        return found._replace(dialect=spec.dialect, headers=headers, query=spec.query)
     if not (model or base_url or os.environ.get("OPENAI_API_KEY")):
         mend = "export OPENAI_API_KEY=…, or give --base-url URL of your own server, or --local for the tiny model"
         return CheckResult("endpoint", "warning", "none is named, so none was looked at", mend)

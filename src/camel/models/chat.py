@@ -51,6 +51,7 @@ from camel.models.endpoint import (
     is_plain,
     positive,
     secrets_in,
+    served_models,
 )
 from camel.models.guided import Guide
 from camel.models.messages import AnthropicMessages
@@ -141,9 +142,9 @@ class ChatModel(Model):
         self._wire = WIRES[spoken.wire](
             name, spoken, guided=guided, max_choices=max_choices, session_field=session_field
         )
-        self._path = self._wire.path
-        if asked := {**spoken.query, **checked_headers(query or {}, "query")}:
-            self._path += f"?{urlencode(asked)}"
+        asked = {**spoken.query, **checked_headers(query or {}, "query")}
+        self._query = f"?{urlencode(asked)}" if asked else ""
+        self._path = self._wire.path + self._query
         self._deadline, self._attempt_timeout = deadline, attempt_timeout
         self._max_attempts, self._max_bytes = max_attempts, max_bytes
         # Compression is refused because replies are small and unpacking them costs more than it saves.
@@ -182,6 +183,10 @@ class ChatModel(Model):
     def guided(self) -> Guide | None:
         """How replies are held to their form."""
         return self._wire.guided
+
+    def served_models(self, url: str) -> dict[str, int | None]:
+        """The models that one of the endpoints lists, with their windows where it says so."""
+        return served_models(url, self._key, headers=self._headers, query=self._query)
 
     def release(self, session: str) -> None:
         """Report that a conversation has ended, so that its replica has room for another. Optional."""

@@ -107,12 +107,17 @@ def checked_key(key: object) -> str:
 
 
 def served_models(
-    base_url: str, api_key: str | None = None, *, timeout: float = 10.0
+    base_url: str,
+    api_key: str | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    query: str = "",
+    timeout: float = 10.0,
 ) -> dict[str, int | None]:
     """Ask an endpoint which models it serves, and their windows where it says so."""
-    url = f"{checked_url(base_url)}/models"
+    url = f"{checked_url(base_url)}/models{query}"
     key = checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = dict(headers or ({"Authorization": f"Bearer {key}"} if key else {}))
     proxy = proxy_for(url)
     proxies = urllib.request.ProxyHandler({urlsplit(url).scheme: proxy} if proxy else {})
     try:
