@@ -65,10 +65,11 @@ def doctor(
         if finding.mend:
             note(f"{'':8} {'':16} → {finding.mend}")
 
-    if config is None and not (model or base_url or local) and Path("camel.toml").is_file():
+    named = [one for one in typed(command) if one in ("--model", "--base-url")]
+    if config is None and not (named or local) and Path("camel.toml").is_file():
         config = Path("camel.toml")
     if config and not local:
-        leave_to(config, [one for one in typed(command) if one in ("--model", "--base-url")])
+        leave_to(config, named)
     settings = read_config(config, local=local) if config else None
     place = settings.where if settings else "runs"
     spent = 0.0

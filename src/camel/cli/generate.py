@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @long_command(SPREAD)
 def generate(
     how: How,
-    config: Annotated[Path, typer.Argument(metavar="[CONFIG.toml]", help="What to generate.")] = Path(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to generate.")] = Path(
         "camel.toml"
     ),
     local: Annotated[

@@ -114,7 +114,9 @@ def find_target(
         try:
             key, headers = spec.api_key(), spec.sent_headers()
         except InputError as error:
-            mend = "export the variable that the message names, or name the one that holds it"
+            mend = f"export {spec.key_variable}=…, or let model.key_variable name the variable that holds it"
+            if not spec.key_variable:
+                mend = "export the variable that model.headers names"
             return CheckResult("key", "error", str(error), mend)
         # Only what the run will use: variables of the environment that it does not read are not asked about.
         window = context or spec.context_tokens
