@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from camel.core.checks import similar
 from camel.core.errors import InputError
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.jobs.budget import Budget
@@ -102,6 +103,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     sampling: Sampling | None = None
     critic: CriticSettings | None = None
     """Who chooses what is said in role plays; left out: as the scenario declares."""
+    history: HistoryPolicy | None = None
+    """What becomes of a speaker's older turns where its prompt no longer fits; left out: as the scenario declares."""
     seed: int | None = None
     """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
     shard_size: int | None = None
@@ -128,6 +131,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
+        if self.history and not scenario.talks:
+            raise InputError(f"{scenario.name} has no conversations, and history is for those: take it out")
         return scenario
 
     @property
@@ -170,9 +175,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""
-        # Only where there is one: runs from before there were critics have no such field.
-        critic = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
-        return critic | {
+        # Only where there is one: runs from before there were critics and histories have no such fields.
+        later: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
+        if self.history:  # when something is forgotten depends on the window
+            later |= {"history": self.history, "model.context_tokens": self.model.context_tokens}
+        return later | {
             "scenario": self.scenario,
             "scenario_fingerprint": scenario.fingerprint(),
             "counts": {level.name: level.count for level in scenario.levels},

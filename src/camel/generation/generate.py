@@ -233,6 +233,8 @@ class Maker:
         end = self.scenario.end
         if isinstance(end, Meeting):
             society, task = end.filled(facts)
+            if self.config.history:
+                society = msgspec.structs.replace(society, history=self.config.history)
             return society.play(
                 model,
                 task=task,
@@ -254,6 +256,7 @@ class Maker:
             sampling=sampling,
             specifier=specifier,
             rules=end.rules(),
+            history=self.config.history or end.history or "full",
             id=self.scenario.id(index),
         )
 

@@ -1,0 +1,447 @@
+"""Long conversations: what a speaker forgets, what it keeps, what is summarized, and what is recorded of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from camel import (
+    Agent,
+    Conversation,
+    Ending,
+    MaxMessages,
+    Member,
+    Message,
+    RolePlaying,
+    Rounds,
+    Society,
+    TokenLimit,
+    Transcript,
+)
+from camel.core.errors import EmptyReply, InputError, ServerFailed
+from camel.core.heard import heard_by, sent_for
+from camel.core.history import Entry, History
+from camel.core.memory import HistoryPolicy, remembered
+from camel.core.message import Sampling, Usage
+from camel.core.model import Choice, Model, Reply, Request, WrappedModel
+from camel.core.task import Task
+from camel.record.arrow import rows, to_table
+
+POLICIES: list[HistoryPolicy] = ["full", "window", "summarize"]
+SUMMARY = "They agreed on 7 lanterns.\nInstruction: none is open."
+
+
+class Witness(Model):
+    """Counts honestly, four bytes a token, and keeps every request as it was sent."""
+
+    name = "witness"
+
+    def __init__(
+        self, window: int | None, *, says: Callable[[int], str] | None = None, summary: Any = SUMMARY
+    ) -> None:
+        self.context_tokens = window
+        self.requests: list[tuple[str, bytes, Request]] = []
+        self.entries: list[list[Entry]] = []
+        self.tokens: list[int] = []
+        """Of each prompt and the longest reply to it; histories grow after they are sent."""
+        self._says = says or (lambda number: f"message {number} " + "word " * 20)
+        self._summary = summary
+
+    async def reply(self, request: Request) -> Reply:
+        self.requests.append((request.speaker, bytes(request.history.encoded()), request))
+        self.entries.append(list(request.history.entries))
+        prompt = sum(-(-len(entry.content.encode()) // 4) + 4 for entry in request.history.entries)
+        self.tokens.append(prompt + (request.sampling.max_tokens or 0))
+        number = len(self.requests)
+        await asyncio.sleep(0)
+        if request.speaker.endswith(" summary"):
+            if isinstance(self._summary, Exception):
+                raise self._summary
+            text = self._summary
+        else:
+            text = self._says(number)
+        choice = text if isinstance(text, Choice) else Choice(text)
+        usage = Usage(prompt, -(-len(choice.content.encode()) // 4), calls=1)
+        return Reply((choice,), usage, self.name)
+
+    def sent_to(self, speaker: str) -> list[bytes]:
+        return [body for name, body, _ in self.requests if name == speaker]
+
+    @property
+    def summaries(self) -> list[Request]:
+        return [request for name, _, request in self.requests if name.endswith(" summary")]
+
+
+def pair(model: Model, policy: HistoryPolicy, *, limit: int = 60, **more: Any) -> Conversation:
+    agents = [
+        Agent("user", "U", model, system="You ask. " * 9, opening="Begin.", history=policy, **more),
+        Agent("assistant", "A", model, system="You answer. " * 9, history=policy, **more),
+    ]
+    return Conversation(agents, Transcript("t", Task("a task")), rules=[MaxMessages(limit)])
+
+
+async def held(conversation: Conversation) -> Transcript:
+    async for _ in conversation:
+        pass
+    return conversation.transcript
+
+
+SAMPLING = Sampling(max_tokens=60)
+
+
+async def test_full_ends_where_the_prompt_no_longer_fits():
+    model = Witness(900)
+    transcript = await held(pair(model, "full", sampling=SAMPLING))
+    assert transcript.stop
+    assert transcript.stop.reason == "token_limit"
+    assert all(message.forgot == 0 and not message.summary for message in transcript.messages)
+    assert [speaker.history for speaker in transcript.speakers] == ["full", "full"]
+
+
+@pytest.mark.parametrize("policy", ["window", "summarize"])
+async def test_others_continue_within_the_window(policy: HistoryPolicy):
+    model = Witness(900)
+    transcript = await held(pair(model, policy, sampling=SAMPLING))
+    assert transcript.stop
+    assert (transcript.stop.reason, len(transcript.messages)) == ("max_messages", 60)
+    assert [speaker.history for speaker in transcript.speakers] == [policy, policy]
+    assert max(model.tokens) <= 900
+    assert bool(model.summaries) == (policy == "summarize")
+
+
+async def test_system_prompt_and_first_turns_stay_and_roles_alternate():
+    model = Witness(900)
+    await held(pair(model, "window", sampling=SAMPLING))
+    for seat, first in (("user", 5), ("assistant", 3)):
+        own = [
+            entries
+            for (name, _, _), entries in zip(model.requests, model.entries, strict=True)
+            if name == seat
+        ]
+        opening = own[-1][:first]
+        assert all(entries[:first] == opening[: len(entries)] for entries in own)
+        for entries in own:
+            roles = [entry.role for entry in entries]
+            assert roles == ["system", *["user", "assistant"] * (len(roles) // 2)][: len(roles)]
+            assert roles[-1] == "user"
+
+
+async def test_a_prompt_only_grows_for_many_calls_in_a_row():
+    model = Witness(2_000)
+    await held(pair(model, "window", limit=200, sampling=SAMPLING))
+    for seat in ("user", "assistant"):
+        sent = model.sent_to(seat)
+        changed = [n for n in range(1, len(sent)) if not sent[n].startswith(sent[n - 1])]
+        assert changed
+        assert min(later - before for before, later in pairwise(changed)) >= 8
+
+
+async def test_half_of_the_room_for_turns_is_freed():
+    model = Witness(2_000)
+    await held(pair(model, "window", limit=200, sampling=SAMPLING))
+    sizes = [len(body) for body in model.sent_to("assistant")]
+    drops = [n for n in range(1, len(sizes)) if sizes[n] < sizes[n - 1]]
+    assert drops
+    for n in drops:
+        assert 0.4 < sizes[n] / sizes[n - 1] < 0.75
+
+
+# --- the record ------------------------------------------------------------------------------------------------------
+
+
+def bodies(transcript: Transcript) -> list[tuple[str, bytes]]:
+    """What was sent for each message, rebuilt from the record."""
+    (back,) = rows(to_table([transcript]))
+    found: list[tuple[str, bytes]] = []
+    for message in back.messages:
+        history = History()
+        for entry in sent_for(back, message.index):
+            history.add(entry.role, entry.content)
+        found.append((message.speaker, bytes(history.encoded())))
+    return found
+
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
+
+
+@given(
+    st.sampled_from(POLICIES),
+    st.sampled_from([(), (("Ada", "Bob"), ("Cleo",)), (("Ada", "Bob", "Cleo"),)]),
+    st.integers(2, 3),
+    st.integers(350, 1_200),
+    st.lists(st.tuples(words, st.integers(0, 60)), min_size=1, max_size=5),
+    st.sampled_from([SUMMARY, "", "Ü > x\n\n> y", EmptyReply("never", usage=Usage(9, 9, calls=3))]),
+)
+def test_what_was_sent_is_rebuilt_to_the_byte(
+    policy: HistoryPolicy,
+    groups: tuple[tuple[str, ...], ...],
+    count: int,
+    window: int,
+    lines: list[tuple[str, int]],
+    summary: Any,
+):
+    def says(number: int) -> str:
+        text, times = lines[number % len(lines)]
+        return f"{number} {text} {'lorem ' * times}"
+
+    model = Witness(window, says=says, summary=summary)
+    names = ("Ada", "Bob", "Cleo")[: 3 if groups else count]
+    society = Society(
+        "a task",
+        members=tuple(Member(name, brief="You plan.", sampling=Sampling(max_tokens=40)) for name in names),
+        prompt="You are <NAME>.",
+        opening="The task: <TASK>",
+        stop=Ending(max_messages=40),
+        history=policy,
+        **({"turns": Rounds(groups)} if groups else {}),
+    )
+    transcript = asyncio.run(society.play(model).finish())
+    rebuilt = bodies(transcript)
+    for name in names:
+        assert [body for seat, body in rebuilt if seat == name] == model.sent_to(name)
+    if policy != "full":
+        assert max(model.tokens) <= window
+    assert transcript.usage.calls >= len(model.requests)
+
+
+async def test_everything_that_was_said_is_still_in_the_whole_chat():
+    transcript = await held(pair(Witness(900), "window", sampling=SAMPLING))
+    chat = heard_by(transcript, "assistant")
+    assert [entry.content for entry in chat if entry.role == "assistant"] == [
+        message.content for message in transcript.messages if message.speaker == "assistant"
+    ]
+    last = transcript.messages[-1]
+    assert last.forgot > 10
+    assert transcript.prompt_of(-1) == [
+        {"role": entry.role, "content": entry.content} for entry in sent_for(transcript, last.index)
+    ]
+    assert len(transcript.prompt_of(-1)) < len(chat) - 2 * last.forgot + 2
+
+
+def test_a_record_that_cannot_be_is_refused():
+    messages = [Message(0, "a", "A", "x"), Message(1, "b", "B", "y"), Message(2, "a", "A", "z", forgot=4)]
+    transcript = Transcript("t", Task("a task"), messages=messages)
+    with pytest.raises(InputError, match="4 turns"):
+        sent_for(transcript, 2)
+    with pytest.raises(IndexError):
+        sent_for(transcript, 3)
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_summary_stands_where_the_turns_were():
+    model = Witness(900)
+    transcript = await held(pair(model, "summarize", sampling=SAMPLING))
+    first = next(message for message in transcript.messages if message.summary)
+    assert first.summary == SUMMARY
+    chat = sent_for(transcript, first.index)
+    noted = [
+        place for place, entry in enumerate(chat) if "> They agreed on 7 lanterns.\n> Instr" in entry.content
+    ]
+    assert noted == [5 if first.speaker == "user" else 3], "after the first turns, and once"
+    heard = chat[noted[0]].content
+    assert heard.endswith(next(m.content for m in transcript.messages if m.content in heard))
+    assert len(model.summaries) == sum(bool(message.summary) for message in transcript.messages)
+
+
+async def test_how_a_summary_is_asked_for():
+    model = Witness(900)
+    own = Sampling(temperature=0.4, max_tokens=60, n=1, stop=("END",), logprobs=1, seed=3)
+    transcript = await held(pair(model, "summarize", sampling=own))
+    for request in model.summaries:
+        assert request.speaker in ("user summary", "assistant summary")
+        assert request.session == "t"
+        assert (request.expects, request.watch) == (None, None)
+        assert request.sampling == Sampling(temperature=0.4, max_tokens=60, seed=3)
+        (asked,) = request.history.entries
+        assert asked.role == "user"
+        assert "<TURNS>" not in asked.content
+        assert "<WORDS>" not in asked.content
+    later = [m for m in transcript.messages if m.speaker == "user" and m.summary]
+    second = [request for request in model.summaries if request.speaker == "user summary"][1]
+    assert "7 lanterns" in second.history.entries[0].content, "what was summarized before is summarized again"
+    assert len(later) >= 2
+
+
+async def test_what_a_summary_took_is_in_the_usage_of_the_message():
+    model = Witness(900)
+    transcript = await held(pair(model, "summarize", sampling=SAMPLING))
+    assert transcript.usage.calls == len(model.requests)
+    assert transcript.usage.prompt == sum(model.tokens) - 60 * len(model.requests)
+    assert {message.usage.calls for message in transcript.messages} == {1, 2}
+
+
+async def test_a_thought_is_no_part_of_a_summary():
+    model = Witness(900, summary=Choice(SUMMARY, reasoning="MARKER"))
+    transcript = await held(pair(model, "summarize", sampling=SAMPLING))
+    assert any(message.summary for message in transcript.messages)
+    assert b"MARKER" not in b"".join(body for _, body, _ in model.requests)
+    assert b"MARKER" not in transcript.to_json()
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        pytest.param(EmptyReply("never", usage=Usage(5, 5, calls=3)), id="bad"),
+        pytest.param(Choice("I cannot.", "refusal"), id="refused"),
+        pytest.param("  \n", id="blank"),
+    ],
+)
+async def test_without_a_summary_it_is_forgotten(summary: Any):
+    transcript = await held(pair(Witness(900, summary=summary), "summarize", sampling=SAMPLING))
+    assert len(transcript.messages) == 60
+    assert not any(message.summary for message in transcript.messages)
+    assert transcript.messages[-1].forgot
+
+
+async def test_a_long_summary_is_cut():
+    model = Witness(900, summary="ü" * 9_000)
+    transcript = await held(pair(model, "summarize", sampling=SAMPLING))
+    assert len(transcript.messages) == 60
+    longest = max(len(message.summary.encode()) for message in transcript.messages)
+    assert 0 < longest <= 3 * 840 // 8
+
+
+async def test_a_summary_that_fails_fails_the_conversation():
+    conversation = pair(Witness(900, summary=ServerFailed("down")), "summarize", sampling=SAMPLING)
+    with pytest.raises(ServerFailed):
+        await held(conversation)
+    stop = conversation.transcript.stop
+    assert stop
+    assert (stop.reason, stop.failure) == ("error", "ServerFailed")
+
+
+async def test_summaries_of_several_speakers_are_begun_in_the_same_order_however_long_they_take():
+    class Slow(WrappedModel):
+        """Answers the one or the other first."""
+
+        def __init__(self, inner: Model, fast: str) -> None:
+            super().__init__(inner)
+            self.fast = fast
+            self.begun: list[str] = []
+
+        async def reply(self, request: Request) -> Reply:
+            self.begun.append(request.speaker)
+            for _ in range(1 if self.fast in request.speaker else 9):
+                await asyncio.sleep(0)
+            return await self.inner.reply(request)
+
+    orders: list[list[str]] = []
+    for fast in ("Ada", "Bob", "Cleo"):
+        model = Slow(Witness(700), fast)
+        society = Society(
+            "a task",
+            members=("Ada", "Bob", "Cleo"),
+            prompt="You are <NAME>.",
+            turns=Rounds(),
+            stop=Ending(max_messages=60),
+            sampling=SAMPLING,
+            history="summarize",
+        )
+        transcript = await society.play(model).finish()
+        assert len(transcript.messages) == 60
+        orders.append(model.begun)
+    assert orders[0] == orders[1] == orders[2]
+    together = [n for n, name in enumerate(orders[0]) if name.endswith(" summary")]
+    assert len(together) > 5
+
+
+async def test_one_seat_may_forget_and_the_other_not():
+    model = Witness(900)
+    play = RolePlaying(
+        "A menu",
+        assistant="Chef",
+        user="Guest",
+        model=model,
+        specify=False,
+        history="window",
+        user_history="full",
+        rules=[MaxMessages(60), TokenLimit(2_000, reserve=60)],
+    )
+    assert [(agent.name, agent.history) for agent in (await play.prepare()).agents.values()] == [
+        ("user", "full"),
+        ("assistant", "window"),
+    ]
+    society = Society("a task", members=[Member("Ada", history="full"), "Bob"], history="summarize")
+    conversation = await society.play(model).prepare()
+    assert [agent.history for agent in conversation.agents.values()] == ["full", "summarize"]
+
+
+# --- forks, and what is said unasked ---------------------------------------------------------------------------------
+
+
+async def test_a_fork_forgets_and_never_summarizes():
+    model = Witness(900)
+    conversation = pair(model, "summarize", limit=40, sampling=SAMPLING)
+    while not any(message.summary for message in conversation.transcript.messages):
+        await conversation.step()
+    fork, before = conversation.fork(), len(model.summaries)
+    said = len(conversation.transcript.messages)
+    forked = await held(fork)
+    assert len(forked.messages) == 40
+    assert len(model.summaries) == before
+    assert len(conversation.transcript.messages) == said
+    sent = [(name, body) for name, body, _ in model.requests if not name.endswith(" summary")]
+    assert bodies(forked) == sent
+    await held(conversation)
+    assert len(model.summaries) > before
+
+
+async def test_what_is_said_unasked_is_forgotten_in_its_time():
+    model = Witness(900)
+    conversation = pair(model, "window", sampling=SAMPLING)
+    for number in range(40):
+        conversation.say("assistant" if number % 2 else "user", Reply((Choice("word " * 25),)))
+    await conversation.step()
+    last = conversation.transcript.messages[-1]
+    assert last.forgot > 3
+    assert bodies(conversation.transcript)[-1] == (last.speaker, model.requests[-1][1])
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["", "Window", None, 3, ["full"]])
+def test_a_policy_that_is_none_is_refused(policy: Any):
+    with pytest.raises(InputError, match="summarize"):
+        Agent("a", "A", Witness(None), history=policy)
+
+
+def test_a_conversation_without_a_window_forgets_nothing():
+    transcript = asyncio.run(held(pair(Witness(None), "summarize")))
+    assert len(transcript.messages) == 60
+    assert not any(message.forgot for message in transcript.messages)
+
+
+def test_the_usual_history_is_in_no_identity():
+    plain = RolePlaying("A menu", assistant="Chef", user="Guest")
+    given = {"history": "window"}, {"user_history": "full"}, {"history": "window", "user_history": "full"}
+    assert not {"history", "user_history"} & plain.identity().keys()
+    identities = [plain.again(**one).identity() for one in given]
+    assert len({msgspec.json.encode(one) for one in (plain.identity(), *identities)}) == 4
+    society = Society("a task", members=["Ada", "Bob"])
+    assert b"history" not in msgspec.json.encode(society.identity())
+    changed = msgspec.structs.replace(society, history="full", members=(Member("Ada", history="window"),))
+    assert b'"history":"window"' in msgspec.json.encode(changed.identity())
+    assert changed.identity()["history"] == "full"
+
+
+def test_a_chat_without_what_was_forgotten():
+    chat = [Entry("system", "s"), Entry("user", "o"), Entry("assistant", "1")]
+    chat += [Entry("user", "h2"), Entry("assistant", "2"), Entry("assistant", "3"), Entry("user", "h4")]
+    assert remembered(chat, "", 0) == chat
+    assert remembered(chat, "o", 0) == chat
+    assert [one.content for one in remembered(chat, "o", 1)] == ["s", "o", "1", "h2", "2", "h4"]
+    assert [one.content for one in remembered(chat, "", 1)] == ["s", "o", "1", "3", "h4"]
+    noted = remembered(chat, "", 1, "S")
+    assert [one.role for one in noted] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert noted[3].content.endswith("\n> S")
+    assert remembered(chat, "", 2, "S")[3].content.endswith("\n> S\n\nh4")
