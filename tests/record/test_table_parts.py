@@ -302,6 +302,18 @@ def test_the_columns_and_their_types():
     }
 
 
+def test_tables_of_versions_with_other_fields_of_messages_can_be_put_together():
+    now = table.to_table(MADE)
+    fields = [field for field in now.schema.field("messages").type.value_type if field.name != "summary"]
+    at = now.schema.names.index("messages")
+    rows = [[{**one, "summary": None} for one in row] for row in now["messages"].to_pylist()]
+    before = now.set_column(at, "messages", pa.array(rows, pa.list_(pa.struct(fields))))
+    assert "summary" not in str(before.schema.field("messages"))
+    both = pa.concat_tables([table.upgraded(before), now])
+    assert list(table.rows(both.slice(len(MADE)))) == list(table.rows(now))
+    assert {m.summary for one in table.rows(both.slice(0, len(MADE))) for m in one.messages} == {""}
+
+
 def test_a_column_that_is_missing_has_the_default_and_one_that_is_not_known_is_ignored():
     """Files of other versions: fields come and go at every depth."""
     ours = table.to_table(MADE).to_pylist(maps_as_pydicts="strict")

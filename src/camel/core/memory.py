@@ -39,7 +39,6 @@ class Forgotten(NamedTuple):
     pending: tuple[Entry, ...] = ()
     """What has still to be summarized."""
     room: int = 0
-    """Tokens that its prompt may have."""
     summary: str = ""
     usage: Usage = Usage()
 

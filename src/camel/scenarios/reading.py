@@ -282,8 +282,7 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
             society, problems = read_society(folder.text(meeting.file))
             for message in problems:
                 folder.report(meeting.file, message)
-            if society and meeting.history:
-                society = replace(society, history=meeting.history)
+            society = society and replace(society, history=meeting.history or society.history)
             task = meeting.task or (society.task if society else "") or last
             return society and Meeting(society=society, task=task, sampling=meeting.sampling)
         case [Question() as question]:
