@@ -28,7 +28,7 @@ from camel import (
 from camel.core.errors import EmptyReply, InputError, ServerFailed
 from camel.core.heard import heard_by, sent_for
 from camel.core.history import Entry, History
-from camel.core.memory import HistoryPolicy, remembered
+from camel.core.memory import Forgotten, HistoryPolicy, remembered, summarize
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, WrappedModel
 from camel.core.task import Task
@@ -271,6 +271,27 @@ async def test_how_a_summary_is_asked_for():
     assert len(later) >= 2
 
 
+async def test_a_summary_has_a_limit_where_its_speaker_has_none():
+    model = Witness(3_000)
+    transcript = await held(pair(model, "summarize", limit=120))
+    assert any(message.summary for message in transcript.messages)
+    assert max(model.tokens) <= 3_000
+    assert {request.sampling.max_tokens for request in model.summaries} == {
+        (3_000 - TokenLimit().reserve) // 4
+    }
+
+
+async def test_what_is_too_long_to_be_summarized_is_cut_and_earlier_summaries_stay():
+    """A few turns fill the window, so that what is forgotten and the question about it would not fit together."""
+    model = Witness(1_200, says=lambda number: f"message {number} " + "lorem " * (120 if number > 4 else 2))
+    transcript = await held(pair(model, "summarize", limit=40, sampling=Sampling(max_tokens=200)))
+    assert len(transcript.messages) == 40
+    assert max(model.tokens) <= 1_200
+    asked = [request.history.entries[0].content for request in model.summaries]
+    assert any(text.count("lorem ") < 119 * text.count("message ") for text in asked)
+    assert all("7 lanterns" in text for text in asked[2:])
+
+
 async def test_what_a_summary_took_is_in_the_usage_of_the_message():
     model = Witness(900)
     transcript = await held(pair(model, "summarize", sampling=SAMPLING))
@@ -307,7 +328,23 @@ async def test_a_long_summary_is_cut():
     transcript = await held(pair(model, "summarize", sampling=SAMPLING))
     assert len(transcript.messages) == 60
     longest = max(len(message.summary.encode()) for message in transcript.messages)
-    assert 0 < longest <= 3 * 840 // 8
+    assert 80 < longest <= 3 * 60 // 2, "half of the longest reply"
+
+
+async def test_a_summary_without_room_is_left_out():
+    history = History("You ask.")
+    for text in ("one", "two", "three"):
+        history.add("user", text * 100)
+        history.add("assistant", text)
+    history.add("user", "now")
+    pending = (Entry("user", "before"), Entry("assistant", "yes"))
+    request = Request(history, Sampling(max_tokens=60), "t", "a")
+    for room, summary in ((history.tokens + 20, ""), (history.tokens + 60, SUMMARY)):
+        found, forgotten = await summarize(Witness(None), request, "", Forgotten(2, pending, room))
+        assert forgotten._replace(usage=Usage()) == Forgotten(2, (), room, summary)
+        assert forgotten.usage.calls == 1
+        assert (found is history) == (not summary)
+        assert found.tokens <= room
 
 
 async def test_a_summary_that_fails_fails_the_conversation():

@@ -188,6 +188,8 @@ def test_it_decides_the_data_only_where_it_is_set(tmp_path: Path):
     settings = config(letters, "http://127.0.0.1:9/v1", window=1_500, history="window")
     decisive = settings.decisive(settings.loaded_scenario())
     assert (decisive["history"], decisive["model.context_tokens"]) == ("window", 1_500)
+    known = msgspec.structs.replace(settings, model=ModelSpec("gpt-4.1-mini"))
+    assert known.decisive(known.loaded_scenario())["model.context_tokens"] > 100_000
     assert b"history" not in msgspec.json.encode(load(letters))
 
 

@@ -89,7 +89,7 @@ async def summarize(
     if most is None:
         most = min(_REPLY_TOKENS, room // 4)
         room -= most
-    longest = min(_SUMMARY_TOKENS, forgotten.room // 8)
+    longest = min(_SUMMARY_TOKENS, forgotten.room // 8, most // 2)
     template = fill(prompts.summary(), {"WORDS": str(longest // 2)})
     said = [f"{_HEADS[one.role]}\n{_quoted(one.content)}" for one in forgotten.pending]
     room_bytes = 3 * int(room / max(1.0, _scale(request.history)) - _size(Entry("user", template)))

@@ -178,7 +178,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         # Only where there is one: runs from before there were critics and histories have no such fields.
         later: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         if self.history:  # when something is forgotten depends on the window
-            later |= {"history": self.history, "model.context_tokens": self.model.context_tokens}
+            later |= {"history": self.history, "model.context_tokens": self.model.window}
         return later | {
             "scenario": self.scenario,
             "scenario_fingerprint": scenario.fingerprint(),
