@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from camel import (
     Agent,
+    Beam,
     Conversation,
     Ending,
+    FunctionJudge,
     MaxMessages,
     Member,
     Message,
@@ -430,6 +432,19 @@ async def test_a_fork_forgets_and_never_summarizes():
     assert bodies(forked) == sent
     await held(conversation)
     assert len(model.summaries) > before
+
+
+async def test_a_critic_that_looks_ahead_sees_what_its_speaker_remembers():
+    model = Witness(900)
+    critic = Beam(judge=FunctionJudge(lambda case: 0), proposals=2, depth=1, width=2)
+    conversation = pair(model, "summarize", limit=40, sampling=SAMPLING, critic=critic)
+    transcript = await held(conversation)
+    assert len(transcript.messages) == 40
+    assert max(model.tokens) <= 900
+    assert 0 < len(model.summaries) == sum(bool(message.summary) for message in transcript.messages)
+    assert transcript.usage.calls == len(model.requests)
+    sent = {body for _, body, _ in model.requests}
+    assert all(body in sent for _, body in bodies(transcript))
 
 
 async def test_what_is_said_unasked_is_forgotten_in_its_time():

@@ -14,7 +14,7 @@ from camel.core.message import Sampling
 from camel.core.model import Model, Reply, Request, WrappedModel
 from camel.engine.halt import Halt
 from camel.generation.config import GenerateConfig, RunSection
-from camel.models.simulator import SimulatorSettings, read_rows
+from camel.models.simulator import LogNormal, SimulatorSettings, read_rows
 from camel.models.spec import ModelSpec
 from camel.scenarios import load
 from tests.support.endpoints import serve
@@ -165,6 +165,51 @@ def test_killed_and_resumed(tmp_path: Path, policy: Policy):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_400_messages_in_a_window_of_8k_killed_and_resumed(tmp_path: Path, policy: Policy):
     kill_and_resume(tmp_path, policy, messages=400, window=8_000, words=160, tokens=512)
+
+
+SOCIETY = """history = "summarize"
+[turns]
+policy = "rounds"
+[stop]
+max_messages = 60
+[[members]]
+name = "Ada"
+[[members]]
+name = "Bob"
+[[members]]
+name = "Cleo"
+"""
+
+
+@pytest.mark.slow
+def test_several_who_summarize_at_the_same_time_are_killed_and_resumed(tmp_path: Path):
+    """Replies come in an order of their own: only the order in which calls begin is the same each time."""
+    council = tmp_path / "council"
+    council.mkdir()
+    (council / "society.toml").write_text(SOCIETY)
+    (council / "scenario.toml").write_text(
+        'title = "Council"\n[[levels]]\nname = "x"\nitems = ["Plan a fair", "Plan a feast"]\n[society]\ntask = "<X>"\n'
+    )
+
+    def settings(base_url: str, run: str) -> GenerateConfig:
+        made = config(council, base_url, window=1_500, run=run)
+        return msgspec.structs.replace(made, counts={"x": 1})
+
+    with serve(SimulatorSettings(words=30)) as endpoint:
+        (undisturbed,) = asyncio.run(generate(settings(endpoint.base_url, "whole")))
+    assert undisturbed.stop
+    assert (undisturbed.stop.reason, len(undisturbed.messages)) == ("max_messages", 60)
+    assert sum(bool(message.summary) for message in undisturbed.messages) > 5
+    with serve(SimulatorSettings(words=30, latency=LogNormal(median=0.01, p99=0.1))) as endpoint:
+        killed = settings(endpoint.base_url, "run")
+        for at in (20, 9, 14):
+            run_until_killed(killed, at)
+        (transcript,) = asyncio.run(generate(killed))
+        ledger = endpoint.ledger()
+    said = [[(m.content, m.summary, m.forgot) for m in one.messages] for one in (transcript, undisturbed)]
+    assert said[0] == said[1]
+    assert ledger.billed - ledger.billed_repeats == transcript.usage.calls
+    assert ledger.billed_repeats <= 3 * 2, "at most what was in flight when it was killed"
 
 
 # --- where it is set -------------------------------------------------------------------------------------------------
