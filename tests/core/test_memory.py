@@ -22,6 +22,7 @@ from camel import (
     Member,
     Message,
     RolePlaying,
+    RoundRobin,
     Rounds,
     Society,
     TokenLimit,
@@ -40,6 +41,10 @@ POLICIES: list[HistoryPolicy] = ["full", "window", "summarize"]
 SUMMARY = "They agreed on 7 lanterns.\nInstruction: none is open."
 
 
+def usual(number: int) -> str:
+    return f"message {number} " + "word " * 20
+
+
 class Witness(Model):
     """Counts honestly, four bytes a token, and keeps every request as it was sent."""
 
@@ -53,7 +58,7 @@ class Witness(Model):
         self.entries: list[list[Entry]] = []
         self.tokens: list[int] = []
         """Of each prompt and the longest reply to it; histories grow after they are sent."""
-        self._says = says or (lambda number: f"message {number} " + "word " * 20)
+        self._says = says or usual
         self._summary = summary
 
     async def reply(self, request: Request) -> Reply:
@@ -202,7 +207,7 @@ def test_what_was_sent_is_rebuilt_to_the_byte(
         opening="The task: <TASK>",
         stop=Ending(max_messages=40),
         history=policy,
-        **({"turns": Rounds(groups)} if groups else {}),
+        turns=Rounds(groups) if groups else RoundRobin(),
     )
     transcript = asyncio.run(society.play(model).finish())
     rebuilt = bodies(transcript)
@@ -378,7 +383,7 @@ async def test_summaries_of_several_speakers_are_begun_in_the_same_order_however
         model = Slow(Witness(700), fast)
         society = Society(
             "a task",
-            members=("Ada", "Bob", "Cleo"),
+            members=(Member("Ada"), Member("Bob"), Member("Cleo")),
             prompt="You are <NAME>.",
             turns=Rounds(),
             stop=Ending(max_messages=60),
@@ -409,7 +414,7 @@ async def test_one_seat_may_forget_and_the_other_not():
         ("user", "full"),
         ("assistant", "window"),
     ]
-    society = Society("a task", members=[Member("Ada", history="full"), "Bob"], history="summarize")
+    society = Society("a task", members=(Member("Ada", history="full"), Member("Bob")), history="summarize")
     conversation = await society.play(model).prepare()
     assert [agent.history for agent in conversation.agents.values()] == ["full", "summarize"]
 
@@ -479,7 +484,7 @@ def test_the_usual_history_is_in_no_identity():
     assert not {"history", "user_history"} & plain.identity().keys()
     identities = [plain.again(**one).identity() for one in given]
     assert len({msgspec.json.encode(one) for one in (plain.identity(), *identities)}) == 4
-    society = Society("a task", members=["Ada", "Bob"])
+    society = Society("a task", members=(Member("Ada"), Member("Bob")))
     assert b"history" not in msgspec.json.encode(society.identity())
     changed = msgspec.structs.replace(society, history="full", members=(Member("Ada", history="window"),))
     assert b'"history":"window"' in msgspec.json.encode(changed.identity())
