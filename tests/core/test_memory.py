@@ -31,7 +31,7 @@ from camel import (
 from camel.core.errors import EmptyReply, InputError, ServerFailed
 from camel.core.heard import heard_by, sent_for
 from camel.core.history import Entry, History
-from camel.core.memory import Forgotten, HistoryPolicy, remembered, summarize
+from camel.core.memory import Forgotten, HistoryPolicy, forget, remembered, summarize
 from camel.core.message import Sampling, Usage
 from camel.core.model import Choice, Model, Reply, Request, WrappedModel
 from camel.core.task import Task
@@ -491,6 +491,69 @@ def test_the_usual_history_is_in_no_identity():
     assert changed.identity()["history"] == "full"
 
 
+def chat_of(turns: int, *, opened: bool) -> History:
+    """Every entry is estimated to have 20 tokens, what surrounds it included."""
+    history = History("s" * 33)
+    for number in range(turns):
+        history.add("user", "o" * 33 if opened and not number else f"{number:33}")
+        history.add("assistant", f"{number:33}")
+    history.add("user", "now".ljust(33))
+    assert history.tokens == 20 * len(history)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("turns", "opened", "room", "summarizes", "forgot", "left"),
+    [
+        # 3 entries stay at the beginning and 1 at the end, of 20 tokens each; a turn has 40.
+        (11, False, 480, False, 5, 5),  # free: 480 - 80 = 400, half: 200
+        (11, False, 479, False, 6, 4),
+        (11, False, 400, False, 6, 4),  # half: 160
+        (11, True, 480, False, 5, 4),  # the first two stay: half of 360
+        (11, False, 480, True, 6, 4),  # with room for 60 tokens of a summary: half of 340
+        (11, False, 120, False, 10, 0),  # half: 20
+        (11, False, 40, False, 10, 0),  # what stays does not fit either
+        (2, False, 80, False, 1, 0),
+        (2, True, 80, False, None, None),
+        (1, False, 60, False, None, None),
+        (0, False, 30, False, None, None),
+    ],
+)
+def test_how_much_is_forgotten(
+    turns: int, opened: bool, room: int, summarizes: bool, forgot: int | None, left: int | None
+):
+    history = chat_of(turns, opened=opened)
+    found = forget(history, "o" * 33, room, Forgotten(3), summarizes=summarizes)
+    if forgot is None or left is None:
+        assert found is None
+        return
+    assert found
+    shorter, forgotten = found
+    first = 5 if opened else 3
+    assert (forgotten.turns, forgotten.room) == (3 + forgot, room)
+    assert shorter.entries == history.entries[:first] + history.entries[first + 2 * forgot :]
+    assert len(shorter) == first + 2 * left + 1
+    assert shorter.tokens == 20 * len(shorter)
+    assert forgotten.pending == (tuple(history.entries[first : first + 2 * forgot]) if summarizes else ())
+
+
+@pytest.mark.parametrize(("room", "asked"), [(91, True), (90, False)])
+def test_a_summary_is_asked_for_only_where_there_is_room_for_it(room: int, asked: bool):
+    """What stays has 80 tokens, the summary an eighth of the room."""
+    found = forget(chat_of(4, opened=False), "", room, Forgotten(), summarizes=True)
+    assert found
+    assert found[0].tokens == 80
+    assert bool(found[1].pending) == asked
+
+
+def test_lengths_are_those_that_the_endpoint_counts():
+    history = chat_of(11, opened=False)
+    history.measured(3 * history.tokens)
+    found = forget(history, "", 3 * 480, Forgotten(), summarizes=False)
+    assert found
+    assert (found[1].turns, found[0].tokens) == (5, 3 * 20 * len(found[0]))
+
+
 def test_a_chat_without_what_was_forgotten():
     chat = [Entry("system", "s"), Entry("user", "o"), Entry("assistant", "1")]
     chat += [Entry("user", "h2"), Entry("assistant", "2"), Entry("assistant", "3"), Entry("user", "h4")]
@@ -502,3 +565,8 @@ def test_a_chat_without_what_was_forgotten():
     assert [one.role for one in noted] == ["system", "user", "assistant", "user", "assistant", "user"]
     assert noted[3].content.endswith("\n> S")
     assert remembered(chat, "", 2, "S")[3].content.endswith("\n> S\n\nh4")
+    with pytest.raises(InputError, match="3 turns"):
+        remembered(chat, "", 3)
+    with pytest.raises(InputError, match="2 turns"):
+        remembered(chat, "o", 2)
+    assert [one.content for one in remembered(chat[1:], "o", 1)] == ["o", "1", "h2", "2", "h4"]

@@ -202,9 +202,8 @@ class Conversation:
 
     async def _ask(self, agent: Agent, request: Request, turn: asyncio.Lock | None = None) -> Reply | None:
         """What an agent answers, or None where that ended the conversation."""
-        forgotten = self._forgotten.get(agent.name)
         try:
-            if forgotten and forgotten.pending:
+            if self._forgotten and (forgotten := self._forgotten.get(agent.name)) and forgotten.pending:
                 async with turn or contextlib.nullcontext():
                     history, forgotten = await summarize(agent.model, request, agent.opening, forgotten)
                 self._histories[agent.name], self._forgotten[agent.name] = history, forgotten
@@ -272,7 +271,7 @@ class Conversation:
         content, usage = well_formed(reply.content), reply.usage
         index = len(self.transcript.messages)
         message = spoken(index, agent.name, agent.role, content, reply, -1 if seen == index else seen)
-        if forgotten := self._forgotten.get(agent.name):
+        if self._forgotten and (forgotten := self._forgotten.get(agent.name)):
             total = usage + forgotten.usage
             message = replace(message, forgot=forgotten.turns, summary=forgotten.summary, usage=total)
             self._forgotten[agent.name] = forgotten._replace(summary="", usage=Usage())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ class Forgotten(NamedTuple):
 
 def checked_policy(policy: Any) -> None:
     """Raise an `InputError` unless it is a policy."""
-    if policy not in get_args(HistoryPolicy):
+    if policy not in ("full", "window", "summarize"):
         raise InputError(f'history must be "full", "window" or "summarize", not {shown(policy)}')
 
 

@@ -154,9 +154,10 @@ class TokenLimit(msgspec.Struct, frozen=True):
 
     def room(self, call: NextCall) -> int | None:
         """Tokens that the call's prompt may have; None where no window is known."""
-        windows = [w for w in (self.limit, call.context_tokens) if w is not None]
+        limit, window = self.limit, call.context_tokens
+        window = window if limit is None else min(limit, window or limit)
         reserve = self.reserve if call.max_tokens is None else call.max_tokens
-        return min(windows) - reserve if windows else None
+        return None if window is None else window - reserve
 
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the call about to be made has no room for its reply."""
