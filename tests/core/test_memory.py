@@ -49,6 +49,7 @@ class Witness(Model):
     """Counts honestly, four bytes a token, and keeps every request as it was sent."""
 
     name = "witness"
+    bytes_per_token = 4
 
     def __init__(
         self, window: int | None, *, says: Callable[[int], str] | None = None, summary: Any = SUMMARY
@@ -64,7 +65,7 @@ class Witness(Model):
     async def reply(self, request: Request) -> Reply:
         self.requests.append((request.speaker, bytes(request.history.encoded()), request))
         self.entries.append(list(request.history.entries))
-        prompt = sum(-(-len(entry.content.encode()) // 4) + 4 for entry in request.history.entries)
+        prompt = sum(self._count(entry.content) + 4 for entry in request.history.entries)
         self.tokens.append(prompt + (request.sampling.max_tokens or 0))
         number = len(self.requests)
         await asyncio.sleep(0)
@@ -75,8 +76,11 @@ class Witness(Model):
         else:
             text = self._says(number)
         choice = text if isinstance(text, Choice) else Choice(text)
-        usage = Usage(prompt, -(-len(choice.content.encode()) // 4), calls=1)
+        usage = Usage(prompt, self._count(choice.content), calls=1)
         return Reply((choice,), usage, self.name)
+
+    def _count(self, text: str) -> int:
+        return -(-len(text.encode()) // self.bytes_per_token)
 
     def sent_to(self, speaker: str) -> list[bytes]:
         return [body for name, body, _ in self.requests if name == speaker]
@@ -297,6 +301,31 @@ async def test_what_is_too_long_to_be_summarized_is_cut_and_earlier_summaries_st
     asked = [request.history.entries[0].content for request in model.summaries]
     assert any(text.count("lorem ") < 119 * text.count("message ") for text in asked)
     assert all("7 lanterns" in text for text in asked[2:])
+
+
+async def test_a_vocabulary_that_takes_a_token_for_each_byte():
+    """Estimates are far too low; what the endpoint counts makes up for it."""
+
+    class Dense(Witness):
+        bytes_per_token = 1
+
+    for policy in ("window", "summarize"):
+        model = Dense(6_000, says=lambda number: f"message {number} " + "lorem " * (90 if number > 4 else 2))
+        transcript = await held(pair(model, policy, limit=60, sampling=Sampling(max_tokens=600)))
+        assert len(transcript.messages) == 60
+        assert max(model.tokens) <= 6_000
+
+
+async def test_a_summary_is_asked_of_what_is_forgotten_and_nothing_else():
+    model = Witness(900)
+    transcript = await held(pair(model, "summarize", sampling=SAMPLING))
+    first = next(message for message in transcript.messages if message.summary)
+    whole = heard_by(transcript, first.speaker)
+    kept = 5 if first.speaker == "user" else 3
+    forgotten = whole[kept : kept + 2 * first.forgot]
+    heads = {"user": "You heard:", "assistant": "You said:"}
+    asked = model.summaries[0].history.entries[0].content
+    assert asked.endswith("\n\n".join(f"{heads[one.role]}\n> {one.content}" for one in forgotten))
 
 
 async def test_what_a_summary_took_is_in_the_usage_of_the_message():
