@@ -42,7 +42,9 @@ def test_the_doctor_asks_every_model_of_the_configuration(tmp_path: Path):
             "sampling = { temperature = 0.5 }\n"
         )
         doctor = camel("doctor", "--json", folder=tmp_path, environment={"OPENAI_API_KEY": KEY})
-        found = {(one["of"], one["check"]): one for one in json.loads(doctor.stdout)["findings"] if one.get("of")}
+        found = {
+            (one["of"], one["check"]): one for one in json.loads(doctor.stdout)["findings"] if one.get("of")
+        }
         assert "temperature" in found["model", "settings"]["says"]
         assert found["models.user", "price"]["state"] == "warning"
         assert found["models.user", "thinking"]["state"] == "note"

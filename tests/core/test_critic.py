@@ -346,7 +346,7 @@ async def test_a_killed_conversation_goes_on_where_it_was(
     except Killed:
         died = True
     before = sum(
-        usage_in(result).calls for _, result in kept.values()
+        usage_in(result)[1].calls for _, result in kept.values()
     )  # a refusal is kept, and costs nothing
     again = Speaker(most=most, mute=mute, jitter=chance)
     journaled = Journal(kept).model(again)

@@ -39,6 +39,8 @@ def made(number: int, **changes: Any) -> Transcript:
             [Action(f"tool {index}", '{"a": 1}', "result", "error", 0.25)] * index,
             TokenTrace([7, 8 + index], [-0.5, -1.5]) if index else None,
             index - 1,
+            5 + index,
+            f"summary {index}",
         )
         for index in range(number % 3)
     ]
@@ -274,6 +276,8 @@ def test_the_columns_and_their_types():
         actions=listed(action),
         tokens=struct(ids=listed(whole), logprobs=listed("double")),
         seen=whole,
+        forgot=whole,
+        summary=text,
     )
     seat = ("name", "role", "system", "opening", "sampling", "model", "history")
     found = {field.name: str(field.type).replace("element: ", "item: ") for field in table.schema()}
@@ -299,6 +303,18 @@ def test_the_columns_and_their_types():
     }
 
 
+def test_tables_of_versions_with_other_fields_of_messages_can_be_put_together():
+    now = table.to_table(MADE)
+    fields = [field for field in now.schema.field("messages").type.value_type if field.name != "summary"]
+    at = now.schema.names.index("messages")
+    rows = [[{**one, "summary": None} for one in row] for row in now["messages"].to_pylist()]
+    before = now.set_column(at, "messages", pa.array(rows, pa.list_(pa.struct(fields))))
+    assert "summary" not in str(before.schema.field("messages"))
+    both = pa.concat_tables([table.upgraded(before), now])
+    assert list(table.rows(both.slice(len(MADE)))) == list(table.rows(now))
+    assert {m.summary for one in table.rows(both.slice(0, len(MADE))) for m in one.messages} == {""}
+
+
 def test_a_column_that_is_missing_has_the_default_and_one_that_is_not_known_is_ignored():
     """Files of other versions: fields come and go at every depth."""
     ours = table.to_table(MADE).to_pylist(maps_as_pydicts="strict")
@@ -306,11 +322,12 @@ def test_a_column_that_is_missing_has_the_default_and_one_that_is_not_known_is_i
         del row["scores"], row["hears"]
         row["invented"] = 1
         for message in row["messages"]:
-            del message["tokens"], message["usage"]["reasoning"]
+            del message["tokens"], message["usage"]["reasoning"], message["forgot"], message["summary"]
             message["mood"] = "good"
     other = pa.Table.from_pylist(ours).drop_columns(["inputs"])
     for old, new in zip(MADE, table.rows(other), strict=True):
         assert (new.scores, new.hears, new.inputs) == ({}, None, {})
         assert [m.content for m in new.messages] == [m.content for m in old.messages]
         assert all(m.tokens is None and m.usage.reasoning == 0 for m in new.messages)
+        assert all(m.forgot == 0 and not m.summary for m in new.messages)
         assert [m.usage.unknown for m in new.messages] == [m.usage.unknown for m in old.messages]

@@ -29,7 +29,8 @@ class Killing(WrappedModel):
         return await self.inner.reply(request)
 
 async def main():
-    async with ChatModel("simulated", base_url=config.model.base_url, api_key="") as model:
+    window = config.model.context_tokens
+    async with ChatModel("simulated", base_url=config.model.base_url, api_key="", context_tokens=window) as model:
         await generation(config, Killing(model)).run()
 
 asyncio.run(main())

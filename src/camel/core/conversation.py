@@ -21,9 +21,10 @@ from camel.core.checks import shown
 from camel.core.errors import ContextOverflow, InputError, Left, ModelError
 from camel.core.heard import Hears, Wording, by_name, edges_of, everyone, listeners_of, together
 from camel.core.history import History
-from camel.core.message import Message, Sampling, TokenTrace, well_formed
+from camel.core.memory import Forgotten, HistoryPolicy, checked_policy, forget, summarize
+from camel.core.message import Message, Sampling, TokenTrace, Usage, well_formed
 from camel.core.model import Expects, Model, Reply, Request, Watch, checked_model
-from camel.core.stops import NextCall, Stop, StopRule, checked_rules
+from camel.core.stops import NextCall, Stop, StopRule, TokenLimit, checked_rules
 from camel.core.transcript import Speaker, Transcript
 
 Turns = Callable[[Sequence[Message]], str | Sequence[str]]
@@ -59,6 +60,8 @@ class Agent:
     """The shape its replies should have, for endpoints that can hold it to one."""
     critic: Critic | None = None
     """Who chooses what it says; None leaves it to the model."""
+    history: HistoryPolicy = "full"
+    """What becomes of its older turns where its prompt no longer fits its model's window."""
 
     def __post_init__(self) -> None:
         name: Any = self.name
@@ -73,6 +76,7 @@ class Agent:
                     f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
                 )
         object.__setattr__(self, "model", checked_model(self.model))
+        checked_policy(self.history)
         if self.critic is not None and (
             isinstance(self.critic, type) or not callable(getattr(self.critic, "reply", None))
         ):
@@ -102,7 +106,8 @@ class Agent:
 
     def described(self) -> Speaker:
         """This seat as the transcript records it."""
-        return Speaker(self.name, self.role, self.system, self.opening, self.sampling, self.model.name)
+        named = self.name, self.role, self.system, self.opening
+        return Speaker(*named, self.sampling, self.model.name, self.history)
 
 
 class Conversation:
@@ -138,6 +143,9 @@ class Conversation:
             agent.name: [(agent.opening, None)] if agent.opening else [] for agent in agents
         }
         """What each has heard since it last spoke, and its length where that is known."""
+        self._forgotten: dict[str, Forgotten] = {}
+        """Of those who have forgotten something."""
+        self._summarizes = True
         self._watch = watch
         self._told = len(transcript.messages)
 
@@ -159,8 +167,8 @@ class Conversation:
             if reply := await self._ask(*calls[0]):
                 self._heard(calls[0][0], reply)
             return
-        # Begun in order and all awaited, so that a journal numbers them the same each time. Critics make several calls
-        # each, and take turns for the same reason.
+        # Begun in order and all awaited, so that a journal numbers them the same each time. Critics and summaries make
+        # several calls each, and take turns for the same reason.
         turn = asyncio.Lock()
         outcomes = await asyncio.gather(
             *(self._ask(*call, turn=turn) for call in calls), return_exceptions=True
@@ -180,6 +188,8 @@ class Conversation:
             call = NextCall(
                 agent.name, history.tokens, agent.sampling.max_tokens, agent.context_tokens, len(calls)
             )
+            if agent.history != "full" and (shorter := self._forget(agent, call)):
+                history, call = shorter, replace(call, prompt_tokens=shorter.tokens)
             if stop := self._first_stop(call):
                 if not calls:
                     self.transcript.stop = stop
@@ -193,6 +203,11 @@ class Conversation:
     async def _ask(self, agent: Agent, request: Request, turn: asyncio.Lock | None = None) -> Reply | None:
         """What an agent answers, or None where that ended the conversation."""
         try:
+            if self._forgotten and (forgotten := self._forgotten.get(agent.name)) and forgotten.pending:
+                async with turn or contextlib.nullcontext():
+                    history, forgotten = await summarize(agent.model, request, agent.opening, forgotten)
+                self._histories[agent.name], self._forgotten[agent.name] = history, forgotten
+                request = replace(request, history=history)
             if agent.critic is not None:
                 async with turn or contextlib.nullcontext():
                     return await agent.critic.reply(self, agent, request)
@@ -209,6 +224,18 @@ class Conversation:
         except ModelError as error:
             self.transcript.stop = Stop.failed(error, agent.name)
             raise
+
+    def _forget(self, agent: Agent, call: NextCall) -> History | None:
+        """A shorter history where the call's prompt has no room; None where it has, or nothing can be forgotten."""
+        rooms = (rule.room(call) for rule in self._rules if isinstance(rule, TokenLimit))
+        room = min((room for room in rooms if room is not None), default=None)
+        if room is None or call.prompt_tokens <= room:
+            return None
+        name, summarizes = agent.name, self._summarizes and agent.history == "summarize"
+        before = self._forgotten.get(name, Forgotten())
+        if found := forget(self._histories[name], agent.opening, room, before, summarizes=summarizes):
+            self._histories[name], self._forgotten[name] = found
+        return found and found[0]
 
     def _next_speakers(self) -> Iterator[Agent]:
         named = self._turns(self.transcript.messages)
@@ -244,6 +271,10 @@ class Conversation:
         content, usage = well_formed(reply.content), reply.usage
         index = len(self.transcript.messages)
         message = spoken(index, agent.name, agent.role, content, reply, -1 if seen == index else seen)
+        if self._forgotten and (forgotten := self._forgotten.get(agent.name)):
+            total = usage + forgotten.usage
+            message = replace(message, forgot=forgotten.turns, summary=forgotten.summary, usage=total)
+            self._forgotten[agent.name] = forgotten._replace(summary="", usage=Usage())
         self.transcript.messages.append(message)
         # Several candidates or calls share one count, which then says nothing about the one that was said; and so does
         # one that holds a thought, unless the endpoint counts thoughts by themselves.
@@ -269,14 +300,16 @@ class Conversation:
     def fork(self) -> Conversation:
         """The conversation as it stands, to go on in another way; nothing said there is heard here.
 
-        Its speakers have no critics: who looks ahead must not have to look ahead there again. The prefix is the same to
-        the byte and so is the session, so that an endpoint has it cached.
+        Its speakers have no critics and do not summarize: who looks ahead must not have to look ahead there again. The
+        prefix is the same to the byte and so is the session, so that an endpoint has it cached.
         """
         other = copy(self)
         other.transcript = replace(self.transcript, messages=self.transcript.messages.copy())
         other.agents = {name: agent.without_critic() for name, agent in self.agents.items()}
         other._histories = {name: history.copy() for name, history in self._histories.items()}
         other._inboxes = {name: inbox.copy() for name, inbox in self._inboxes.items()}
+        other._forgotten = {n: one._replace(pending=(), usage=Usage()) for n, one in self._forgotten.items()}
+        other._summarizes = False
         other._watch = None
         other._told = len(other.transcript.messages)
         return other

@@ -7,12 +7,13 @@ order, and is rebuilt here with the functions that the conversation loop itself 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from camel.core.errors import InputError
 from camel.core.history import Entry
+from camel.core.memory import remembered
 from camel.core.message import Message
 
 if TYPE_CHECKING:
@@ -68,8 +69,29 @@ def together(texts: Sequence[str]) -> str:
 def heard_by(transcript: Transcript, seat: str) -> list[Entry]:
     """The chat of one speaker, up to the last thing it said: system prompt, what it heard, what it said.
 
-    Empty where it said nothing. Raises an `InputError` for a wording that only the program that made it knows.
+    What it forgot is there, too. Empty where it said nothing. Raises an `InputError` for a wording that only its program knows.
     """
+    chat: list[Entry] = []
+    for _, chat in _asked(transcript, seat):  # noqa: B007 - after the last, the reply is there
+        pass
+    return chat
+
+
+def sent_for(transcript: Transcript, index: int) -> list[Entry]:
+    """What the model was sent that said message `index`; what its speaker had forgotten by then is not there."""
+    wanted = transcript.messages[index]
+    opening = next((one.opening for one in transcript.speakers if one.name == wanted.speaker), "")
+    forgot, summary, chat = 0, "", list[Entry]()
+    for message, chat in _asked(transcript, wanted.speaker):  # noqa: B007
+        if message.summary or message.forgot != forgot:
+            forgot, summary = message.forgot, message.summary
+        if message is wanted:
+            break
+    return remembered(chat, opening, forgot, summary)
+
+
+def _asked(transcript: Transcript, seat: str) -> Iterator[tuple[Message, list[Entry]]]:
+    """Each message of a speaker, and its chat before it; the chat is one list, which grows."""
     if transcript.wording not in ("", by_name.__name__):
         raise InputError(
             f"what {seat} heard cannot be rebuilt: the wording {transcript.wording!r} belongs to the program that made "
@@ -87,7 +109,6 @@ def heard_by(transcript: Transcript, seat: str) -> list[Entry]:
             chat.append(Entry("system", own.system))
         if own.opening:
             heard.append((-1, own.opening))
-    said = 0
     for place, message in enumerate(transcript.messages):
         if message.speaker == seat:
             seen = place if message.seen < 0 else message.seen
@@ -95,12 +116,11 @@ def heard_by(transcript: Transcript, seat: str) -> list[Entry]:
             heard = [one for one in heard if one[0] >= seen]
             if now:
                 chat.append(Entry("user", together(now)))
+            yield message, chat
             chat.append(Entry("assistant", message.content))
-            said = len(chat)
         else:
             named, alone = listeners[message.speaker]
             if seat in alone:
                 heard.append((place, message.content))
             elif seat in named:
                 heard.append((place, by_name(message)))
-    return chat[:said]

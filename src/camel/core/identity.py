@@ -35,4 +35,6 @@ def identity_of(value: Any) -> Any:
         names = tuple(field.name for field in fields(value))
     else:
         names = tuple(name for name in ("name", "version") if hasattr(value, name))
-    return named | {name: identity_of(getattr(value, name)) for name in names}
+    # A history that is not set is left out: runs made before there was such a field keep their identity.
+    found = {name: getattr(value, name) for name in names}
+    return named | {name: identity_of(one) for name, one in found.items() if (name, one) != ("history", None)}

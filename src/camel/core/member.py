@@ -14,6 +14,7 @@ import msgspec
 
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.task import MAX_ROLE_CHARS, MAX_TASK_CHARS, checked_text
 
@@ -36,6 +37,8 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     prompt: str = ""
     """A system prompt of its own, in place of the society's."""
     sampling: Sampling | None = None
+    history: HistoryPolicy | None = None
+    """What becomes of its older turns where its prompt no longer fits; left out, as the society says."""
 
     def __post_init__(self) -> None:
         name: Any = self.name

@@ -208,6 +208,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tokens: TokenTrace | None = None
     seen: int = -1
     """How many messages its speaker could have heard; -1: all before it. Fewer where several speak at the same time."""
+    forgot: int = 0
+    """How many of its speaker's turns, after the first ones, were no longer in what its model was sent."""
+    summary: str = ""
+    """What the speaker's model made of them, where it was asked before this message; in force until more is forgotten."""
 
     @property
     def move(self) -> Move:

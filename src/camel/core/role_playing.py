@@ -20,6 +20,7 @@ from camel.core.errors import InputError, ModelError, NoRoom
 from camel.core.identity import identity_of
 from camel.core.inception import Inception, fill
 from camel.core.judge import ModelJudge
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.play import Declaration, Play
@@ -57,6 +58,7 @@ class RolePlaying(Play, Declaration):
     the roles from rows of values. `model` is a name or an object; left out, it is the one that the environment names. `max_messages=10` is a limit of ten
     messages, `rules` replace the paper's rules beside it. A `critic` chooses what the assistant says, a `user_critic` what
     the user says; `critic=3` lets the model choose the best of three proposals. `specify=False` takes the task as it is.
+    `history="window"` or `"summarize"` lets both continue where a prompt no longer fits; `user_history` is the user's own.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class RolePlaying(Play, Declaration):
         critic: Critic | int | None = None,
         user_critic: Critic | int | None = None,
         inception: Inception | None = None,
+        history: HistoryPolicy = "full",
+        user_history: HistoryPolicy | None = None,
         watch: Watch | None = None,
         id: str = "",
     ) -> None:
@@ -96,6 +100,8 @@ class RolePlaying(Play, Declaration):
             "critic": critic,
             "user_critic": user_critic,
             "inception": inception,
+            "history": history,
+            "user_history": user_history,
             "watch": watch,
         }
         self._roles = {
@@ -169,7 +175,8 @@ class RolePlaying(Play, Declaration):
 
     def identity(self) -> dict[str, Any]:
         """Stands for all that decides what is said, besides the models and the rows."""
-        left_out = ("model", "watch")
+        usual = {"history": "full", "user_history": None}  # runs from before keep their identity
+        left_out = ("model", "watch", *(name for name in usual if self._given[name] == usual[name]))
         return {
             "kind": "role playing",
             **{name: identity_of(value) for name, value in self._given.items() if name not in left_out},
@@ -241,6 +248,7 @@ class RolePlaying(Play, Declaration):
                 sampling=self._sampling[USER],
                 expects="instruction",
                 critic=self._critics[USER],
+                history=self._given["user_history"] or self._given["history"],
             ),
             Agent(
                 name=ASSISTANT,
@@ -250,6 +258,7 @@ class RolePlaying(Play, Declaration):
                 sampling=self._sampling[ASSISTANT],
                 expects="solution",
                 critic=self._critics[ASSISTANT],
+                history=self._given["history"],
             ),
         ]
 

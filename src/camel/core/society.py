@@ -24,6 +24,7 @@ from camel.core.heard import by_name
 from camel.core.identity import identity_of
 from camel.core.inception import fill, placeholders
 from camel.core.member import Member, Names
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.model import Model, Watch, checked_model
 from camel.core.planner import CASTING, PLANNER, Casting, Planner, assign_roles, plan_task, prompts
@@ -99,6 +100,8 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
     """Further members, whom a model proposes for the task before the talk begins."""
     planner: Planner | None = None
     """Has a model plan the task before the talk begins."""
+    history: HistoryPolicy | None = None
+    """What becomes of members' older turns where a prompt no longer fits; left out, `full`: the society ends there."""
 
     def __post_init__(self) -> None:
         members: Any = self.members
@@ -237,6 +240,7 @@ class Society(_Tasked, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
                     opening=opening,
                     sampling=chosen if seed is None else replace(chosen, seed=seed),
                     critic=(critics or {}).get(member.name),
+                    history=member.history or self.history or "full",
                 )
             )
         return agents

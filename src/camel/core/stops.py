@@ -152,18 +152,23 @@ class TokenLimit(msgspec.Struct, frozen=True):
         _at_least(1, limit=1 if self.limit is None else self.limit)
         _at_least(0, reserve=self.reserve)
 
+    def room(self, call: NextCall) -> int | None:
+        """Tokens that the call's prompt may have; None where no window is known."""
+        limit, window = self.limit, call.context_tokens
+        window = window if limit is None else min(limit, window or limit)
+        reserve = self.reserve if call.max_tokens is None else call.max_tokens
+        return None if window is None else window - reserve
+
     def check(self, messages: Sequence[Message], call: NextCall) -> Stop | None:
         """Stop when the call about to be made has no room for its reply."""
-        windows = [w for w in (self.limit, call.context_tokens) if w is not None]
-        if not windows:
+        room = self.room(call)
+        if room is None or call.prompt_tokens <= room:
             return None
-        window, reserve = min(windows), self.reserve if call.max_tokens is None else call.max_tokens
-        if call.prompt_tokens + reserve <= window:
-            return None
+        reserve = self.reserve if call.max_tokens is None else call.max_tokens
         return Stop(
             "token_limit",
             f"the {call.speaker}'s next call needs about {call.prompt_tokens:,} prompt tokens and {reserve:,} "
-            f"for the reply, more than its limit of {window:,}",
+            f"for the reply, more than its limit of {room + reserve:,}",
             call.speaker,
         )
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from camel.core.errors import InputError
-from camel.core.heard import heard_by
+from camel.core.heard import heard_by, sent_for
 from camel.core.message import Deliberation, Message, Sampling, Usage, in_one_line
 from camel.core.resolve import resolvers
 from camel.core.stops import Stop
@@ -117,6 +117,10 @@ class Transcript(msgspec.Struct):
     def to_messages(self, seat: str) -> list[dict[str, str]]:
         """What one speaker heard and said, in the form that chat templates and trainers take."""
         return [{"role": entry.role, "content": entry.content} for entry in heard_by(self, seat)]
+
+    def prompt_of(self, index: int) -> list[dict[str, str]]:
+        """What the speaker of a message was sent before it, in the same form: without what it had forgotten."""
+        return [{"role": entry.role, "content": entry.content} for entry in sent_for(self, index)]
 
     def findings(self) -> Sequence[Any]:
         """What the detectors find in it: role flipping, loops, refusals and others, by message."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from camel.core.checks import similar
 from camel.core.errors import InputError
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
 from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_seats
@@ -104,6 +105,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """Who chooses what is said in role plays; left out: as the scenario declares."""
     models: dict[str, Seat] = {}
     """By seat, who sits there; a seat that is not named has `model`."""
+    history: HistoryPolicy | None = None
+    """What becomes of a speaker's older turns where its prompt no longer fits; left out: as the scenario declares."""
     seed: int | None = None
     """Makes each call's seed a function of its item, for endpoints that can repeat themselves."""
     shard_size: int | None = None
@@ -137,6 +140,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
         self.check_seats(scenario)
+        if self.history and not scenario.talks:
+            raise InputError(f"{scenario.name} has no conversations, and history is for those: take it out")
         return scenario
 
     @property
@@ -197,9 +202,11 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def decisive(self, scenario: Scenario) -> dict[str, Any]:
         """What decides the data: a run goes on only if this is unchanged."""
-        # Only where there is one: runs from before there were critics have no such field.
+        # Only where there is one: runs from before there were critics, histories and seats have no such fields.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         optional |= {"model.weights": self.model.weights} if self.model.weights else {}
+        if self.history:  # when something is forgotten depends on the window
+            optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():
             optional[f"models.{name}"] = [one.identity() for one in seat.candidates]
             optional[f"models.{name}.name"] = [one.model.name for one in seat.candidates]

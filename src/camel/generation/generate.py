@@ -16,6 +16,7 @@ from camel.core.conversation import spoken
 from camel.core.errors import CamelError, NoRoom
 from camel.core.history import History
 from camel.core.member import Member
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Message, Sampling, in_one_line, well_formed
 from camel.core.model import Model, Request
 from camel.core.play import Play
@@ -62,6 +63,7 @@ class Seated(NamedTuple):
     key: str = ""
     sampling: Sampling | None = None
     prompt: str = ""
+    history: HistoryPolicy | None = None
 
 
 class AskedList(NamedTuple):
@@ -234,7 +236,7 @@ class Maker:
             return Seated()
         number = seat.drawn(name, item.id)
         one = seat.candidates[number]
-        return Seated(key_of(name, number), one.sampling, one.prompt)
+        return Seated(key_of(name, number), one.sampling, one.prompt, one.history)
 
     def _models(self, item: Item) -> Callable[[str], Model]:
         """What gives a model by its key, whose replies can be used: one object for all seats that share it."""
@@ -271,6 +273,7 @@ class Maker:
         if prompts := {name: seat.prompt for name, seat in seats.items() if seat.prompt}:
             end = replace(end, inception=replace(end.inception, **prompts))
         usual = self.config.sampling or end.sampling or AGENT_SAMPLING
+        usual_history = self.config.history or end.history or "full"
         sampling = {name: seeded(seat.sampling or usual, seed, index) for name, seat in seats.items()}
         specifier = end.specifier()
         if specifier is not None:
@@ -287,6 +290,8 @@ class Maker:
             user_sampling=sampling[USER],
             specifier=specifier,
             rules=end.rules(),
+            history=seats[ASSISTANT].history or usual_history,
+            user_history=seats[USER].history or usual_history,
             id=self.scenario.id(index),
         )
 
@@ -300,10 +305,13 @@ class Maker:
             own = {
                 "sampling": seat.sampling or usual or member.sampling,
                 "prompt": seat.prompt or member.prompt,
+                "history": seat.history or member.history,
             }
             members.append(replace(member, **own))
             seated[member.name] = models(seat.key)
         society, task = replace(end, society=replace(end.society, members=tuple(members))).filled(facts)
+        if self.config.history:
+            society = replace(society, history=self.config.history)
         return society.play(
             seated,
             task=task,

@@ -14,6 +14,7 @@ import msgspec
 
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.jobs.budget import Budget
 from camel.models.prices import ModelPrice
@@ -29,7 +30,7 @@ _OF_THE_ENDPOINT = (
     *("session_field", "guided"),
 )
 """What another endpoint does not have."""
-_SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt")
+_SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt", "history")
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -41,10 +42,15 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Instead of the run's."""
     prompt: str = ""
     """A system prompt instead of the scenario's, with its placeholders."""
+    history: HistoryPolicy | None = None
+    """What becomes of its older turns, instead of what the run says."""
 
     def identity(self) -> dict[str, Any]:
         """What of it decides the data, besides the model's name."""
-        return {**msgspec.to_builtins(self), "model": {"guided": self.model.guided}}
+        model = self.model
+        window = {"context_tokens": model.window} if self.history else {}
+        weights = {"weights": model.weights} if model.weights else {}
+        return {**msgspec.to_builtins(self), "model": {"guided": model.guided, **window, **weights}}
 
 
 class Seat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -238,10 +238,12 @@ def is_transcripts(layout: Any) -> bool:
 
 
 def upgraded(table: Table) -> Table:
-    """A table of transcripts in this version's layout; any other table stays as it is."""
-    if {*schema().names} <= {*table.schema.names} or not is_transcripts(table.schema):
+    """A table of transcripts in this version's layout, also of messages; any other table stays as it is."""
+    if not is_transcripts(table.schema):
         return table
-    return to_table(rows(table))
+    layouts = schema(), table.schema
+    ours, there = ({*one.names, *(f.name for f in one.field("messages").type.value_type)} for one in layouts)
+    return table if ours <= there else to_table(rows(table))
 
 
 def to_table(transcripts: Iterable[Transcript]) -> Table:

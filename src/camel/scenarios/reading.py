@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from camel.core import inception as prompts
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.plugins import Plugin, Registry
 from camel.scenarios.critics import CriticSettings
@@ -73,6 +74,7 @@ class RolePlayTable(_Table, frozen=True, kw_only=True):
     specifier_sampling: Sampling | None = None
     max_messages: int = 40
     stop_rules: tuple[str, ...] = ()
+    history: HistoryPolicy | None = None
 
 
 class SocietyTable(_Table, frozen=True, kw_only=True):
@@ -81,6 +83,7 @@ class SocietyTable(_Table, frozen=True, kw_only=True):
     task: str = ""
     file: str = SOCIETY_FILE
     sampling: Sampling | None = None
+    history: HistoryPolicy | None = None
 
 
 class Declaration(_Table, frozen=True, kw_only=True):
@@ -273,11 +276,13 @@ def _end(declaration: Declaration, folder: _Folder) -> RolePlay | Meeting | Ques
                 max_messages=play.max_messages,
                 stop_rules=play.stop_rules or msgspec.UNSET,
                 critic=declaration.critic or msgspec.UNSET,
+                history=play.history or msgspec.UNSET,
             )
         case [SocietyTable() as meeting]:
             society, problems = read_society(folder.text(meeting.file))
             for message in problems:
                 folder.report(meeting.file, message)
+            society = society and replace(society, history=meeting.history or society.history)
             task = meeting.task or (society.task if society else "") or last
             return society and Meeting(society=society, task=task, sampling=meeting.sampling)
         case [Question() as question]:

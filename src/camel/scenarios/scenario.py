@@ -21,6 +21,7 @@ from camel.core import inception as prompts
 from camel.core.checks import shown, similar
 from camel.core.errors import InputError
 from camel.core.inception import Inception, fill
+from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.society import PLACEHOLDERS, Society
 from camel.core.stops import STOP_RULES, StopRule, paper_rules
@@ -118,6 +119,8 @@ class RolePlay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The critic. Unset rather than None, so that scenarios without one keep their fingerprints."""
     stop_rules: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     """Further rules by name, asked after the paper's."""
+    history: HistoryPolicy | msgspec.UnsetType = msgspec.UNSET
+    """What becomes of both agents' older turns where a prompt no longer fits; unset: `full`, as in the paper."""
 
     def cast(self, facts: Mapping[str, str]) -> Cast:
         """Fill in an item's facts; the roles and the task stay open in the prompts, for the role play to fill."""

@@ -74,6 +74,12 @@ def critic() -> Mapping[str, str]:
     return MappingProxyType({path.stem: _read(path) for path in sorted(folder.glob("*.txt"))})
 
 
+@cache
+def summary() -> str:
+    """Asks a speaker's model for a summary of what it is about to forget."""
+    return _read(Path(__file__).parent / "summary.txt")
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
