@@ -396,6 +396,27 @@ def test_a_file_is_served_for_as_long_as_it_is_asked(tmp_path: Path) -> None:
     assert (model.name, model.context_tokens) == ("small.gguf", 2048)
 
 
+@real_model
+def test_a_model_that_nobody_closes_ends_with_its_program(tmp_path: Path) -> None:
+    (tmp_path / "small.gguf").symlink_to(local.find_model(print))
+    code = (
+        "import asyncio, camel\n"
+        "model = camel.connect('small.gguf')\n"
+        "print(asyncio.run(model.ask('Hi', sampling=camel.Sampling(max_tokens=2))))"
+    )
+    words = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip()
+    assert not [one for one in Path("/proc").glob("[0-9]*") if _folder_of(one) == tmp_path]
+
+
+def _folder_of(process: Path) -> Path | None:
+    with contextlib.suppress(OSError):
+        return (process / "cwd").readlink()
+    return None
+
+
 def _children() -> list[str]:
     """The command lines of this process's children."""
     found: list[str] = []

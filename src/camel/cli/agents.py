@@ -63,9 +63,8 @@ def agents(
     except ImportError as error:
         raise MissingExtra(f"The agents app ({error.name})", "explore") from None
     from camel.jobs.budget import Budget
-    from camel.models.local import LOCAL
 
-    local = local or model == LOCAL
+    local = local or model == "local"
     sampling = read_sampling(local, temperature, max_tokens, most=1024)
     limits = RoomLimits(at_once=at_once, messages=max_messages)
     budget = Budget(usd=budget_usd, tokens=budget_tokens)

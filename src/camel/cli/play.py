@@ -89,12 +89,11 @@ def play(
     from camel.core.role_playing import RolePlaying
     from camel.core.stops import paper_rules
     from camel.core.task import TaskSpecifier
-    from camel.models.local import LOCAL
     from camel.models.person import Person
 
     seats = _checked_seats(human or [])
     files = [checked_file(path) for path in save or []]
-    local = local or model == LOCAL
+    local = local or model == "local"
     sampling = read_sampling(local, temperature, max_tokens, seed=seed)
     own = _own_prompts(prompts) if prompts else None
     if max_messages < 1 or word_limit < 1:

@@ -157,8 +157,9 @@ def ollama_url() -> str:
 
 def check_ollama(name: str) -> None:
     """Raise, with what to do, where Ollama does not answer or does not have the model."""
+    url = ollama_url()
     try:
-        served = served_models(url := ollama_url(), "")
+        served = served_models(url, "")
     except ModelError:
         raise InputError(
             f"Ollama does not answer at {url}: start it with `ollama serve`, then `ollama pull {name}`; "

@@ -29,6 +29,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -188,6 +189,7 @@ class ServedModel(WrappedModel):
                 serving = ExitStack()
                 self.inner = serving.enter_context(local_model(self._server(), **self._client))
                 self._serving = serving
+                weakref.finalize(self, serving.close)  # of a model that nobody closes
 
 
 def serve(

@@ -107,7 +107,7 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     def path(self) -> Path | None:
         """The file that is served, where one is named."""
         named = self.file and self.file != LOCAL and not self.file.startswith(hub.HUB)
-        return Path(self.file).expanduser() if named else None
+        return Path(self.file).expanduser().absolute() if named else None
 
     @property
     def weights(self) -> str:
