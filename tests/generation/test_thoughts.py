@@ -95,3 +95,58 @@ def test_pages_show_thoughts_folded_on_the_page_of_a_conversation_only(tmp_path:
         pinned = urlencode({"left": f"run/{id}", "right": f"run/{id}"})
         for other in ("/", "/list", "/list?q=trap", "/statistics", f"/compare?{pinned}"):
             assert MARKER not in app.get(other).text
+
+
+SOCIETY = """
+[turns]
+policy = "moderated"
+moderator = "Host"
+[stop]
+max_messages = 6
+[[members]]
+name = "Host"
+[[members]]
+name = "Ann"
+[[members]]
+name = "Bob"
+"""
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(200, marks=pytest.mark.thorough)])
+def test_neither_a_moderator_nor_a_judge_hears_a_thought(size: int, tmp_path: Path):
+    """A thought says `Next: Bob`, and another gives a verdict: who speaks and what is judged stay as they are without."""
+    from camel import connect, study
+
+    folder = tmp_path / "meeting"
+    folder.mkdir()
+    (folder / "society.toml").write_text(SOCIETY)
+    items = ", ".join(f'"Topic {number}"' for number in range(size))
+    (folder / "scenario.toml").write_text(
+        f'title = "Meeting"\n[[levels]]\nname = "topic"\nitems = [{items}]\n[society]\ntask = "Discuss <TOPIC>"\n'
+    )
+    said: list[list[list[tuple[str, str]]]] = []
+    judged: list[object] = []
+    for author in ("society", "tests.support.thinkers:between_tags"):
+        where = tmp_path / author.rpartition(":")[2]
+        with serve(SimulatorSettings(length=Constant(7), words=20, author=author)) as endpoint:
+            model = ModelSpec("simulated", base_url=endpoint.base_url)
+            config = GenerateConfig(str(folder), model, out=str(where / "run"))
+            assert asyncio.run(generation(config).run()).status == "complete"
+            talk = make(where / "talk", author, None, 1)
+            judge = connect("simulated", base_url=endpoint.base_url)
+            found = study(talk.folder.root, out=where / "study", judge=judge, progress=False)
+        said.append(
+            [[(one.speaker, one.content) for one in record.messages] for record in Run(where / "run")]
+        )
+        verdict = found.deserved
+        assert verdict is not None
+        judged.append(
+            (verdict.rate, verdict.asked, verdict.undecided, [one.reason for one in verdict.examples])
+        )
+        pages = [
+            path for path in (where / "study").rglob("*") if path.is_file() and path.suffix != ".journal"
+        ]
+        assert pages
+        assert not any(MARKER.encode() in path.read_bytes() for path in pages if "kept" not in path.parts)
+    assert said[0] == said[1]
+    assert judged[0] == judged[1]
