@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, argument, option
+from camel.cli.options import Acknowledge, Batch, CommonUrl, DryRun, Local, argument, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def agents(
     model: Annotated[str, option("The base model of single-shot; the run's own unless given.", "NAME")] = "",
     base_url: CommonUrl = "",
     local: Local = False,
+    batch: Batch = False,
     guided: Annotated[
         str, option("What holds judges to JSON: llama.cpp, vllm or openai, if their server can.", "SERVER")
     ] = "",
@@ -83,8 +84,10 @@ def agents(
     in_flight = how.concurrency or (2 if local else 16)
     with ExitStack() as stack:
         if local:
-            if judge or summariser or any("=" in name for name in single_shots(against)):
-                raise InputError("with --local the tiny model does everything: leave out the names of models")
+            if judge or summariser or batch or any("=" in name for name in single_shots(against)):
+                raise InputError(
+                    "with --local the tiny model does everything: leave out --batch and names of models"
+                )
             server = LocalServer(parallel=in_flight)
             asked = ask_only(stack.enter_context(local_model(server, say=how.say)), against)
         else:
@@ -96,6 +99,7 @@ def agents(
                 against=against,
                 base_url=base_url,
                 guided=guide(guided),
+                batch=batch,
             )
         job = AgentsEvaluation(str(folder), groups, config, *asked)
 

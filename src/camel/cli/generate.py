@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
+from camel.cli.options import Batch
 
 if TYPE_CHECKING:
     from camel.core.model import Model
@@ -27,6 +28,7 @@ def generate(
     local: Annotated[
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,
+    batch: Batch = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and one prompt of each kind; call nothing.")
     ] = False,
@@ -55,7 +57,11 @@ def generate(
     local = local or settings.is_local
     if how.address and local:
         raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
-    settings = settings.adjusted(local=local, concurrency=how.concurrency, out=out, budget=how.limits)
+    if batch and local:
+        raise typer.BadParameter("the model of --local has no batch API: leave out one of the two")
+    settings = settings.adjusted(
+        local=local, concurrency=how.concurrency, batch=batch, out=out, budget=how.limits
+    )
     if not out:
         check_place(config, settings)
     if dry_run:

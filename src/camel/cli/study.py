@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, flag, option
+from camel.cli.options import Acknowledge, BaseUrl, Batch, Local, ModelName, RunPlace, flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def study(
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
+    batch: Batch = False,
     processes: Annotated[
         int | None, option("Processes that look; one for each core unless given.", "N", min=1)
     ] = None,
@@ -45,12 +46,15 @@ def study(
     from camel.models.spec import ModelSpec
     from camel.runs.run import open_folder
 
-    if not judge and (local or how.budget.counts):
-        raise InputError("a model is asked only with --judge: add it, or leave out --local and the budget")
+    if not judge and (local or batch or how.budget.counts):
+        raise InputError(
+            "a model is asked only with --judge: add it, or leave out --local, --batch and the budget"
+        )
     in_flight = how.concurrency or (2 if local else 16)
     folder = out or study_folder(open_folder(run))
     with ExitStack() as stack:
-        chat = stack.enter_context(chosen_model(how, model, base_url, local, in_flight)) if judge else None
+        asked = chosen_model(how, model, base_url, local, in_flight, batch)
+        chat = stack.enter_context(asked) if judge else None
         window = None if chat is None else chat.window if isinstance(chat, ModelSpec) else chat.context_tokens
         job = StudyJob(
             str(folder),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import RunPlace
+from camel.cli.options import Batch, RunPlace
 
 if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
@@ -31,6 +31,7 @@ def translate(
     local: Annotated[
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,
+    batch: Batch = False,
     accept_change: Annotated[
         Literal["model.name"] | None,
         typer.Option(help="Continue with another model; what is translated already stays."),
@@ -42,7 +43,7 @@ def translate(
     from camel.generation.translate import Translation
 
     in_flight = how.concurrency or (2 if local else 64)
-    with chosen_model(how, model, base_url, local, in_flight) as chat:
+    with chosen_model(how, model, base_url, local, in_flight, batch) as chat:
         job = Translation(str(run), tuple(to), chat)
 
         def done(outcome: Outcome) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Group
@@ -64,6 +66,7 @@ def find_models(
     against: Sequence[str] = (),
     base_url: str = "",
     guided: Any = None,
+    batch: bool = False,
 ) -> AskedModels:
     """Models by their names, or `NAME@URL`; `base` writes single shots, the one that all runs were made with unless given."""
     if not judges:
@@ -74,7 +77,8 @@ def find_models(
     def model(spec: str) -> AskedModel:
         if spec not in made:
             name, url = named_at(spec)
-            models[spec] = found = find_spec(name, base_url=url or base_url, guided=guided)
+            found = replace(find_spec(name, base_url=url or base_url, guided=guided), batch=batch)
+            models[spec] = found
             made[spec] = AskedModel(label(name, url), spec, found.window)
         return made[spec]
 

@@ -29,6 +29,8 @@ LOCAL_CONCURRENCY = 2
 """Conversations at once with the tiny model: more would only wait for each other."""
 LOCAL = "local"
 """The name of a model that means the tiny one on this machine, as --local does."""
+SPECIFIED = "specified"
+"""The stage of the tasks, where they are specified before the conversations begin."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 """The stage whose records are the run's."""
 LISTS_PER_SHARD = 256
@@ -140,6 +142,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         *,
         local: bool = False,
         concurrency: int | None = None,
+        batch: bool = False,
         out: str = "",
         budget: Mapping[str, float | None] | None = None,
     ) -> GenerateConfig:
@@ -161,7 +164,13 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             )
         if concurrency is not None:
             config = replace(config, run=replace(config.run, concurrency=concurrency))
+        if batch:
+            config = replace(config, model=replace(config.model, batch=True))
         return replace(config, out=out) if out else config
+
+    def specifies_first(self, scenario: Scenario) -> bool:
+        """Whether all tasks are specified before the conversations begin: what is asked in batches cannot wait in between."""
+        return self.model.batch and isinstance(scenario.end, RolePlay) and scenario.end.specify
 
     def critic_of(self, scenario: Scenario) -> CriticSettings | None:
         """Who chooses what is said, if anybody does."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -21,8 +21,8 @@ from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stops import Stop
 from camel.core.task import Task
 from camel.core.transcript import Speaker, Transcript
-from camel.engine.stage import Written, write_whole
-from camel.generation.config import ANSWERS, LISTS_PER_SHARD, GenerateConfig, last_stage
+from camel.engine.stage import Written, write_lines, write_whole
+from camel.generation.config import ANSWERS, LISTS_PER_SHARD, SPECIFIED, GenerateConfig, last_stage
 from camel.generation.conversations import conversation_stage
 from camel.generation.forecast import PlanEstimator
 from camel.generation.fork import fork_run
@@ -56,6 +56,10 @@ class AskedList(NamedTuple):
 
     parents: Sequence[str]
     items: Sequence[str]
+
+
+SpecifiedTask: TypeAlias = Task | str | None
+"""The task of a conversation, why there is none, or None where the conversation says why."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,9 @@ class Maker:
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._task_shard = lru_cache(maxsize=64)(
+            lambda shard: self._read_specified(folder.marker(SPECIFIED, shard))
+        )
 
     def stages(self) -> list[Stage]:
         """The stages, in order."""
@@ -128,6 +135,7 @@ class Maker:
                 id=lambda index, level=level.name: f"{level}-{index}",
                 read=self._read_asked,
                 fingerprint=fingerprint,
+                seat="lists",
                 suffix=".txt",
                 shard_size=LISTS_PER_SHARD,
             )
@@ -142,6 +150,12 @@ class Maker:
             work=self._answer if name == ANSWERS else self._converse,
             id=self.scenario.id,
         )
+        if SPECIFIED in self._settings.planned:
+            tasks = replace(last, name=SPECIFIED, seat="specifier", suffix=".jsonl", counts=lambda record: ())
+            tasks = replace(tasks, work=self._specify, write=write_lines, read=self._read_specified)
+            lists.append(
+                replace(tasks, failed=_failed_task, failure=lambda one: one if isinstance(one, str) else "")
+            )
         return [*lists, last]
 
     # --- lists -------------------------------------------------------------------------------------------------------
@@ -153,7 +167,7 @@ class Maker:
             raise ListFailed(failed)
         declared = self.scenario.level(level)
         items = await ask_list(
-            item.model(),
+            item.model("lists"),
             self.scenario.list_prompt(level, facts),
             declared.count,
             sampling=seeded(
@@ -195,17 +209,46 @@ class Maker:
         is alive."""
         return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
 
+    # --- tasks -------------------------------------------------------------------------------------------------------
+
+    async def _specify(self, item: Item) -> SpecifiedTask:
+        """The task of one conversation."""
+        facts = await self._facts(item)
+        model = CheckedModel(item.model("specifier"), self.config.run.cut_replies)
+        try:
+            play = self._play(item.index, facts, model)
+        except NoRoom:  # which the conversation says itself
+            return None
+        await play.prepare()
+        return play.transcript.task
+
+    def _read_specified(self, marker: Marker) -> list[SpecifiedTask]:
+        return msgspec.json.Decoder(SpecifiedTask).decode_lines(self.folder.read(marker.file))
+
+    async def _specified(self, index: int) -> Task | None:
+        """The task of a conversation as it was specified before; None where that is for the conversation to do."""
+        if SPECIFIED not in self._settings.planned:
+            return None
+        size = int(self._settings.config["shard_size"])
+        found = (await asyncio.to_thread(self._task_shard, index // size))[index % size]
+        if isinstance(found, str):
+            raise ItemFailed(f"its task could not be specified: {found}")
+        return found
+
     # --- conversations and answers -----------------------------------------------------------------------------------
 
     async def _converse(self, item: Item) -> Transcript:
         """One conversation."""
         facts = await self._facts(item)
+        task = await self._specified(item.index)
         model = CheckedModel(item.model(), self.config.run.cut_replies)
         try:
-            play = self._play(item.index, facts, model)
+            play = self._play(item.index, facts, model, specify=task is None)
         except NoRoom as error:
             return self._labelled(item.index, self._without_room(item, facts, error), facts)
         item.draft = self._labelled(item.index, play.transcript, facts)
+        if task:
+            play.transcript.task = task
         return await play.finish()
 
     async def _facts(self, item: Item) -> dict[str, str]:
@@ -228,7 +271,7 @@ class Maker:
         stop = Stop("token_limit", str(error), USER)
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
-    def _play(self, index: int, facts: dict[str, str], model: Model, **other: str) -> Play:
+    def _play(self, index: int, facts: dict[str, str], model: Model, **other: Any) -> Play:
         """The table of one conversation, set; `other` than the scenario has it."""
         end = self.scenario.end
         if isinstance(end, Meeting):
@@ -287,12 +330,21 @@ class Maker:
 def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | ModelSpec]:
     """The models of a configuration by seat; `model` answers in place of its own, under the same name and price."""
     section = config.model
-    return {"": section if model is None else NamedModel(model, section.name, section.cost())}
+    if model is not None:
+        return {"": NamedModel(model, section.name, section.cost())}
+    if not section.batch or last_stage(config.loaded_scenario()) == ANSWERS:
+        return {"": section}
+    # A conversation is a sequence of calls, and each batch may take a day.
+    return {"": msgspec.structs.replace(section, batch=False), "lists": section, "specifier": section}
 
 
 def _failed_list_in(facts: Mapping[str, str]) -> str:
     """What the list says that failed and from which one of these was to come; empty where none failed."""
     return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
+
+
+def _failed_task(item: Item, error: CamelError) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 def _why_list_failed(record: AskedList) -> str:

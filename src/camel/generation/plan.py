@@ -7,7 +7,7 @@ from, and the answer is a range either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import ceil, sqrt
 from statistics import stdev
@@ -18,7 +18,9 @@ import msgspec
 from camel.core.errors import CamelError
 from camel.generation.config import (
     ANSWERS,
+    CONVERSATIONS,
     LISTS_PER_SHARD,
+    SPECIFIED,
     Figure,
     GenerateConfig,
     Guess,
@@ -96,6 +98,8 @@ class Plan(msgspec.Struct, frozen=True):
     price: ModelPrice | None
     dearer: float = 0.0
     """Dollars that what is committed has cost beyond what it would at the price."""
+    batched: frozenset[str] = frozenset()
+    """Stages that are asked in batches."""
 
     @property
     def need(self) -> Range:
@@ -129,7 +133,16 @@ class Plan(msgspec.Struct, frozen=True):
         price = self.price
         if price is None:
             return None
-        return Figure(*(price.cost(need.usage()) + self.dearer for need in self.need))
+        cases = zip(self.need, self.saved, strict=True)
+        return Figure(*(price.cost(need.usage()) + self.dearer - saved for need, saved in cases))
+
+    @property
+    def saved(self) -> Figure:
+        """Dollars that batches save."""
+        price, needs = self.price, [stage.need for stage in self.stages if stage.name in self.batched]
+        off = 0.0 if price is None else 1 - price.batch
+        each = [[off * price.cost(case.usage()) if price else 0.0 for case in need] for need in needs]
+        return Figure(*map(sum, zip((0.0, 0.0, 0.0), *each, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -139,6 +152,7 @@ class Plan(msgspec.Struct, frozen=True):
             "items": self.items,
             "shards": self.shards,
             "money": self.money and self.money._asdict(),
+            "saved": self.saved._asdict(),
         }
         return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
 
@@ -213,17 +227,22 @@ def make_plan(
     each = guess.of_answer if name == ANSWERS else guess.of_conversation
     kept = scenario.count == actual.count
     size = config.shard_size or shard_size_for(scenario.count)
+    if config.specifies_first(scenario):
+        each, before = guess.of_rest, committed.get(SPECIFIED, ())
+        stages.append(_stage(SPECIFIED, scenario.count, size, guess.of_task, before, kept))
     stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
-    own = (committed.get(stage.name, ()) for stage in stages if stage.done)
-    price = config.model.cost()
-    return Plan(scenario.name, scenario.shape, tuple(stages), price, _dearer(own, price))
+    batched = {one.name for one in stages if config.model.batch and one.name != CONVERSATIONS}
+    price = msgspec.structs.replace(config.model, batch=False).cost()
+    own = {one.name: committed.get(one.name, ()) for one in stages if one.done}
+    dearer = sum(_dearer(own[one], price and price.batched() if one in batched else price) for one in own)
+    return Plan(scenario.name, scenario.shape, tuple(stages), price, dearer, frozenset(batched))
 
 
-def _dearer(stages: Iterable[Sequence[Committed]], price: ModelPrice | None) -> float:
+def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
     """What shards have cost beyond what they would at `price`, those whose markers say."""
-    if price is None:
+    paid = [shard for shard in shards if shard.money is not None and not shard.elsewhere]
+    if price is None or not paid:
         return 0.0
-    paid = [shard for shards in stages for shard in shards if shard.money is not None and not shard.elsewhere]
     # Summed by column: a run may have a hundred thousand shards, and is estimated every few seconds.
     columns = [sum(column) for column in zip(*(shard.need for shard in paid), strict=True)]
     return sum(shard.money or 0.0 for shard in paid) - price.cost(Need(*columns).usage())

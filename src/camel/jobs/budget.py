@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from typing import Any
@@ -179,6 +180,15 @@ class Meter:
         if budget.calls is not None and total.calls + self.in_flight >= budget.calls:
             return used_up("calls", budget.calls)
         return self.out_of_time()
+
+    def room(self) -> float:
+        """Calls that the budget has room for, by what calls took so far; 100 until that is known."""
+        budget, used = self.budget, (self.before + self.usage).filled()
+        limits = ((budget.tokens, used.total), (budget.usd, self.money))
+        rooms = [
+            used.calls * (most / spent - 1) if spent else 100 for most, spent in limits if most is not None
+        ]
+        return min([*rooms, math.inf if budget.calls is None else budget.calls - used.calls])
 
     def out_of_time(self) -> str:
         """Whether the hours are over, in words."""

@@ -61,6 +61,8 @@ class Launch:
 
     def __init__(self, job: Job, options: JobOptions, view: View | None = None) -> None:
         self.options, self.view = options, view or Silent()
+        if options.address and any(one.batch for one in job.models.values()):
+            raise InputError("--batch works in one process: leave out --address")
         self.runner = Runner(
             job,
             budget=options.budget,

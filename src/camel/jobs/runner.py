@@ -19,6 +19,7 @@ from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, unheard
 from camel.engine.supervisor import Supervisor, run_here
+from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE, FailedItems
 from camel.jobs.job import Job, Stage, Step
@@ -168,6 +169,8 @@ class Runner:
         if over := self.meter.out_of_time():
             self.halt.set(over)
         window = min((one.concurrency for one in stages if one.concurrency), default=self.concurrency)
+        if all((asked := state.asked_by(one)) and asked.batch and not one.concurrency for one in stages):
+            window = min(LINES, SHARDS * min(one.shard_size for one in stages))
 
         def note(stage: str, shard: int) -> None:
             tally = state.tallies[stage]

@@ -21,6 +21,7 @@ from camel.engine.halt import Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.notices import Tell
 from camel.engine.stage import Steps, Workload, Written
+from camel.jobs.batched import FOLDER, BatchedModel
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import failure_of
 from camel.jobs.item import Item, Seat
@@ -43,6 +44,7 @@ from camel.models.spec import ModelSpec
 from camel.models.traced import traced
 from camel.runs.again import Retry, StageName, named
 from camel.runs.compact import damaged
+from camel.runs.run import RunFolder
 from camel.runs.verify import gone
 from camel.storage.journal import Damage
 
@@ -55,33 +57,36 @@ class Models:
 
     def __init__(self, meter: Meter, concurrency: int) -> None:
         self._meter, self._concurrency = meter, concurrency
-        self._seats: dict[Model | ModelSpec, Seat] = {}
+        self._seats: dict[tuple[Model | ModelSpec, str], Seat] = {}
         self._own: list[Model] = []
         """Those that were opened here, and are closed here."""
         self.opened: Callable[[str, Model], None] = lambda name, model: None
         """Is told of each that is opened."""
 
-    def seat(self, job: Job, name: str) -> Seat:
-        """The model of a job's seat."""
+    def seat(self, job: Job, name: str, folder: RunFolder | None = None) -> Seat:
+        """The model of a job's seat; its batches are kept in the job's `folder`."""
         spec = job.models.get(name) or job.models[""]
-        if spec not in self._seats:
-            self._seats[spec] = self._open(spec)
-        return self._seats[spec]
+        key = spec, job.place if spec.batch else ""
+        if key not in self._seats:
+            self._seats[key] = self._open(spec, folder)
+        return self._seats[key]
 
-    def _open(self, spec: Model | ModelSpec) -> Seat:
+    def _open(self, spec: Model | ModelSpec, folder: RunFolder | None) -> Seat:
+        meter = self._meter.model(meter_name(spec), price_of(spec))
         if isinstance(spec, ModelSpec):
             model = spec.open(self._concurrency)
+            if folder and (chat := chat_of(model)) and (spec.batch or folder.store.names(FOLDER)):
+                model = BatchedModel(chat, folder.store, meter, submits=spec.batch)
             self._own.append(model)
         else:
             model = spec.inner if isinstance(spec, NamedModel) else spec
-        meter = self._meter.model(name_of(spec), price_of(spec))
         self.opened(meter.name, model)
         return Seat(MeteredModel(traced(model, meter.name), meter), meter, model)
 
     def declare(self, job: Job) -> None:
         """Know what the models of a job cost, before any of them is opened."""
         for spec in job.models.values():
-            self._meter.model(name_of(spec), price_of(spec))
+            self._meter.model(meter_name(spec), price_of(spec))
 
     def pools(self) -> dict[str, Pool]:
         """The endpoints of the open models, by the model's name."""
@@ -111,6 +116,11 @@ class Models:
 def name_of(spec: Model | ModelSpec) -> str:
     """What a model is called in reports and budgets."""
     return spec.name or type(spec).__name__
+
+
+def meter_name(spec: Model | ModelSpec) -> str:
+    """What a model is called where its costs are counted: in a batch the same calls cost less."""
+    return f"{name_of(spec)} (batch)" if spec.batch else name_of(spec)
 
 
 def price_of(spec: Model | ModelSpec) -> Price | None:
@@ -143,9 +153,9 @@ class JobState:
         """`shared` is a worker of a cluster: the driver has begun the stages, and counts what is committed."""
         self.job, self.meter, self.halt, self._models = job, meter, meter.halt, models
         self.tell, self._accept, self._shared = tell, accept, shared
-        self._seat = partial(models.seat, job)
         models.declare(job)
         self.folder = job.open(accept)
+        self._seat = partial(models.seat, job, folder=self.folder)
         self.last_pass = False
         """Whether a failure becomes the item's record, as no other try follows."""
         self.tallies: dict[str, Tally] = {}
@@ -306,9 +316,14 @@ class JobState:
 
     def _cost(self, stage: str) -> Callable[[Usage], float]:
         """What a usage of a stage costs, where its markers do not say."""
-        models = self.job.models
-        spec = models.get(self._stages[stage].seat) or models.get("")
-        return (lambda usage: 0.0) if spec is None else self.meter.model(name_of(spec), price_of(spec)).cost
+        spec = self.asked_by(self._stages[stage])
+        return (
+            (lambda usage: 0.0) if spec is None else self.meter.model(meter_name(spec), price_of(spec)).cost
+        )
+
+    def asked_by(self, stage: Stage) -> Model | ModelSpec | None:
+        """Whom a stage asks."""
+        return self.job.models.get(stage.seat) or self.job.models.get("")
 
     def _begin_counting(self, names: Sequence[str]) -> None:
         """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""

@@ -12,7 +12,7 @@ import io
 import math
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlsplit
@@ -30,7 +30,7 @@ from camel.core.errors import (
 )
 from camel.core.message import OWN_FIELDS
 from camel.core.model import Model, Reply, Request, Retrying, Text
-from camel.models import prices
+from camel.models import endpoint, prices
 from camel.models.completions import ChatCompletions
 from camel.models.connections import (
     Opened,
@@ -57,6 +57,8 @@ MOVES = 3
 """Times that a call is sent to another replica because of what one said that may be its own fault."""
 UNREACHED = 40.0
 """Seconds for a call where no replica was ever reached: the address is probably wrong."""
+EXCHANGED = 8 * 2**30
+"""Bytes of a file of results at most."""
 
 
 class ChatModel(Model):
@@ -293,6 +295,38 @@ class ChatModel(Model):
                 raise
         _tell(request, streamed.feed(b"\n"))  # a last line without its newline
         return streamed.finished()
+
+    @property
+    def wire(self) -> ChatCompletions:
+        """The protocol that the endpoint speaks."""
+        return self._wire
+
+    async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
+        """Call another path of the endpoint once, such as that of its batches; yields the body of a 2xx as it comes."""
+        import aiohttp
+
+        opened, url = self._opened.get(asyncio.get_running_loop()), self.base_url
+        client = opened[0] if opened else await self._open()
+        form = isinstance(data, aiohttp.FormData)  # which names its own type
+        headers = {name: one for name, one in self._headers.items() if not form or name != "Content-Type"}
+        limits = aiohttp.ClientTimeout(sock_connect=30, sock_read=self._attempt_timeout)
+        given: dict[str, Any] = {
+            "data": data,
+            "headers": headers,
+            "allow_redirects": False,
+            "proxy": endpoint.proxy_for(url),
+        }
+        try:
+            async with client.request(method, url + path, timeout=limits, **given) as response:
+                if not 200 <= response.status < 300:
+                    said = await read_comment(response, url, self._max_bytes)
+                    raise failure(response.status, said, response.headers)
+                async for part in read_chunks(response, url, EXCHANGED):
+                    yield part
+        except connection_errors() as broken:
+            raise self._scrubbed(unreachable(url, broken)) from None
+        except ModelError as error:
+            raise self._scrubbed(error) from None
 
     async def _open(self) -> aiohttp.ClientSession:
         self._opened = {loop: its for loop, its in self._opened.items() if not loop.is_closed()}

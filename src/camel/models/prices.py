@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.core.message import Usage
 
@@ -22,6 +23,13 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: float
     cached: float | None = None
     context: int | None = None
+    batch: float = 0.5
+    """What the same costs in a batch, as a share."""
+
+    def batched(self) -> ModelPrice:
+        """The prices in a batch."""
+        part, cached = self.batch, self.cached and self.cached * self.batch
+        return replace(self, input=part * self.input, output=part * self.output, cached=cached)
 
     def cost(self, usage: Usage) -> float:
         """Dollars for `usage`."""

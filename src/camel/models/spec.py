@@ -45,6 +45,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     context_tokens: int | None = None
     price: ModelPrice | None = None
     """Dollars per million tokens, where the catalogue does not know the model."""
+    batch: bool = False
+    """Whether it is asked through the provider's batch API: cheaper, and answered within a day."""
 
     def __post_init__(self) -> None:
         if self.key_variable and not _VARIABLE.fullmatch(self.key_variable):
@@ -69,7 +71,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def cost(self) -> ModelPrice | None:
         """What it costs, where that is known."""
-        return self.price or find(self.name)
+        price = self.price or find(self.name)
+        return price.batched() if price and self.batch else price
 
     def pool(self, concurrency: int) -> PoolSettings:
         """How calls are spread over its replicas, with so many in flight at most."""
@@ -81,7 +84,10 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def open(self, concurrency: int = 64) -> Model:
         """The model behind its endpoints. Nothing is connected before the first call."""
-        if not self.base_url and (plugged := plugged_model(self.name, self.context_tokens)):
+        plugged = None if self.base_url else plugged_model(self.name, self.context_tokens)
+        if self.batch and (plugged or not isinstance(self.base_url, str)):
+            raise InputError(f"{self.name} cannot be asked in batches: they need one base_url and no plug-in")
+        if plugged:
             return plugged
         return ChatModel(
             self.name,
