@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import BytesParser
@@ -74,9 +74,17 @@ class BatchServer:
         """By the start of a method and path what happens to the next such requests: `lose`, `do`, `503`, `400`, `kill`, `do kill`."""
         self.pid = 0
         """Of the process that `kill` kills."""
-        self.listed = True
-        """Whether the list shows the batches."""
+        self.says = "as the test wants"
+        """What errors say."""
+        self.headers: Mapping[str, str] = {}
+        """Of the last request."""
+        self.made: Callable[[Batch], None] = lambda batch: None
+        """Is told of each new batch."""
         self._files: dict[str, bytes] = {}
+
+    def others(self) -> None:
+        """Another program submits a batch."""
+        self.batches.append(Batch(f"other_{len(self.batches)}", len(self.batches), {}, {}, datetime.now(UTC)))
 
     # --- what is done --------------------------------------------------------------------------------------------
 
@@ -110,6 +118,7 @@ class BatchServer:
         number = len(self.batches)
         batch = Batch(f"batch_{number}", number, lines, metadata, datetime.now(UTC))
         self.batches.append(batch)
+        self.made(batch)
         return batch
 
     # --- as OpenAI shows it --------------------------------------------------------------------------------------
@@ -198,6 +207,7 @@ class BatchServer:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path, body = request.path.removeprefix("/v1"), await request.read()
+        self.headers = request.headers
         self.requests.append(f"{request.method} {path}")
         for start, left in self.breaks.items():
             if self.requests[-1].startswith(start) and left:
@@ -206,13 +216,11 @@ class BatchServer:
 
     async def _break(self, request: web.Request, path: str, body: bytes, what: str) -> web.StreamResponse:
         if what.startswith("do"):
-            answer = await self._do(request, path, body)
-            if what == "do first":
-                return answer
+            await self._do(request, path, body)
         if what.endswith("kill"):
             os.kill(self.pid, signal.SIGKILL)
-        if what.isdecimal():
-            return web.json_response({"error": {"message": "as the test wants"}}, status=int(what))
+        if (status := what.removeprefix("do ")).isdecimal():
+            return web.json_response({"error": {"message": self.says}}, status=int(status))
         assert request.transport
         request.transport.close()
         return web.Response()
@@ -272,7 +280,7 @@ class BatchServer:
         self, request: web.Request, cursor: str, show: Callable[[Batch], Any], most: int = 2
     ) -> web.StreamResponse:
         """Newest first, in small pages."""
-        found = self.batches[::-1] if self.listed else []
+        found = self.batches[::-1]
         for one in found:
             self._look_at(one)
         if after := request.query.get(cursor):

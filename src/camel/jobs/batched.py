@@ -54,7 +54,7 @@ class _Batch:
     id: str = ""
     """The provider's; empty: it is not known whether the batch was submitted."""
     waiting: dict[str, _Waiting] = field(default_factory=dict[str, _Waiting])
-    done: int = 0
+    done: int = -1
     due: float = 0.0
     pause: float = FIRST_LOOK
 
@@ -251,7 +251,6 @@ class BatchedModel(WrappedModel):
     async def _note_sent(self, batch: _Batch) -> None:
         self._due, self._well = 0.0, asyncio.get_running_loop().time()
         await self._write(f"{batch.name}-sent", batch.id.encode())
-        self._tell(f"waiting for a batch of {len(batch.ids):,}")
 
     async def _write(self, name: str, data: bytes) -> None:
         await asyncio.to_thread(self._store.create, self._file(name), data)

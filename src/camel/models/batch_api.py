@@ -101,10 +101,12 @@ class BatchApi:
         for path in batch.results:
             async for line in self._lines(path):
                 found = load_loosely(line)
+                if not isinstance(id := field_of(found, "custom_id"), str):
+                    continue
                 try:
-                    yield str(field_of(found, "custom_id")), self._outcome(found)
+                    yield id, self._outcome(found)
                 except ModelError as error:
-                    yield str(field_of(found, "custom_id")), error
+                    yield id, error
 
     async def _is(self, batch: ProviderBatch, key: str, ids: Collection[str]) -> bool | None:
         return (batch.metadata or {}).get("camel") == key
