@@ -157,7 +157,11 @@ def test_a_field_that_the_endpoint_refuses_is_left_out_of_the_next_batch(server:
 def test_the_same_request_asked_again_is_another_one(server: BatchServer, tmp_path: Path):
     """A reply without text is asked for again, also where the first one is in the journal of a start that stopped."""
     said = iter(["", *["text"] * 10])
-    server.answer = lambda prompt: next(said)
+
+    def answer(prompt: str) -> str:
+        return next(said)
+
+    server.answer = answer
     halt = Halt()
     with quick():
         server.looks = 10**9
@@ -225,7 +229,7 @@ def test_what_cannot_be_found_is_listed_as_in_flight(server: BatchServer, tmp_pa
             assert str(file) in outcome.reason
             assert "60 requests are in flight" in outcome.reason
             assert not server.batches
-        file.unlink()
+        files(tmp_path)[0].unlink()
         assert run(Questions(str(tmp_path), server.url, 60)).status == "complete"
     assert len(server.batches) == 1
 

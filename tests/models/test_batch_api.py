@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, cast
 
 import pytest
@@ -40,12 +40,13 @@ def server() -> Iterator[BatchServer]:
         yield server
 
 
-def api_of(server: BatchServer, messages: bool, patch: pytest.MonkeyPatch) -> BatchApi:
+def api_of(server: BatchServer, messages: bool, patch: pytest.MonkeyPatch) -> tuple[BatchApi, ChatModel]:
     if messages:
         patch.setattr(ChatModel, "wire", MessagesWire())
-    api = batch_api(ChatModel("m", base_url=server.url, api_key=KEY))
+    client = ChatModel("m", base_url=server.url, api_key=KEY)
+    api = batch_api(client)
     assert isinstance(api, MessageBatches) == messages
-    return api
+    return api, client
 
 
 async def submitted(api: BatchApi, key: str = "key") -> str:
@@ -60,7 +61,7 @@ async def test_a_batch_from_its_submission_to_its_results(
         "id-1": (400, "This model's maximum context length is 8 tokens"),
         "id-2": (500, "overloaded"),
     }.get(id)
-    api = api_of(server, messages, monkeypatch)
+    api, client = api_of(server, messages, monkeypatch)
     id = await submitted(api)
     looked = await api.look(id)
     assert (looked.ended, looked.done) == (False, 0)
@@ -74,7 +75,7 @@ async def test_a_batch_from_its_submission_to_its_results(
     assert isinstance(reply, Reply)
     assert reply.content == "Answer to 0?"
     assert reply.usage == Usage(1, 4, 0, 1)
-    await api._chat.aclose()
+    await client.aclose()
 
 
 @SHAPES
@@ -82,7 +83,7 @@ async def test_a_submission_is_found_by_its_key_or_its_requests(
     server: BatchServer, messages: bool, monkeypatch: pytest.MonkeyPatch
 ):
     server.looks = 100
-    api = api_of(server, messages, monkeypatch)
+    api, client = api_of(server, messages, monkeypatch)
     others = {f"other-{i}": body for i, body in enumerate(LINES.values())}
     id = await submitted(api, "key-0")
     for i in range(6):
@@ -96,17 +97,25 @@ async def test_a_submission_is_found_by_its_key_or_its_requests(
     assert await api.find("another", now, ("elsewhere",) * 4) == ""
     # Those from long before were not submitted by whom is asked about.
     assert await api.find("key-0", now + 2 * module.CLOCKS, tuple(LINES)) == ""
-    await api._chat.aclose()
+    await client.aclose()
 
 
 async def test_a_refused_batch_says_why(server: BatchServer, monkeypatch: pytest.MonkeyPatch):
     server.refuses, server.looks = {0}, 0
-    api = api_of(server, False, monkeypatch)
+    api, client = api_of(server, False, monkeypatch)
     looked = await api.look(await submitted(api))
     assert looked.ended
     assert "Enqueued token limit reached" in looked.refused
     assert not looked.results
-    await api._chat.aclose()
+    await client.aclose()
+
+
+async def test_an_id_from_a_file_leads_to_no_other_path(server: BatchServer, monkeypatch: pytest.MonkeyPatch):
+    api, client = api_of(server, False, monkeypatch)
+    with pytest.raises(RequestRejected):
+        await api.look("../files/x")
+    assert server.raw_paths[-1] == "/v1/batches/..%2Ffiles%2Fx"
+    await client.aclose()
 
 
 class Told(ChatModel):
@@ -114,7 +123,7 @@ class Told(ChatModel):
 
     answers: dict[str, list[bytes]]
 
-    async def exchange(self, method: str, path: str, data: Any = None) -> Any:
+    async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
         for piece in self.answers[path]:
             yield piece
 
@@ -167,15 +176,15 @@ async def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.M
 async def test_every_failure_of_a_call_is_typed(
     server: BatchServer, status: str, kind: type[ModelError], monkeypatch: pytest.MonkeyPatch
 ):
-    api = api_of(server, False, monkeypatch)
+    api, client = api_of(server, False, monkeypatch)
     server.breaks["POST /files"] = [status]
     with pytest.raises(kind):
         await api.upload(LINES)
-    await api._chat.aclose()
+    await client.aclose()
 
 
 async def test_no_error_has_the_key_in_it(server: BatchServer, monkeypatch: pytest.MonkeyPatch):
-    api = api_of(server, False, monkeypatch)
+    api, client = api_of(server, False, monkeypatch)
     server.says = f"wrong key {KEY}"
     server.breaks["POST /files"] = ["401"]
     with pytest.raises(NotAuthorised) as failed:
@@ -183,7 +192,7 @@ async def test_no_error_has_the_key_in_it(server: BatchServer, monkeypatch: pyte
     assert "wrong key" in str(failed.value)
     assert KEY not in str(failed.value)
     assert server.headers["Authorization"] == f"Bearer {KEY}"
-    await api._chat.aclose()
+    await client.aclose()
 
 
 def test_a_batch_costs_a_share():

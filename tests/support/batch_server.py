@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import BytesParser
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
@@ -60,7 +60,9 @@ class BatchServer:
         self.dollars = 0.0
         self.batches: list[Batch] = []
         self.requests: list[str] = []
-        """Methods and paths, as they came."""
+        """Methods and paths."""
+        self.raw_paths: list[str] = []
+        """As they came."""
         self.looks = 1
         """Times that a batch is looked at before it has ended."""
         self.fails: Callable[[str, int], Any] = lambda id, times: None
@@ -154,7 +156,7 @@ class BatchServer:
                 yield {
                     "custom_id": id,
                     "error": None,
-                    "response": {"status_code": 200, "body": completion(one)},
+                    "response": {"status_code": 200, "body": completion(cast("dict[str, Any]", one))},
                 }
             elif name.startswith("err") and one == "expired":
                 yield {
@@ -188,7 +190,7 @@ class BatchServer:
         for id, one in reversed(batch.results.items()):
             result: dict[str, Any] = {"type": _kind(one)}
             if isinstance(one, dict):
-                usage = one["usage"]
+                usage: Usage = cast("dict[str, Any]", one)["usage"]
                 result["message"] = {
                     "content": [{"type": "text", "text": one["content"]}],
                     "stop_reason": "end_turn",
@@ -208,6 +210,7 @@ class BatchServer:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path, body = request.path.removeprefix("/v1"), await request.read()
         self.headers = request.headers
+        self.raw_paths.append(request.raw_path)
         self.requests.append(f"{request.method} {path}")
         for start, left in self.breaks.items():
             if self.requests[-1].startswith(start) and left:
@@ -267,6 +270,8 @@ class BatchServer:
                 return _lines(self._content(name))
             case ["GET", "messages", "batches", id, "results"]:
                 return _lines(self._message_results(self.batches[int(id.partition("_")[2])]))
+            case _:
+                pass
         return web.json_response({"error": {"message": f"no {path}"}}, status=404)
 
     def _one(self, id: str, show: Callable[[Batch], Any]) -> web.StreamResponse:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterable
 
-from msgspec.structs import replace
-
 from camel.cli.command import How
 from camel.core.errors import InputError
 from camel.core.model import Model
@@ -29,7 +27,7 @@ def chosen_model(
 ) -> Generator[Model | ModelSpec]:
     """The model that is asked, by the options that say so: it is served here while the block runs if `local`."""
     if not local:
-        yield replace(find_spec(name, base_url=base_url), batch=batch)
+        yield find_spec(name, base_url=base_url, batch=batch)
         return
     if batch:
         raise InputError("the model of --local has no batch API: leave out --batch")

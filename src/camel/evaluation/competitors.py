@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
-
 from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.evaluation.contest_records import AGENTS, SINGLE_SHOT, Group
@@ -77,8 +75,7 @@ def find_models(
     def model(spec: str) -> AskedModel:
         if spec not in made:
             name, url = named_at(spec)
-            found = replace(find_spec(name, base_url=url or base_url, guided=guided), batch=batch)
-            models[spec] = found
+            models[spec] = found = find_spec(name, base_url=url or base_url, guided=guided, batch=batch)
             made[spec] = AskedModel(label(name, url), spec, found.window)
         return made[spec]
 

@@ -117,9 +117,7 @@ class Maker:
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
-        self._task_shard = lru_cache(maxsize=64)(
-            lambda shard: self._read_specified(folder.marker(SPECIFIED, shard))
-        )
+        self._tasks = lru_cache(maxsize=64)(self._read_task_shard)
 
     def stages(self) -> list[Stage]:
         """The stages, in order."""
@@ -151,11 +149,21 @@ class Maker:
             id=self.scenario.id,
         )
         if SPECIFIED in self._settings.planned:
-            tasks = replace(last, name=SPECIFIED, seat="specifier", suffix=".jsonl", counts=lambda record: ())
-            tasks = replace(tasks, work=self._specify, write=write_lines, read=self._read_specified)
-            lists.append(
-                replace(tasks, failed=_failed_task, failure=lambda one: one if isinstance(one, str) else "")
+            tasks = Stage(
+                name=SPECIFIED,
+                count=last.count,
+                work=self._specify,
+                write=write_lines,
+                failed=lambda item, error: f"{type(error).__name__}: {error}"[:300],
+                failure=lambda record: record if isinstance(record, str) else "",
+                id=last.id,
+                read=self._read_specified,
+                fingerprint=fingerprint,
+                seat="specifier",
+                suffix=".jsonl",
+                shard_size=last.shard_size,
             )
+            return [*lists, tasks, last]
         return [*lists, last]
 
     # --- lists -------------------------------------------------------------------------------------------------------
@@ -222,6 +230,9 @@ class Maker:
         await play.prepare()
         return play.transcript.task
 
+    def _read_task_shard(self, shard: int) -> list[SpecifiedTask]:
+        return self._read_specified(self.folder.marker(SPECIFIED, shard))
+
     def _read_specified(self, marker: Marker) -> list[SpecifiedTask]:
         return msgspec.json.Decoder(SpecifiedTask).decode_lines(self.folder.read(marker.file))
 
@@ -230,7 +241,7 @@ class Maker:
         if SPECIFIED not in self._settings.planned:
             return None
         size = int(self._settings.config["shard_size"])
-        found = (await asyncio.to_thread(self._task_shard, index // size))[index % size]
+        found = (await asyncio.to_thread(self._tasks, index // size))[index % size]
         if isinstance(found, str):
             raise ItemFailed(f"its task could not be specified: {found}")
         return found
@@ -341,10 +352,6 @@ def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | 
 def _failed_list_in(facts: Mapping[str, str]) -> str:
     """What the list says that failed and from which one of these was to come; empty where none failed."""
     return next((fact for fact in facts.values() if fact.startswith(FAILED)), "")
-
-
-def _failed_task(item: Item, error: CamelError) -> str:
-    return f"{type(error).__name__}: {error}"[:300]
 
 
 def _why_list_failed(record: AskedList) -> str:

@@ -1,6 +1,6 @@
 """A model that is asked through its provider's batch API. Items wait for their replies as always.
 
-    batches/NUMBER-KEY.json           when a batch is submitted, and the ids of its requests: durable before that
+    batches/NUMBER-KEY.json           when a batch was submitted, and the ids of its requests: durable before that
     batches/NUMBER-KEY-sent.json      the provider's id of it
 
 The one decision to know: a request's id follows from its item, its step and what is asked. So after a kill a request that
@@ -15,23 +15,24 @@ import hashlib
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_hex
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from camel.core.errors import ModelError, RequestRejected, ServerFailed
+from camel.core.errors import CamelError, ModelError, RequestRejected, ServerFailed
 from camel.core.model import Reply, Request, WrappedModel
 from camel.engine.halt import Halted
 from camel.engine.stage import current_step
 from camel.jobs.budget import ModelMeter
 from camel.jobs.failures import NEVER_ANSWERED
-from camel.models.batch_api import batch_api
+from camel.models.batch_api import ProviderBatch, batch_api
 from camel.models.chat import ChatModel
 from camel.storage.store import Store
 
-FOLDER = "batches"
+FOLDER, SENT = "batches", "-sent.json"
 LINES, BYTES = 50_000, 90 * 2**20
 """Of a batch at most, which is what all providers take."""
 SHARDS = 500
@@ -42,7 +43,6 @@ FIRST_LOOK, LONGEST_LOOK = 2.0, 60.0
 """Seconds between two looks at a batch."""
 TRIES = 3
 """Batches in which a request may fail, and batches in a row that may be refused."""
-
 _Waiting: TypeAlias = "tuple[Request, asyncio.Future[Reply]]"
 
 
@@ -58,6 +58,10 @@ class _Batch:
     due: float = 0.0
     pause: float = FIRST_LOOK
 
+    @property
+    def file(self) -> str:
+        return f"{FOLDER}/{self.name}.json"
+
 
 class BatchedModel(WrappedModel):
     """Collects requests until none came for a while, and answers them from one batch."""
@@ -67,6 +71,7 @@ class BatchedModel(WrappedModel):
         super().__init__(chat)
         self._api, self._wire, self._store, self._submits = batch_api(chat), chat.wire, store, submits
         self._meter, self._failures = meter.meter, meter.failures
+        self._tell = partial(meter.failures.tell, "batch")
         self._queue: dict[str, _Waiting] = {}
         self._batches: list[_Batch] = []
         self._known: dict[str, _Batch] = {}
@@ -76,22 +81,25 @@ class BatchedModel(WrappedModel):
         self._last = self._due = self._well = 0.0
         """When the last request came, when the next batch may be submitted, and when the endpoint last answered."""
         self._task: asyncio.Future[None] | None = None
-        for name in sorted(one[:-5] for one in store.names(FOLDER) if not one.endswith("-sent.json")):
-            made, ids = msgspec.json.decode(store.get(self._file(name)), type=tuple[float, tuple[str, ...]])
-            self._add(_Batch(name, made, ids))
+        for name in sorted(one for one in store.names(FOLDER) if not one.endswith(SENT)):
+            data = store.get(f"{FOLDER}/{name}")
+            batch = _Batch(name[:-5], *msgspec.json.decode(data, type=tuple[float, tuple[str, ...]]))
             with contextlib.suppress(FileNotFoundError):
-                self._batches[-1].id = store.get(self._file(f"{name}-sent")).decode()
+                batch.id = store.get(f"{FOLDER}/{batch.name}{SENT}").decode()
+            self._add(batch)
 
     async def reply(self, request: Request) -> Reply:
         """Wait for the batch that answers the request."""
-        step, meter, loop = current_step.get(), self._meter, asyncio.get_running_loop()
-        id = hashlib.blake2b(msgspec.msgpack.encode((step, request.digest())), digest_size=16).hexdigest()
-        batch = self._known.get(id)
+        meter, loop = self._meter, asyncio.get_running_loop()
+        asked = msgspec.msgpack.encode((current_step.get(), request.digest()))
+        batch = self._known.get(id := hashlib.blake2b(asked, digest_size=16).hexdigest())
         # A request without a session is the failure policy's own question, which waits for no batch.
         if not request.session or not (self._submits or batch):
             return await self.inner.reply(request)
         if batch and not self._submits:
-            meter.halt.set(f"requests of this run are in {self._address(batch)}: continue with --batch")
+            meter.halt.set(
+                f"requests of this run are in {self._store.address}/{batch.file}: continue with --batch"
+            )
             raise Halted(meter.halt.reason)
         answer: asyncio.Future[Reply] = loop.create_future()
         (batch.waiting if batch else self._queue)[id] = request, answer
@@ -125,7 +133,7 @@ class BatchedModel(WrappedModel):
                         await self._look(batch)
                 await asyncio.sleep(TICK)
         except Exception as error:
-            halt.set(str(error))
+            halt.set(str(error) if isinstance(error, CamelError) else repr(error))
         finally:
             self._task = None
             for waiting in (self._queue, *(one.waiting for one in self._batches)):
@@ -141,7 +149,7 @@ class BatchedModel(WrappedModel):
             raise Halted(self._meter.over_budget())
         await self._meter.halt.unpaused()
         for id, (request, _) in self._queue.items():
-            body = self._wire.encode(replace(request, watch=None))
+            body = self._wire.encode(request)
             size += len(body) + 200
             if len(lines) >= room or (lines and size > BYTES):
                 break
@@ -153,65 +161,64 @@ class BatchedModel(WrappedModel):
         self._due = asyncio.get_running_loop().time() + LONGEST_LOOK
         try:
             uploaded = await self._api.upload(lines)
-            await self._write(batch.name, msgspec.json.encode((batch.made, batch.ids)))
+            written = msgspec.json.encode((batch.made, batch.ids))
+            await asyncio.to_thread(self._store.create, batch.file, written)
             self._add(batch)
             batch.waiting = {id: self._queue.pop(id) for id in lines}
             batch.id = await self._api.create(lines, uploaded, batch.name)
+            await self._note_sent(batch)
         except ModelError as error:
             if batch.waiting and (error.status is None or isinstance(error, ServerFailed)):
                 return  # it may have been submitted: it is looked for
             if batch.waiting:
-                await asyncio.to_thread(self._store.remove, [self._file(batch.name)])
+                await asyncio.to_thread(self._store.remove, [batch.file])
                 self._put_back(batch)
             self._endure(error, "the endpoint takes no batch", "leave out --batch if it has no batch API")
-            return
-        await self._note_sent(batch)
 
     async def _look(self, batch: _Batch) -> None:
-        now, count = asyncio.get_running_loop().time(), len(batch.ids)
+        now, where = asyncio.get_running_loop().time(), f"{self._store.address}/{batch.file}"
         batch.due, batch.pause = now + batch.pause, min(LONGEST_LOOK, 2 * batch.pause)
         try:
-            if not batch.id and not await self._find(batch):
-                return
-            found, asked = await self._api.look(batch.id), list(batch.waiting)
-            self._well, self._failures.answered = now, True
-            if not found.ended:
-                if found.done != batch.done:
-                    self._tell(f"waiting for a batch of {count:,}, {found.done:,} done")
-                batch.done = found.done
-                return
-            async for id, outcome in self._api.results(found):
-                self._settle(batch, id, outcome)
+            if not batch.id:
+                found = await self._api.find(batch.name, batch.made, batch.ids)
+                if found == "" and batch.pause == LONGEST_LOOK:
+                    raise Halted(
+                        f"{len(batch.ids):,} requests are in flight: the run was interrupted while it submitted them, and "
+                        f"{self.base_url} lists no such batch. If the provider shows none either, delete {where}, and the "
+                        "same command submits them again"
+                    )
+                if not found:
+                    return
+                batch.id = found
+                await self._note_sent(batch)
+            await self._collect(batch, await self._api.look(batch.id))
         except ModelError as error:
-            advice = f"to submit its {count:,} requests again, and pay for them again, delete {self._address(batch)}"
+            advice = (
+                f"to submit its {len(batch.ids):,} requests again, and pay for them again, delete {where}"
+            )
             self._endure(error, f"the batch {batch.id} cannot be read", advice)
+
+    async def _collect(self, batch: _Batch, found: ProviderBatch) -> None:
+        """Answer what a batch that has ended answers; the rest is submitted again."""
+        now, count, asked = asyncio.get_running_loop().time(), len(batch.ids), list(batch.waiting)
+        self._well, self._failures.answered = now, True
+        if not found.ended:
+            if found.done != batch.done:
+                self._tell(f"waiting for a batch of {count:,}, {found.done:,} done")
+            batch.done = found.done
             return
+        async for id, outcome in self._api.results(found):
+            self._settle(batch, id, outcome)
+        self._refusals = self._refusals + 1 if found.refused else 0
+        if self._refusals == TRIES:
+            raise Halted(f"the endpoint refused {TRIES} batches in a row: {found.refused}")
         if found.refused:
             self._put_back(batch)
-            self._due, self._refusals = now + LONGEST_LOOK, self._refusals + 1
-            self._tell(f"a batch of {count:,} was refused and is submitted again: {found.refused}")
-            if self._refusals == TRIES:
-                raise Halted(f"the endpoint refused {TRIES} batches in a row: {found.refused}")
-            return
-        self._refusals = 0
+            self._due = now + LONGEST_LOOK
         for id in asked:
             self._settle(batch, id, ServerFailed("the batch ended without a result for the request"))
-        again = f"; {len(self._queue):,} requests are submitted again" if self._queue else ""
-        self._tell(f"a batch of {count:,} has ended{again}")
-
-    async def _find(self, batch: _Batch) -> bool:
-        """Look for a batch whose submission was interrupted."""
-        found = await self._api.find(batch.name, batch.made, batch.ids)
-        if found:
-            batch.id = found
-            await self._note_sent(batch)
-        elif found == "" and batch.pause == LONGEST_LOOK:
-            raise Halted(
-                f"{len(batch.ids):,} requests are in flight: the run was interrupted while it submitted them, and "
-                f"{self.base_url} lists no such batch. If the provider shows none either, delete {self._address(batch)}, and "
-                "the same command submits them again"
-            )
-        return bool(found)
+        why = f" (refused: {found.refused})" if found.refused else ""
+        self._tell(f"a batch of {count:,} has ended{why}; {len(self._queue):,} requests wait for the next")
 
     def _settle(self, batch: _Batch, id: str, outcome: Reply | ModelError) -> None:
         """Answer a request, or submit it again where that can help."""
@@ -250,16 +257,5 @@ class BatchedModel(WrappedModel):
 
     async def _note_sent(self, batch: _Batch) -> None:
         self._due, self._well = 0.0, asyncio.get_running_loop().time()
-        await self._write(f"{batch.name}-sent", batch.id.encode())
-
-    async def _write(self, name: str, data: bytes) -> None:
-        await asyncio.to_thread(self._store.create, self._file(name), data)
-
-    def _file(self, name: str) -> str:
-        return f"{FOLDER}/{name}.json"
-
-    def _address(self, batch: _Batch) -> str:
-        return f"{self._store.address}/{self._file(batch.name)}"
-
-    def _tell(self, text: str) -> None:
-        self._failures.tell("batch", text)
+        sent = f"{FOLDER}/{batch.name}{SENT}"
+        await asyncio.to_thread(self._store.create, sent, batch.id.encode())

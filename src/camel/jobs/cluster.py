@@ -32,7 +32,7 @@ from camel.jobs.ledger import Tally, counted_in
 from camel.jobs.retry import open_retry
 from camel.jobs.runner import PASSES, RETRIED, Runner
 from camel.jobs.shares import Shares
-from camel.jobs.state import JobState, Models, meter_name
+from camel.jobs.state import JobState, Models, name_of
 from camel.models.connect import pool_of
 from camel.models.governor import EndpointReport, Rates
 from camel.models.pool import Pool
@@ -366,9 +366,7 @@ class Cluster:
 def rates_of(job: Job, concurrency: int) -> dict[str, Rates]:
     """What the endpoints of each model may be asked, by all workers together."""
     return {
-        meter_name(spec): spec.rates(concurrency)
-        for spec in job.models.values()
-        if isinstance(spec, ModelSpec)
+        name_of(spec): spec.rates(concurrency) for spec in job.models.values() if isinstance(spec, ModelSpec)
     }
 
 

@@ -90,7 +90,7 @@ class Runner:
         self.models = Models(self.meter, concurrency)
         self.state = JobState(job, self.meter, self.models, self._tell, accept=accept)
         """Of the job, or of the one within it that is being worked on."""
-        self.folder = self.state.folder
+        self.folder = self.models.folder = self.state.folder
         self.workers = 1
         """Processes at work: this one, or those of a cluster."""
         self.elsewhere: list[ReplicaState] | None = None

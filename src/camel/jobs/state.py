@@ -57,24 +57,25 @@ class Models:
 
     def __init__(self, meter: Meter, concurrency: int) -> None:
         self._meter, self._concurrency = meter, concurrency
-        self._seats: dict[tuple[Model | ModelSpec, str], Seat] = {}
+        self._seats: dict[Model | ModelSpec, Seat] = {}
         self._own: list[Model] = []
         """Those that were opened here, and are closed here."""
         self.opened: Callable[[str, Model], None] = lambda name, model: None
         """Is told of each that is opened."""
+        self.folder: RunFolder | None = None
+        """Of the outermost job: batches are kept there; None: nothing is asked in batches here."""
 
-    def seat(self, job: Job, name: str, folder: RunFolder | None = None) -> Seat:
-        """The model of a job's seat; its batches are kept in the job's `folder`."""
+    def seat(self, job: Job, name: str) -> Seat:
+        """The model of a job's seat."""
         spec = job.models.get(name) or job.models[""]
-        key = spec, job.place if spec.batch else ""
-        if key not in self._seats:
-            self._seats[key] = self._open(spec, folder)
-        return self._seats[key]
+        if spec not in self._seats:
+            self._seats[spec] = self._open(spec)
+        return self._seats[spec]
 
-    def _open(self, spec: Model | ModelSpec, folder: RunFolder | None) -> Seat:
+    def _open(self, spec: Model | ModelSpec) -> Seat:
         meter = self._meter.model(meter_name(spec), price_of(spec))
         if isinstance(spec, ModelSpec):
-            model = spec.open(self._concurrency)
+            model, folder = spec.open(self._concurrency), self.folder
             if folder and (chat := chat_of(model)) and (spec.batch or folder.store.names(FOLDER)):
                 model = BatchedModel(chat, folder.store, meter, submits=spec.batch)
             self._own.append(model)
@@ -119,7 +120,7 @@ def name_of(spec: Model | ModelSpec) -> str:
 
 
 def meter_name(spec: Model | ModelSpec) -> str:
-    """What a model is called where its costs are counted: in a batch the same calls cost less."""
+    """What a model is called where its costs are counted: in batches the same calls cost less."""
     return f"{name_of(spec)} (batch)" if spec.batch else name_of(spec)
 
 
@@ -153,9 +154,9 @@ class JobState:
         """`shared` is a worker of a cluster: the driver has begun the stages, and counts what is committed."""
         self.job, self.meter, self.halt, self._models = job, meter, meter.halt, models
         self.tell, self._accept, self._shared = tell, accept, shared
+        self._seat = partial(models.seat, job)
         models.declare(job)
         self.folder = job.open(accept)
-        self._seat = partial(models.seat, job, folder=self.folder)
         self.last_pass = False
         """Whether a failure becomes the item's record, as no other try follows."""
         self.tallies: dict[str, Tally] = {}

@@ -12,6 +12,7 @@ import io
 from collections.abc import AsyncGenerator, Collection, Mapping
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -80,7 +81,7 @@ class BatchApi:
 
     async def look(self, id: str) -> ProviderBatch:
         """How far a batch is."""
-        return self._read(await self._ask(ProviderBatch, "GET", f"{self.path}/{id}"))
+        return self._read(await self._ask(ProviderBatch, "GET", f"{self.path}/{quote(id, safe='')}"))
 
     async def find(self, key: str, made: float, ids: Collection[str]) -> str | None:
         """The id of the batch that was submitted then; empty where there is none, None where that cannot be known yet."""

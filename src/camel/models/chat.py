@@ -57,8 +57,6 @@ MOVES = 3
 """Times that a call is sent to another replica because of what one said that may be its own fault."""
 UNREACHED = 40.0
 """Seconds for a call where no replica was ever reached: the address is probably wrong."""
-EXCHANGED = 8 * 2**30
-"""Bytes of a file of results at most."""
 
 
 class ChatModel(Model):
@@ -309,19 +307,17 @@ class ChatModel(Model):
         client = opened[0] if opened else await self._open()
         form = isinstance(data, aiohttp.FormData)  # which names its own type
         headers = {name: one for name, one in self._headers.items() if not form or name != "Content-Type"}
-        limits = aiohttp.ClientTimeout(sock_connect=30, sock_read=self._attempt_timeout)
-        given: dict[str, Any] = {
-            "data": data,
-            "headers": headers,
-            "allow_redirects": False,
-            "proxy": endpoint.proxy_for(url),
-        }
+        wait = aiohttp.ClientTimeout(sock_connect=30, sock_read=self._attempt_timeout)
+        given: dict[str, Any] = {"data": data, "headers": headers, "timeout": wait}
+        proxy = endpoint.proxy_for(url)
         try:
-            async with client.request(method, url + path, timeout=limits, **given) as response:
+            async with client.request(
+                method, url + path, allow_redirects=False, proxy=proxy, **given
+            ) as response:
                 if not 200 <= response.status < 300:
                     said = await read_comment(response, url, self._max_bytes)
                     raise failure(response.status, said, response.headers)
-                async for part in read_chunks(response, url, EXCHANGED):
+                async for part in read_chunks(response, url, 1024 * self._max_bytes):
                     yield part
         except connection_errors() as broken:
             raise self._scrubbed(unreachable(url, broken)) from None

@@ -102,10 +102,12 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         )
 
 
-def find_spec(name: str = "", *, base_url: str = "", guided: Guide | None = None) -> ModelSpec:
+def find_spec(
+    name: str = "", *, base_url: str = "", guided: Guide | None = None, batch: bool = False
+) -> ModelSpec:
     """A model by name, or the one that the endpoint serves; its window is looked up where the endpoint tells it."""
     if not base_url and plugged_model(name):
-        return ModelSpec(name)
+        return ModelSpec(name, batch=batch)
     found = looked_up(name, base_url)
     url = found.base_url if isinstance(found.base_url, str) else tuple(found.base_url)
-    return ModelSpec(found.name, url, guided=guided, context_tokens=found.context_tokens)
+    return ModelSpec(found.name, url, guided=guided, context_tokens=found.context_tokens, batch=batch)
