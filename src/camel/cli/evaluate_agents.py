@@ -85,9 +85,7 @@ def agents(
     with ExitStack() as stack:
         if local:
             if judge or summariser or batch or any("=" in name for name in single_shots(against)):
-                raise InputError(
-                    "with --local the tiny model does everything: leave out --batch and names of models"
-                )
+                raise InputError("with --local the tiny model does everything: leave out names and --batch")
             server = LocalServer(parallel=in_flight)
             asked = ask_only(stack.enter_context(local_model(server, say=how.say)), against)
         else:

@@ -53,15 +53,13 @@ def generate(
     from camel.cli.command import resume_line
     from camel.generation.config import check_place, read_config
 
-    settings = read_config(config, local=local)
+    settings = read_config(config, local=local).adjusted(batch=batch)
     local = local or settings.is_local
-    if how.address and local:
-        raise typer.BadParameter("the model of --local is on this machine only: leave out one of the two")
-    if batch and local:
-        raise typer.BadParameter("the model of --local has no batch API: leave out one of the two")
-    settings = settings.adjusted(
-        local=local, concurrency=how.concurrency, batch=batch, out=out, budget=how.limits
-    )
+    if (how.address or batch) and local:
+        raise typer.BadParameter(
+            "--local goes neither with --address nor with --batch: leave out one of them"
+        )
+    settings = settings.adjusted(local=local, concurrency=how.concurrency, out=out, budget=how.limits)
     if not out:
         check_place(config, settings)
     if dry_run:

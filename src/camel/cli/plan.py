@@ -175,7 +175,7 @@ def _totals(console: Console, made: Plan) -> None:
     share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
     say(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
     say(console, f"completion  {between('completion', ' tokens')}")
-    cost, saved = made.money, made.saved.likely
+    cost, direct = made.money, made.direct
     if cost is None:
         say(
             console,
@@ -185,7 +185,7 @@ def _totals(console: Console, made: Plan) -> None:
         say(
             console,
             f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}"
-            + (f"; {money(cost.likely + saved)} without --batch" if saved else ""),
+            + (f"; {money(direct.likely)} without --batch" if direct and made.batched else ""),
         )
     say(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 

@@ -47,9 +47,7 @@ def study(
     from camel.runs.run import open_folder
 
     if not judge and (local or batch or how.budget.counts):
-        raise InputError(
-            "a model is asked only with --judge: add it, or leave out --local, --batch and the budget"
-        )
+        raise InputError("only --judge asks a model: add it, or leave out --local, --batch and the budget")
     in_flight = how.concurrency or (2 if local else 16)
     folder = out or study_folder(open_folder(run))
     with ExitStack() as stack:

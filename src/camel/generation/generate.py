@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -56,10 +56,6 @@ class AskedList(NamedTuple):
 
     parents: Sequence[str]
     items: Sequence[str]
-
-
-SpecifiedTask: TypeAlias = Task | str | None
-"""The task of a conversation, why there is none, or None where the conversation says why."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,7 @@ class Maker:
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
-        self._tasks = lru_cache(maxsize=64)(self._read_task_shard)
+        self._tasks = lru_cache(maxsize=64)(self._read_tasks)
 
     def stages(self) -> list[Stage]:
         """The stages, in order."""
@@ -157,7 +153,7 @@ class Maker:
                 failed=lambda item, error: f"{type(error).__name__}: {error}"[:300],
                 failure=lambda record: record if isinstance(record, str) else "",
                 id=last.id,
-                read=self._read_specified,
+                read=lambda marker: self._read_tasks(marker.shard),
                 fingerprint=fingerprint,
                 seat="specifier",
                 suffix=".jsonl",
@@ -217,10 +213,10 @@ class Maker:
         is alive."""
         return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
 
-    # --- tasks -------------------------------------------------------------------------------------------------------
+    # --- tasks, conversations and answers ----------------------------------------------------------------------------
 
-    async def _specify(self, item: Item) -> SpecifiedTask:
-        """The task of one conversation."""
+    async def _specify(self, item: Item) -> Task | str | None:
+        """The task of one conversation; None where the conversation says why there is none."""
         facts = await self._facts(item)
         model = CheckedModel(item.model("specifier"), self.config.run.cut_replies)
         try:
@@ -230,14 +226,13 @@ class Maker:
         await play.prepare()
         return play.transcript.task
 
-    def _read_task_shard(self, shard: int) -> list[SpecifiedTask]:
-        return self._read_specified(self.folder.marker(SPECIFIED, shard))
-
-    def _read_specified(self, marker: Marker) -> list[SpecifiedTask]:
-        return msgspec.json.Decoder(SpecifiedTask).decode_lines(self.folder.read(marker.file))
+    def _read_tasks(self, shard: int) -> list[Task | str | None]:
+        """Tasks, each as it was specified; a text says why it could not be."""
+        data = self.folder.read(self.folder.marker(SPECIFIED, shard).file)
+        return msgspec.json.Decoder(Task | str | None).decode_lines(data)
 
     async def _specified(self, index: int) -> Task | None:
-        """The task of a conversation as it was specified before; None where that is for the conversation to do."""
+        """The task of a conversation that was specified before; None where that is for the conversation to do."""
         if SPECIFIED not in self._settings.planned:
             return None
         size = int(self._settings.config["shard_size"])
@@ -245,8 +240,6 @@ class Maker:
         if isinstance(found, str):
             raise ItemFailed(f"its task could not be specified: {found}")
         return found
-
-    # --- conversations and answers -----------------------------------------------------------------------------------
 
     async def _converse(self, item: Item) -> Transcript:
         """One conversation."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import ceil, sqrt
+from operator import mul
 from statistics import stdev
 from typing import Any, Literal, NamedTuple
 
@@ -133,16 +134,15 @@ class Plan(msgspec.Struct, frozen=True):
         price = self.price
         if price is None:
             return None
-        cases = zip(self.need, self.saved, strict=True)
-        return Figure(*(price.cost(need.usage()) + self.dearer - saved for need, saved in cases))
+        share = [price.batch if stage.name in self.batched else 1 for stage in self.stages]
+        costs = [[price.cost(case.usage()) for case in stage.need] for stage in self.stages]
+        cases = (sum(map(mul, share, case)) for case in zip(*costs, strict=True))
+        return Figure(*(case + self.dearer for case in cases))
 
     @property
-    def saved(self) -> Figure:
-        """Dollars that batches save."""
-        price, needs = self.price, [stage.need for stage in self.stages if stage.name in self.batched]
-        off = 0.0 if price is None else 1 - price.batch
-        each = [[off * price.cost(case.usage()) if price else 0.0 for case in need] for need in needs]
-        return Figure(*map(sum, zip((0.0, 0.0, 0.0), *each, strict=True)))
+    def direct(self) -> Figure | None:
+        """Dollars without batches."""
+        return msgspec.structs.replace(self, batched=frozenset()).money
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -152,7 +152,7 @@ class Plan(msgspec.Struct, frozen=True):
             "items": self.items,
             "shards": self.shards,
             "money": self.money and self.money._asdict(),
-            "saved": self.saved._asdict(),
+            "money_without_batch": self.direct and self.direct._asdict(),
         }
         return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
 

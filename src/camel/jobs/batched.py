@@ -48,7 +48,7 @@ _Waiting: TypeAlias = "tuple[Request, asyncio.Future[Reply]]"
 
 @dataclass(slots=True)
 class _Batch:
-    name: str
+    file: str
     made: float
     ids: tuple[str, ...]
     id: str = ""
@@ -57,10 +57,6 @@ class _Batch:
     done: int = -1
     due: float = 0.0
     pause: float = FIRST_LOOK
-
-    @property
-    def file(self) -> str:
-        return f"{FOLDER}/{self.name}.json"
 
 
 class BatchedModel(WrappedModel):
@@ -72,20 +68,17 @@ class BatchedModel(WrappedModel):
         self._api, self._wire, self._store, self._submits = batch_api(chat), chat.wire, store, submits
         self._meter, self._failures = meter.meter, meter.failures
         self._tell = partial(meter.failures.tell, "batch")
-        self._queue: dict[str, _Waiting] = {}
-        self._batches: list[_Batch] = []
-        self._known: dict[str, _Batch] = {}
+        self._queue, self._batches = dict[str, _Waiting](), list[_Batch]()
+        self._known = dict[str, _Batch]()
         """By the id of a request, the last batch that it is in."""
-        self._tries: Counter[str] = Counter()
-        self._refusals = 0
+        self._tries, self._refusals = Counter[str](), 0
         self._last = self._due = self._well = 0.0
         """When the last request came, when the next batch may be submitted, and when the endpoint last answered."""
         self._task: asyncio.Future[None] | None = None
-        for name in sorted(one for one in store.names(FOLDER) if not one.endswith(SENT)):
-            data = store.get(f"{FOLDER}/{name}")
-            batch = _Batch(name[:-5], *msgspec.json.decode(data, type=tuple[float, tuple[str, ...]]))
+        for file in sorted(f"{FOLDER}/{name}" for name in store.names(FOLDER) if not name.endswith(SENT)):
+            batch = _Batch(file, *msgspec.json.decode(store.get(file), type=tuple[float, tuple[str, ...]]))
             with contextlib.suppress(FileNotFoundError):
-                batch.id = store.get(f"{FOLDER}/{batch.name}{SENT}").decode()
+                batch.id = store.get(file.removesuffix(".json") + SENT).decode()
             self._add(batch)
 
     async def reply(self, request: Request) -> Reply:
@@ -97,10 +90,7 @@ class BatchedModel(WrappedModel):
         if not request.session or not (self._submits or batch):
             return await self.inner.reply(request)
         if batch and not self._submits:
-            meter.halt.set(
-                f"requests of this run are in {self._store.address}/{batch.file}: continue with --batch"
-            )
-            raise Halted(meter.halt.reason)
+            raise self._stop(f"requests are in {self._store.address}/{batch.file}: continue with --batch")
         answer: asyncio.Future[Reply] = loop.create_future()
         (batch.waiting if batch else self._queue)[id] = request, answer
         self._last = loop.time()
@@ -123,9 +113,7 @@ class BatchedModel(WrappedModel):
         """Submit and collect until nobody waits, or the run stops."""
         halt, loop = self._meter.halt, asyncio.get_running_loop()
         try:
-            while self._queue or any(one.waiting for one in self._batches):
-                if halt.reason:
-                    raise Halted(halt.reason)
+            while not halt.reason and (self._queue or any(one.waiting for one in self._batches)):
                 if loop.time() - self._last >= QUIET or len(self._queue) >= LINES:
                     if self._queue and self._due <= loop.time():
                         await self._submit()
@@ -133,7 +121,7 @@ class BatchedModel(WrappedModel):
                         await self._look(batch)
                 await asyncio.sleep(TICK)
         except Exception as error:
-            halt.set(str(error) if isinstance(error, CamelError) else repr(error))
+            self._stop(str(error) if isinstance(error, CamelError) else repr(error))
         finally:
             self._task = None
             for waiting in (self._queue, *(one.waiting for one in self._batches)):
@@ -141,6 +129,10 @@ class BatchedModel(WrappedModel):
                     if not answer.done():
                         answer.set_exception(Halted(halt.reason))
                 waiting.clear()
+
+    def _stop(self, reason: str) -> Halted:
+        self._meter.halt.set(reason)
+        return Halted(self._meter.halt.reason)
 
     async def _submit(self) -> None:
         in_batches, lines, size = sum(len(one.waiting) for one in self._batches), dict[str, bytes](), 0
@@ -156,17 +148,15 @@ class BatchedModel(WrappedModel):
             lines[id] = body
         if not lines:
             return
-        number = int(self._batches[-1].name[:6]) + 1 if self._batches else 0
-        batch = _Batch(f"{number:06d}-{token_hex(8)}", time.time(), tuple(lines))
-        self._due = asyncio.get_running_loop().time() + LONGEST_LOOK
+        number = int(self._batches[-1].file[len(FOLDER) + 1 :][:6]) + 1 if self._batches else 0
+        batch = _Batch(f"{FOLDER}/{number:06d}-{token_hex(8)}.json", time.time(), tuple(lines))
         try:
             uploaded = await self._api.upload(lines)
             written = msgspec.json.encode((batch.made, batch.ids))
             await asyncio.to_thread(self._store.create, batch.file, written)
             self._add(batch)
             batch.waiting = {id: self._queue.pop(id) for id in lines}
-            batch.id = await self._api.create(lines, uploaded, batch.name)
-            await self._note_sent(batch)
+            await self._note(batch, await self._api.create(lines, uploaded, batch.file))
         except ModelError as error:
             if batch.waiting and (error.status is None or isinstance(error, ServerFailed)):
                 return  # it may have been submitted: it is looked for
@@ -179,19 +169,20 @@ class BatchedModel(WrappedModel):
         now, where = asyncio.get_running_loop().time(), f"{self._store.address}/{batch.file}"
         batch.due, batch.pause = now + batch.pause, min(LONGEST_LOOK, 2 * batch.pause)
         try:
-            if not batch.id:
-                found = await self._api.find(batch.name, batch.made, batch.ids)
-                if found == "" and batch.pause == LONGEST_LOOK:
+            if (
+                not batch.id
+                and (found := await self._api.find(batch.file, batch.made, batch.ids)) is not None
+            ):
+                if not found and batch.pause == LONGEST_LOOK:
                     raise Halted(
                         f"{len(batch.ids):,} requests are in flight: the run was interrupted while it submitted them, and "
                         f"{self.base_url} lists no such batch. If the provider shows none either, delete {where}, and the "
                         "same command submits them again"
                     )
-                if not found:
-                    return
-                batch.id = found
-                await self._note_sent(batch)
-            await self._collect(batch, await self._api.look(batch.id))
+                if found:
+                    await self._note(batch, found)
+            if batch.id:
+                await self._collect(batch, await self._api.look(batch.id))
         except ModelError as error:
             advice = (
                 f"to submit its {len(batch.ids):,} requests again, and pay for them again, delete {where}"
@@ -239,10 +230,11 @@ class BatchedModel(WrappedModel):
 
     def _endure(self, error: ModelError, what: str, advice: str) -> None:
         """Return where another try may help."""
-        patience = self._failures.patience
+        patience, now = self._failures.patience, asyncio.get_running_loop().time()
         limit = patience if self._failures.answered else min(patience, NEVER_ANSWERED)
-        if not error.retryable or asyncio.get_running_loop().time() - self._well >= limit:
+        if not error.retryable or now - self._well >= limit:
             raise Halted(f"{what}: {error}; {advice}")
+        self._due = now + LONGEST_LOOK
         self._tell(f"{what} for now: {error}")
 
     def _add(self, batch: _Batch) -> None:
@@ -252,10 +244,8 @@ class BatchedModel(WrappedModel):
     def _put_back(self, batch: _Batch) -> None:
         for id in batch.waiting:
             del self._known[id]
-        self._queue |= batch.waiting
-        batch.waiting = {}
+        self._queue, batch.waiting = self._queue | batch.waiting, {}
 
-    async def _note_sent(self, batch: _Batch) -> None:
-        self._due, self._well = 0.0, asyncio.get_running_loop().time()
-        sent = f"{FOLDER}/{batch.name}{SENT}"
-        await asyncio.to_thread(self._store.create, sent, batch.id.encode())
+    async def _note(self, batch: _Batch, id: str) -> None:
+        batch.id = id
+        await asyncio.to_thread(self._store.create, batch.file.removesuffix(".json") + SENT, id.encode())

@@ -184,11 +184,11 @@ class Meter:
     def room(self) -> float:
         """Calls that the budget has room for, by what calls took so far; 100 until that is known."""
         budget, used = self.budget, (self.before + self.usage).filled()
-        limits = ((budget.tokens, used.total), (budget.usd, self.money))
-        rooms = [
-            used.calls * (most / spent - 1) if spent else 100 for most, spent in limits if most is not None
-        ]
-        return min([*rooms, math.inf if budget.calls is None else budget.calls - used.calls])
+        rooms = [math.inf if budget.calls is None else budget.calls - used.calls]
+        for most, spent in ((budget.tokens, used.total), (budget.usd, self.money)):
+            if most is not None:
+                rooms.append(used.calls * (most / spent - 1) if spent else 100)
+        return min(rooms)
 
     def out_of_time(self) -> str:
         """Whether the hours are over, in words."""

@@ -26,15 +26,7 @@ from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import failure_of
 from camel.jobs.item import Item, Seat
 from camel.jobs.job import ItemFailed, Job, Stage
-from camel.jobs.ledger import (
-    MONEY,
-    Counted,
-    Tally,
-    committed_shards,
-    totals_in,
-    totals_of,
-    usage_of,
-)
+from camel.jobs.ledger import MONEY, Counted, Tally, committed_shards, totals_in, totals_of, usage_of
 from camel.models.connect import chat_of, pool_of
 from camel.models.named import NamedModel
 from camel.models.pool import Pool
@@ -318,9 +310,8 @@ class JobState:
     def _cost(self, stage: str) -> Callable[[Usage], float]:
         """What a usage of a stage costs, where its markers do not say."""
         spec = self.asked_by(self._stages[stage])
-        return (
-            (lambda usage: 0.0) if spec is None else self.meter.model(meter_name(spec), price_of(spec)).cost
-        )
+        meter = spec and self.meter.model(meter_name(spec), price_of(spec))
+        return meter.cost if meter else lambda usage: 0.0
 
     def asked_by(self, stage: Stage) -> Model | ModelSpec | None:
         """Whom a stage asks."""

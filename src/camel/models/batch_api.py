@@ -29,7 +29,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ProviderBatch(msgspec.Struct):
-    """A batch, or a file, as either API describes it; `done` and what follows is what that means."""
+    """A batch, or a file, as either API describes it.
+
+    What follows `errors` is what that means: how many requests have ended, whether all have, the paths of their results,
+    and why the provider refused all of them, which costs nothing.
+    """
 
     id: _Id
     status: str = ""
@@ -41,12 +45,9 @@ class ProviderBatch(msgspec.Struct):
     error_file_id: _Id | None = None
     errors: Any = None
     done: int = 0
-    """Requests that have ended."""
     ended: bool = False
     results: tuple[str, ...] = ()
-    """Paths of what became of the requests."""
     refused: str = ""
-    """Why the provider refused all of them, which costs nothing."""
 
 
 class _Page(msgspec.Struct):
@@ -95,6 +96,7 @@ class BatchApi:
                 if found := await self._is(self._read(batch), key, ids):
                     return batch.id
                 missing, after = None if found is None else missing, f"&{self.cursor}={batch.id}"
+            page.has_more = page.has_more and bool(page.data)
         return missing
 
     async def results(self, batch: ProviderBatch) -> AsyncGenerator[tuple[str, Reply | ModelError]]:

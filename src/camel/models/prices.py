@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from camel.core.message import Usage
 
@@ -29,7 +28,7 @@ class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def batched(self) -> ModelPrice:
         """The prices in a batch."""
         part, cached = self.batch, self.cached and self.cached * self.batch
-        return replace(self, input=part * self.input, output=part * self.output, cached=cached)
+        return ModelPrice(self.input * part, self.output * part, cached, self.context, part)
 
     def cost(self, usage: Usage) -> float:
         """Dollars for `usage`."""
