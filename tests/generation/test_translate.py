@@ -101,11 +101,11 @@ async def translated(run: Run, language: str, model: Model, **options: Any) -> O
 async def test_a_damaged_reply_is_asked_for_again(tmp_path: Path):
     good = "Instruction: Erkläre, wie der Bot seine Preise liest.\nInput: None"
     model = ScriptedModel(
-        [ASK, "Nein.", good, "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request."]
+        [ASK, "Solution: Er fragt die Börse alle 0 Sekunden ab.\nNext request.", "Nein.", good]
     )
     assert (await translated(a_run(tmp_path, 1), "de", model)).result == {"de": 0}
-    assert "not translated" in model.heard[1][-1].content
-    assert "marker" in model.heard[2][-1].content
+    assert "not translated" in model.heard[2][-1].content
+    assert "marker" in model.heard[3][-1].content
     (record,) = Run(tmp_path, stage="translated-de")
     assert [m.content for m in record.messages] == [
         good,

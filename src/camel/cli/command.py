@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from camel.cli.options import flag, option
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -27,48 +29,28 @@ if TYPE_CHECKING:
 NOT_AGAIN = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
 """Options that the line to continue with leaves out."""
 
+_USD = option("Most US dollars that all starts together may cost.", "DOLLARS")
+_TOKENS = option("Most tokens that all starts together may use.", "N")
+_CALLS = option("Most calls that all starts together may make.", "N")
+_START = option("Most hours that this start may take.", "HOURS")
+_ITEMS = option("Items in flight; with --local 2 unless given.", "N", min=1)
+_RAY = option("Work on a Ray cluster: local (one started here), auto, or host:port of its head.", "ADDRESS")
+_WORKERS = option("Workers on the cluster; one for each CPU unless given.", "N")
+_AGAIN = flag("--retry-failed", "Retry items that have failed.")
+_LINES = flag("--json", "Print one JSON object a line; the last has the result.")
 _BUDGET: dict[str, Any] = {
-    "budget_usd": Annotated[
-        float | None,
-        typer.Option(metavar="DOLLARS", help="Most US dollars that all starts together may cost."),
-    ],
-    "budget_tokens": Annotated[
-        int | None, typer.Option(metavar="N", help="Most tokens that all starts together may use.")
-    ],
-    "budget_calls": Annotated[
-        int | None, typer.Option(metavar="N", help="Most calls that all starts together may make.")
-    ],
+    "budget_usd": Annotated[float | None, _USD],
+    "budget_tokens": Annotated[int | None, _TOKENS],
+    "budget_calls": Annotated[int | None, _CALLS],
 }
-_HOURS: dict[str, Any] = {
-    "budget_hours": Annotated[
-        float | None, typer.Option(metavar="HOURS", help="Most hours that this start may take.")
-    ]
-}
-_IN_FLIGHT: dict[str, Any] = {
-    "concurrency": Annotated[
-        int | None, typer.Option(metavar="N", help="Items in flight; with --local 2 unless given.", min=1)
-    ]
-}
+_HOURS: dict[str, Any] = {"budget_hours": Annotated[float | None, _START]}
+_IN_FLIGHT: dict[str, Any] = {"concurrency": Annotated[int | None, _ITEMS]}
 _CLUSTER: dict[str, Any] = {
-    "address": Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Work on a Ray cluster: local (one started here), auto, or host:port of its head.",
-        ),
-    ],
-    "workers": Annotated[
-        int | None, typer.Option(metavar="N", help="Workers on the cluster; one for each CPU unless given.")
-    ],
+    "address": Annotated[str | None, _RAY],
+    "workers": Annotated[int | None, _WORKERS],
 }
-_RETRY: dict[str, Any] = {
-    "retry_failed": Annotated[bool, typer.Option("--retry-failed", help="Retry items that have failed.")]
-}
-_JSON: dict[str, Any] = {
-    "as_json": Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line; the last has the result.")
-    ]
-}
+_RETRY: dict[str, Any] = {"retry_failed": Annotated[bool, _AGAIN]}
+_JSON: dict[str, Any] = {"as_json": Annotated[bool, _LINES]}
 ASKING = {**_IN_FLIGHT, **_BUDGET, **_HOURS, **_RETRY, **_JSON}
 """Options of commands that ask models."""
 SPREAD = {**_IN_FLIGHT, **_BUDGET, **_HOURS, **_CLUSTER, **_RETRY, **_JSON}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, CommonUrl, DryRun, Local, acknowledged, argument, option
+from camel.cli.options import Acknowledge, Batch, CommonUrl, DryRun, Local, acknowledged, argument, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def agents(
     model: Annotated[str, option("The base model of single-shot; the run's own unless given.", "NAME")] = "",
     base_url: CommonUrl = "",
     local: Local = False,
+    batch: Batch = False,
     guided: Annotated[
         str, option("What holds judges to JSON: llama.cpp, vllm or openai, if their server can.", "SERVER")
     ] = "",
@@ -77,8 +78,8 @@ def agents(
     groups, folder = find_groups(runs, against), out or evaluation_folder(runs[0])
     in_flight = how.concurrency or (2 if local else 16)
     if local:
-        if judge or summariser or any("=" in name for name in single_shots(against)):
-            raise InputError("with --local the tiny model does everything: leave out the names of models")
+        if judge or summariser or batch or any("=" in name for name in single_shots(against)):
+            raise InputError("with --local the tiny model does everything: leave out names and --batch")
         judge, model = ["local"], "local"
     asked = find_models(
         groups,
@@ -88,6 +89,7 @@ def agents(
         against=against,
         base_url=base_url,
         guided=guide(guided),
+        batch=batch,
     )
     job = AgentsEvaluation(str(folder), groups, config, *asked)
 

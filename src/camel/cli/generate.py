@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import option
+from camel.cli.options import Batch, option
 
 if TYPE_CHECKING:
     from camel.generation.config import GenerateConfig
@@ -28,6 +28,7 @@ def generate(
     local: Annotated[
         bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
     ] = False,
+    batch: Batch = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan and one prompt of each kind; call nothing.")
     ] = False,
@@ -58,7 +59,12 @@ def generate(
     settings = read_config(config, local=local)
     seats = {"user": user_model, "assistant": assistant_model, "critic": critic_model}
     settings = settings.adjusted(
-        local=local, concurrency=how.concurrency, out=out, budget=how.limits, seats=seats
+        local=local,
+        concurrency=how.concurrency,
+        out=out,
+        budget=how.limits,
+        seats=seats,
+        batch=batch,
     )
     if not out:
         check_place(config, settings)

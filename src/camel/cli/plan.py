@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import AsJson
+from camel.cli.options import AsJson, Batch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +31,7 @@ def plan(
         typer.Option(metavar="LEVEL=N", help="Another size for a level of the scenario; repeatable."),
     ] = None,
     local: Annotated[bool, typer.Option("--local", help="As camel generate --local would do it.")] = False,
+    batch: Batch = False,
     out: Annotated[str, typer.Option(metavar="DIR", help="A run whose figures to go by.")] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -43,7 +44,7 @@ def plan(
     if rate is not None and not 0 < rate < 1e9:
         raise InputError(f"--rate must be above zero, not {rate}")
     settings = read_config(config, local=local)
-    settings = settings.adjusted(local=local, out=out)
+    settings = settings.adjusted(local=local, batch=batch, out=out)
     if not out:
         check_place(config, settings)
     _show(Console(highlight=False), settings, _counts(scale or []), rate, as_json)
@@ -174,7 +175,7 @@ def _totals(console: Console, made: Plan) -> None:
     share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
     say(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
     say(console, f"completion  {between('completion', ' tokens')}")
-    cost = made.money
+    cost, direct = made.money, made.direct
     if cost is None:
         say(
             console,
@@ -183,7 +184,8 @@ def _totals(console: Console, made: Plan) -> None:
     else:
         say(
             console,
-            f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}",
+            f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}"
+            + (f"; {money(direct.likely)} without --batch" if direct and made.batched else ""),
         )
     say(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 

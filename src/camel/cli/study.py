@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Acknowledge, BaseUrl, Local, ModelName, RunPlace, acknowledged, flag, option
+from camel.cli.options import (
+    Acknowledge,
+    BaseUrl,
+    Batch,
+    Local,
+    ModelName,
+    RunPlace,
+    acknowledged,
+    flag,
+    option,
+)
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +39,7 @@ def study(
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
+    batch: Batch = False,
     processes: Annotated[
         int | None, option("Processes that look; one for each core unless given.", "N", min=1)
     ] = None,
@@ -43,11 +54,11 @@ def study(
     from camel.models.spec import find_spec
     from camel.runs.run import open_folder
 
-    if not judge and (local or how.budget.counts):
-        raise InputError("a model is asked only with --judge: add it, or leave out --local and the budget")
+    if not judge and (local or batch or how.budget.counts):
+        raise InputError("only --judge asks a model: add it, or leave out --local, --batch and the budget")
     in_flight = how.concurrency or (2 if local else 16)
     folder = out or study_folder(open_folder(run))
-    chat = find_spec("local" if local else model, base_url=base_url) if judge else None
+    chat = find_spec("local" if local else model, base_url=base_url, batch=batch) if judge else None
     job = StudyJob(
         str(folder),
         run,

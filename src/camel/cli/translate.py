@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import BaseUrl, Local, ModelName, RunPlace
+from camel.cli.options import BaseUrl, Batch, Local, ModelName, RunPlace
 
 if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
@@ -25,6 +25,7 @@ def translate(
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
+    batch: Batch = False,
     accept_change: Annotated[
         Literal["model.name"] | None,
         typer.Option(help="Continue with another model; what is translated already stays."),
@@ -36,7 +37,7 @@ def translate(
     from camel.models.spec import find_spec
 
     in_flight = how.concurrency or (2 if local else 64)
-    chat = find_spec("local" if local else model, base_url=base_url)
+    chat = find_spec("local" if local else model, base_url=base_url, batch=batch)
     job = Translation(str(run), tuple(to), chat)
 
     def done(outcome: Outcome) -> Iterator[str]:

@@ -126,6 +126,8 @@ class Model(ABC):
     """Where it is reached, for traces."""
     price: Price | None = None
     """What it costs, where that is known and not by its name."""
+    batch: bool = False
+    """Whether it is asked in batches."""
     stand_in: Model | None = None
     """Who is asked instead where somebody looks ahead; a person is not asked what they might say."""
 

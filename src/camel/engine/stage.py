@@ -10,6 +10,7 @@ import hashlib
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -19,6 +20,9 @@ import msgspec
 
 from camel.runs.run import RunFolder
 from camel.storage.files import sync_folder
+
+current_step: ContextVar[tuple[str, int, int] | None] = ContextVar("current_step", default=None)
+"""The stage, the item and the number of the step that is being taken."""
 
 
 class Steps(Protocol):

@@ -18,7 +18,7 @@ from typing import Any
 from camel.core.errors import CamelError
 from camel.engine.collector import seldom_collected
 from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.stage import JournaledStep, Workload, read_step, write_step
+from camel.engine.stage import JournaledStep, Workload, current_step, read_step, write_step
 from camel.runs.again import named
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.run import RunFolder
@@ -193,6 +193,7 @@ class _Steps:
             await halt.unpaused()
         if halt.reason:
             raise Halted(halt.reason)
+        current_step.set((self._shard.stage.name, self._index, step))
         result = await make()
         await self._shard.journal.append(write_step(JournaledStep(self._index, step, check, result, repaid)))
         return result

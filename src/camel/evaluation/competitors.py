@@ -64,6 +64,7 @@ def find_models(
     against: Sequence[str] = (),
     base_url: str = "",
     guided: Any = None,
+    batch: bool = False,
 ) -> AskedModels:
     """Models by their names; `base` writes single shots, the one that all runs were made with unless given."""
     if not judges:
@@ -73,7 +74,7 @@ def find_models(
 
     def model(spec: str) -> AskedModel:
         if spec not in made:
-            models[spec] = found = find_spec(spec, base_url=base_url, guided=guided)
+            models[spec] = found = find_spec(spec, base_url=base_url, guided=guided, batch=batch)
             name = label(found.name, named_at(spec)[1])
             made[spec] = AskedModel(name, spec, found.window, found.weights)
         return made[spec]

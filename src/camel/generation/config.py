@@ -30,6 +30,8 @@ from camel.storage.store import is_remote
 
 LOCAL_CONCURRENCY = 2
 """Conversations at once with the tiny model: more would only wait for each other."""
+SPECIFIED = "specified"
+"""The stage of the tasks, where they are specified before the conversations begin."""
 CONVERSATIONS, ANSWERS = "conversations", "answers"
 """The stage whose records are the run's."""
 LISTS_PER_SHARD = 256
@@ -154,6 +156,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         *,
         local: bool = False,
         concurrency: int | None = None,
+        batch: bool = False,
         out: str = "",
         budget: Mapping[str, float | None] | None = None,
         seats: Mapping[str, str] | None = None,
@@ -180,6 +183,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             )
         if concurrency is not None:
             config = replace(config, run=replace(config.run, concurrency=concurrency))
+        if batch:
+            config = replace(config, model=replace(config.model, batch=True))
         return replace(config, out=out) if out else config
 
     def check_seats(self, scenario: Scenario) -> None:
@@ -194,6 +199,10 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             there = {"assistant", "lists"}
         for name in self.models.keys() - there:
             raise InputError(f"{scenario.name} has no seat models.{name}; it has {', '.join(sorted(there))}")
+
+    def specifies_first(self, scenario: Scenario) -> bool:
+        """Whether all tasks are specified before the conversations begin: what is asked in batches cannot wait in between."""
+        return self.model.batch and isinstance(scenario.end, RolePlay) and scenario.end.specify
 
     def critic_of(self, scenario: Scenario) -> CriticSettings | None:
         """Who chooses what is said, if anybody does."""

@@ -64,7 +64,7 @@ def fork_lines(source: str, forked: Forked, plan: Plan) -> list[str]:
 
 def summary(plan: Plan) -> str:
     """A plan in one line."""
-    need, cost = plan.need, plan.money
+    need, cost, direct = plan.need, plan.money, plan.direct
     tokens = [case.prompt + case.completion for case in need]
     parts = [
         f"{plan.items:,} {plan.stages[-1].name}",
@@ -73,6 +73,7 @@ def summary(plan: Plan) -> str:
     ]
     if cost is not None and cost.high:
         parts.append(f"{money(cost.likely)}{span(*map(money, (cost.low, cost.high, cost.likely)), gap=' ')}")
+        parts += [f"{money(direct.likely)} without --batch"] if direct and plan.batched else []
     return ", ".join(parts)
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from camel.core.conversation import spoken
@@ -24,8 +25,8 @@ from camel.core.role_playing import AGENT_SAMPLING, ASSISTANT, USER, RolePlaying
 from camel.core.stops import Stop
 from camel.core.task import SPECIFIER, Task
 from camel.core.transcript import Speaker, Transcript
-from camel.engine.stage import Written, write_whole
-from camel.generation.config import ANSWERS, LISTS_PER_SHARD, GenerateConfig, last_stage
+from camel.engine.stage import Written, write_lines, write_whole
+from camel.generation.config import ANSWERS, LISTS_PER_SHARD, SPECIFIED, GenerateConfig, last_stage
 from camel.generation.conversations import conversation_stage
 from camel.generation.forecast import PlanEstimator
 from camel.generation.fork import fork_run
@@ -135,6 +136,7 @@ class Maker:
         self.scenario = config.loaded_scenario()
         self._settings = folder.settings()
         self._list_shard = lru_cache(maxsize=64)(self._read_list_shard)
+        self._tasks = lru_cache(maxsize=64)(self._read_tasks)
 
     def stages(self) -> list[Stage]:
         """The stages, in order."""
@@ -150,8 +152,8 @@ class Maker:
                 id=lambda index, level=level.name: f"{level}-{index}",
                 read=self._read_asked,
                 fingerprint=fingerprint,
-                suffix=".txt",
                 seat="lists",
+                suffix=".txt",
                 shard_size=LISTS_PER_SHARD,
             )
             for level in self.scenario.asked
@@ -165,6 +167,22 @@ class Maker:
             work=self._answer if name == ANSWERS else self._converse,
             id=self.scenario.id,
         )
+        if SPECIFIED in self._settings.planned:
+            tasks = Stage(
+                name=SPECIFIED,
+                count=last.count,
+                work=self._specify,
+                write=write_lines,
+                failed=lambda item, error: f"{type(error).__name__}: {error}"[:300],
+                failure=lambda record: record if isinstance(record, str) else "",
+                id=last.id,
+                read=lambda marker: self._read_tasks(marker.shard),
+                fingerprint=fingerprint,
+                seat="specifier",
+                suffix=".jsonl",
+                shard_size=last.shard_size,
+            )
+            return [*lists, tasks, last]
         return [*lists, last]
 
     # --- lists -------------------------------------------------------------------------------------------------------
@@ -217,23 +235,51 @@ class Maker:
         is alive."""
         return facts(self.lists) if self.folder.on_disk else await asyncio.to_thread(facts, self.lists)
 
-    # --- conversations and answers -----------------------------------------------------------------------------------
+    # --- tasks, conversations and answers ----------------------------------------------------------------------------
+
+    async def _specify(self, item: Item) -> Task | str | None:
+        """The task of one conversation; None where the conversation says why there is none."""
+        facts = await self._facts(item)
+        try:
+            play = self._play(item, facts)
+        except NoRoom:  # which the conversation says itself
+            return None
+        await play.prepare()
+        return play.transcript.task
+
+    def _read_tasks(self, shard: int) -> list[Task | str | None]:
+        """Tasks, each as it was specified; a text says why it could not be."""
+        data = self.folder.read(self.folder.marker(SPECIFIED, shard).file)
+        return msgspec.json.Decoder(Task | str | None).decode_lines(data)
+
+    async def _specified(self, index: int) -> Task | None:
+        """The task of a conversation that was specified before; None where that is for the conversation to do."""
+        if SPECIFIED not in self._settings.planned:
+            return None
+        size = int(self._settings.config["shard_size"])
+        found = (await asyncio.to_thread(self._tasks, index // size))[index % size]
+        if isinstance(found, str):
+            raise ItemFailed(f"its task could not be specified: {found}")
+        return found
 
     async def _converse(self, item: Item) -> Transcript:
         """One conversation."""
         facts = await self._facts(item)
+        task = await self._specified(item.index)
         try:
-            play = self._play(item, facts)
+            play = self._play(item, facts, specify=task is None)
         except NoRoom as error:
             return self._labelled(item.index, self._without_room(item, facts, error), facts)
         item.draft = self._labelled(item.index, play.transcript, facts)
+        if task:
+            play.transcript.task = task
         return await play.finish()
 
     def _seat(self, item: Item, name: str) -> Seated:
         """Who sits in a seat in one conversation."""
         seat = self.config.models.get(name)
         if seat is None:
-            return Seated()
+            return Seated(name if name in ("lists", SPECIFIER) else "")  # which may be asked in another way
         number = seat.drawn(name, item.id)
         one = seat.candidates[number]
         return Seated(key_of(name, number), one.sampling, one.prompt, one.history)
@@ -262,7 +308,7 @@ class Maker:
         stop = Stop("token_limit", str(error), USER)
         return Transcript(item.id, Task(cast.task), speakers, stop=stop)
 
-    def _play(self, item: Item, facts: dict[str, str], **other: str) -> Play:
+    def _play(self, item: Item, facts: dict[str, str], **other: Any) -> Play:
         """The table of one conversation, set; `other` than the scenario has it."""
         end, seed, index = self.scenario.end, self.config.seed, item.index
         if isinstance(end, Meeting):
@@ -351,7 +397,15 @@ def models_of(config: GenerateConfig, model: Model | None) -> dict[str, Model | 
     """The models of a configuration by seat; `model` answers in place of its own, under the same name and price."""
     section = config.model
     usual = section if model is None else NamedModel(model, section.name, section.cost())
-    return {"": usual, **models_at(config.models)}
+    seats: dict[str, Model | ModelSpec] = {"": usual, **models_at(config.models)}
+    if model is None and section.batch and last_stage(config.loaded_scenario()) != ANSWERS:
+        # A conversation is a sequence of calls, and each batch may take a day.
+        once = {name: seats.get(name, section) for name in ("lists", "specifier")}
+        direct = {
+            name: replace(spec, batch=False) for name, spec in seats.items() if isinstance(spec, ModelSpec)
+        }
+        seats |= {**direct, **once}
+    return seats
 
 
 def _failed_list_in(facts: Mapping[str, str]) -> str:

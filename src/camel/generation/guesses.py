@@ -144,6 +144,16 @@ class Guesses:
             (stored + 2 * system) * assumed.characters_per_token * STORED[case],
         )
 
+    def of_task(self, case: int) -> Need:
+        """One task that is specified before its conversation."""
+        end = self._scenario.end
+        assert isinstance(end, RolePlay)
+        return Need(1, self._end_prompts[0], end.word_limit * TOKENS_PER_WORD)
+
+    def of_rest(self, case: int) -> Need:
+        """A conversation whose task was specified before."""
+        return self.of_conversation(case).plus(self.of_task(case).times(-1))
+
     def _of_meeting(self, society: Society, case: int) -> Need:
         """One society: as long as its limit where nothing else ends it; each call sends what its speaker heard and said."""
         assumed, prompts = self._assumed, list(self._end_prompts)

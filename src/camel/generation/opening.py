@@ -11,7 +11,7 @@ import msgspec
 from camel._version import __version__
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.generation.config import LISTS_PER_SHARD, GenerateConfig, last_stage
+from camel.generation.config import LISTS_PER_SHARD, SPECIFIED, GenerateConfig, last_stage
 from camel.jobs.state import fingerprint
 from camel.runs.run import RunFolder, open_folder
 from camel.runs.settings import Planned, Settings
@@ -28,6 +28,8 @@ def open_run(
     """The folder of a configuration's run, made, or continued if it was made from the same configuration."""
     decisive = config.decisive(scenario)
     planned = {level.name: Planned(scenario.lists(level.name), LISTS_PER_SHARD) for level in scenario.asked}
+    if config.specifies_first(scenario):
+        planned[SPECIFIED] = Planned(scenario.count, decisive["shard_size"])
     planned[last_stage(scenario)] = Planned(scenario.count, decisive["shard_size"])
     settings = Settings(
         fingerprint(decisive),

@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import ceil, sqrt
+from operator import mul
 from statistics import stdev
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from camel.core.errors import CamelError
 from camel.generation.config import (
     ANSWERS,
+    CONVERSATIONS,
     LISTS_PER_SHARD,
+    SPECIFIED,
     Figure,
     GenerateConfig,
     Guess,
@@ -97,6 +101,8 @@ class Plan(msgspec.Struct, frozen=True):
     price: ModelPrice | None
     dearer: float = 0.0
     """Dollars that what is committed has cost beyond what it would at the price."""
+    batched: frozenset[str] = frozenset()
+    """Stages that are asked in batches."""
 
     @property
     def need(self) -> Range:
@@ -130,7 +136,15 @@ class Plan(msgspec.Struct, frozen=True):
         price = self.price
         if price is None:
             return None
-        return Figure(*(price.cost(need.usage()) + self.dearer for need in self.need))
+        share = [price.batch if stage.name in self.batched else 1 for stage in self.stages]
+        costs = [[price.cost(case.usage()) for case in stage.need] for stage in self.stages]
+        cases = (sum(map(mul, share, case)) for case in zip(*costs, strict=True))
+        return Figure(*(case + self.dearer for case in cases))
+
+    @property
+    def direct(self) -> Figure | None:
+        """Dollars without batches."""
+        return replace(self, batched=frozenset()).money
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -140,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True):
             "items": self.items,
             "shards": self.shards,
             "money": self.money and self.money._asdict(),
+            "money_without_batch": self.direct and self.direct._asdict(),
         }
         return whole | _figures(self.need) | {"stages": [_stage_dict(stage) for stage in self.stages]}
 
@@ -214,12 +229,17 @@ def make_plan(
     each = guess.of_answer if name == ANSWERS else guess.of_conversation
     kept = scenario.count == actual.count
     size = config.shard_size or shard_size_for(scenario.count)
+    if config.specifies_first(scenario):
+        each, before = guess.of_rest, committed.get(SPECIFIED, ())
+        stages.append(_stage(SPECIFIED, scenario.count, size, guess.of_task, before, kept))
     stages.append(_stage(name, scenario.count, size, each, committed.get(name, ()), kept))
-    own = [committed.get(stage.name, ()) for stage in stages if stage.done]
-    price = config.model.cost()
+    batched = {one.name for one in stages if config.model.batch and one.name != CONVERSATIONS}
+    price = replace(config.model, batch=False).cost()
+    own = {one.name: committed.get(one.name, ()) for one in stages if one.done}
     if config.models:
-        price = _scaled(average_price(guess.shares(config)), own)
-    return Plan(scenario.name, scenario.shape, tuple(stages), price, _dearer(own, price))
+        price = _scaled(average_price(guess.shares(config)), own.values())
+    dearer = sum(_dearer(own[one], price and price.batched() if one in batched else price) for one in own)
+    return Plan(scenario.name, scenario.shape, tuple(stages), price, dearer, frozenset(batched))
 
 
 def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> ModelPrice | None:
@@ -228,16 +248,14 @@ def _scaled(price: ModelPrice | None, stages: Iterable[Sequence[Committed]]) -> 
     guessed = sum(price.cost(shard.need.usage()) for shard in paid) if price else 0.0
     if price is None or not guessed:
         return price
-    factor = sum(shard.money or 0.0 for shard in paid) / guessed
-    named = {name: value * factor for name, value in msgspec.structs.asdict(price).items() if value}
-    return ModelPrice(**{"input": 0.0, "output": 0.0, **named})
+    return price.times(sum(shard.money or 0.0 for shard in paid) / guessed)
 
 
-def _dearer(stages: Iterable[Sequence[Committed]], price: ModelPrice | None) -> float:
+def _dearer(shards: Sequence[Committed], price: ModelPrice | None) -> float:
     """What shards have cost beyond what they would at `price`, those whose markers say."""
-    if price is None:
+    paid = [shard for shard in shards if shard.money is not None and not shard.elsewhere]
+    if price is None or not paid:
         return 0.0
-    paid = [shard for shards in stages for shard in shards if shard.money is not None and not shard.elsewhere]
     # Summed by column: a run may have a hundred thousand shards, and is estimated every few seconds.
     columns = [sum(column) for column in zip(*(shard.need for shard in paid), strict=True)]
     return sum(shard.money or 0.0 for shard in paid) - price.cost(Need(*columns).usage())

@@ -9,6 +9,7 @@ and continuing with anything else is refused.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import unicodedata
 from bisect import bisect_right
@@ -18,6 +19,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace as replaced
 
 from camel.core.errors import CamelError, InputError
 from camel.core.history import History, estimate_tokens
@@ -46,6 +48,8 @@ STAGE = "translated-"
 """Begins the name of a stage; the language's code ends it."""
 DAMAGED = "damaged-translation"
 TRIES = 3
+IN_BATCHES = 2_000
+"""Conversations whose messages are asked for at once in batches."""
 SAMPLED = 100
 """Conversations by which the cost of a translation is told beforehand."""
 SAMPLING = Sampling(temperature=0.2)
@@ -126,7 +130,7 @@ class Translation(Job):
         """All of them."""
         originals = Originals(RunReader(self.run))
         return [
-            Translator(originals, language, self.sampling).stage(name_of(self.model))
+            Translator(originals, language, self.sampling, self.model.batch).stage(name_of(self.model))
             for language in dict.fromkeys(self.languages)
         ]
 
@@ -201,11 +205,21 @@ class Originals:
         return self._shard(shard)[index - self._starts[shard]]
 
 
+class _Try:
+    """A message on its way into another language."""
+
+    def __init__(self, message: Message) -> None:
+        self.message, self.history, self.wrong = message, History(), ""
+        # What it was chosen from was said in another language, and stays with the original.
+        self.said = replaced(message, usage=Usage(), latency=0.0, deliberation=None)
+
+
 class Translator:
     """Puts the conversations of a run into one language."""
 
-    def __init__(self, originals: Originals, language: str, sampling: Sampling) -> None:
-        self._originals, self.language, self._sampling = originals, language, sampling
+    def __init__(self, originals: Originals, language: str, sampling: Sampling, batch: bool = False) -> None:
+        """With `batch` all messages of a conversation are asked for at once."""
+        self._originals, self.language, self._sampling, self._batch = originals, language, sampling, batch
         self.translate, self.stage_name = translation(), f"{STAGE}{language}"
         self._folder = originals.run.folder
 
@@ -231,6 +245,7 @@ class Translator:
                 "of": originals.run.settings.fingerprint,
             },
             shard_size=shard_size_for(len(originals)),
+            concurrency=IN_BATCHES if self._batch else None,
         )
 
     def estimate(self) -> Usage:
@@ -258,17 +273,24 @@ class Translator:
 
     async def _work(self, item: Item) -> Transcript:
         original = self._originals[item.index]
-        translated = item.draft = msgspec.structs.replace(
-            original, messages=[], inputs={**original.inputs, "language": self.language}
-        )
+        inputs = {**original.inputs, "language": self.language}
+        translated = item.draft = replaced(original, messages=[], inputs=inputs)
         if original.failed:
             return translated  # it is in no export
-        model, sound = item.model(), True
-        for message in original.messages:
-            said, fine = await self._message(model, original.id, message)
-            translated.messages.append(said)
-            sound = sound and fine
-        if not sound:
+        model, tries = item.model(), [_Try(one) for one in original.messages]
+        left = [one for one in tries if _letters(one.said.content, self.translate)]  # not nothing but markers
+        for _ in range(TRIES):
+            # In rounds, so that the steps have the same order whether they are taken together or not.
+            asks = (self._message(model, original.id, one) for one in left)
+            if self._batch:
+                ended = await asyncio.gather(*asks, return_exceptions=True)
+                if errors := [error for error in ended if error]:
+                    raise errors[0]
+            for ask in asks:
+                await ask
+            left = [one for one in left if one.wrong]
+        translated.messages = [one.said for one in tries]
+        if left:
             translated.labels = [*original.labels, DAMAGED]
         return translated
 
@@ -277,36 +299,22 @@ class Translator:
         translated.stop = Stop.failed(error, TRANSLATOR)
         return translated
 
-    async def _message(self, model: Model, identity: str, message: Message) -> tuple[Message, bool]:
+    async def _message(self, model: Model, identity: str, one: _Try) -> None:
         """Translate one message; the last try is kept even if it is damaged."""
-        if not _letters(message.content, self.translate):  # nothing but markers
-            return msgspec.structs.replace(message, usage=Usage(), latency=0.0, deliberation=None), True
-        history = History()
-        history.add("user", self.translate.asked(message.content, self.language))
-        sampling = self._sampling
+        message, history, sampling = one.message, one.history, self._sampling
+        if one.wrong:
+            history.add("assistant", one.said.content)
+            history.add("user", f"That cannot be used: {one.wrong}. {AGAIN}")
+        else:
+            history.add("user", self.translate.asked(message.content, self.language))
         if sampling.max_tokens is None:
             # A model that runs on must not be paid for a book: other scripts take a few times the tokens, not more.
-            sampling = msgspec.structs.replace(sampling, max_tokens=4 * estimate_tokens(message.content) + 50)
-        usage, attempts = Usage(), 0
-        while True:
-            request = Request(history, sampling, f"{identity}-{self.language}", TRANSLATOR)
-            reply = await model.reply(request)
-            usage, attempts, content = usage + reply.usage, attempts + 1, reply.content.strip()
-            wrong = damage(message.content, content, self.language, self.translate)
-            if not wrong or attempts == TRIES:
-                break
-            history.add("assistant", content)
-            history.add("user", f"That cannot be used: {wrong}. {AGAIN}")
-        # What it was chosen from was said in another language, and stays with the original.
-        said = msgspec.structs.replace(
-            message,
-            content=content,
-            model=reply.model,
-            usage=usage,
-            finish=reply.choices[0].finish,
-            deliberation=None,
-        )
-        return said, not wrong
+            sampling = replaced(sampling, max_tokens=4 * estimate_tokens(message.content) + 50)
+        reply = await model.reply(Request(history, sampling, f"{identity}-{self.language}", TRANSLATOR))
+        content = reply.content.strip()
+        one.wrong = damage(message.content, content, self.language, self.translate)
+        finish, usage = reply.choices[0].finish, one.said.usage + reply.usage
+        one.said = replaced(one.said, content=content, model=reply.model, usage=usage, finish=finish)
 
 
 def _damage_of(record: Transcript) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Collection
@@ -173,6 +174,15 @@ class Meter:
                 "kept: limit the calls instead ([budget] calls, or --budget-calls)"
             )
         return _over(budget, total, self.in_flight) or self.out_of_time()
+
+    def room(self) -> float:
+        """Calls that the budget has room for, by what calls took so far; 100 until that is known."""
+        budget, used = self.budget, (self.before + self.usage).filled()
+        rooms = [math.inf if budget.calls is None else budget.calls - used.calls]
+        for most, spent in ((budget.tokens, used.total), (budget.usd, self.money)):
+            if most is not None:
+                rooms.append(used.calls * (most / spent - 1) if spent else 100)
+        return min(rooms)
 
     def out_of_time(self) -> str:
         """Whether the hours are over, in words."""

@@ -64,9 +64,13 @@ class Launch:
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
                 raise InputError(f"{spec.name} is on this machine only: a cluster needs a model NAME@URL")
+            if spec.batch:
+                raise InputError(f"{spec.name} has no batch API: leave out --batch, or --local")
             spec.prepare(self.view.note)
             if spec.file:  # more calls would wait for a place, and run out of time
                 options = replace(options, concurrency=min(options.concurrency, SLOTS))
+        if options.address and any(one.batch for one in job.models.values()):
+            raise InputError("--batch works in one process: leave out --address")
         self.options = options
         self.runner = Runner(
             job,

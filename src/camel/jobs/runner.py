@@ -19,6 +19,7 @@ from camel.engine.fence import Fence
 from camel.engine.halt import Halt
 from camel.engine.notices import Tell, unheard
 from camel.engine.supervisor import Supervisor, run_here
+from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
 from camel.jobs.failures import PATIENCE, FailedItems
 from camel.jobs.job import Job, Stage, Step
@@ -89,7 +90,7 @@ class Runner:
         self.models = Models(self.meter, concurrency)
         self.state = JobState(job, self.meter, self.models, self._tell, accept=accept)
         """Of the job, or of the one within it that is being worked on."""
-        self.folder = self.state.folder
+        self.folder = self.models.folder = self.state.folder
         self.workers = 1
         """Processes at work: this one, or those of a cluster."""
         self.elsewhere: list[ReplicaState] | None = None
@@ -168,6 +169,8 @@ class Runner:
         if over := self.meter.out_of_time():
             self.halt.set(over)
         window = min((one.concurrency for one in stages if one.concurrency), default=self.concurrency)
+        if all((asked := state.asked_by(one)) and asked.batch and not one.concurrency for one in stages):
+            window = min(LINES, SHARDS * min(one.shard_size for one in stages))
 
         def note(stage: str, shard: int) -> None:
             tally = state.tallies[stage]

@@ -21,6 +21,7 @@ from camel.engine.halt import Unfinished
 from camel.engine.journaled import journaled
 from camel.engine.notices import Tell
 from camel.engine.stage import Steps, Workload, Written
+from camel.jobs.batched import FOLDER, BatchedModel
 from camel.jobs.budget import Meter, MeteredModel
 from camel.jobs.failures import failure_of
 from camel.jobs.item import Item, Seat
@@ -45,6 +46,7 @@ from camel.models.spec import ModelSpec
 from camel.models.traced import traced
 from camel.runs.again import Retry, StageName, named
 from camel.runs.compact import damaged
+from camel.runs.run import RunFolder
 from camel.runs.verify import gone
 from camel.storage.journal import Damage
 
@@ -62,6 +64,8 @@ class Models:
         """Those that were opened here, and are closed here."""
         self.opened: Callable[[str, Model], None] = lambda name, model: None
         """Is told of each that is opened."""
+        self.folder: RunFolder | None = None
+        """Of the outermost job: batches are kept there; None: nothing is asked in batches here."""
 
     def seat(self, job: Job, name: str) -> Seat:
         """The model of a job's seat."""
@@ -72,19 +76,21 @@ class Models:
         return self._seats[key]
 
     def _open(self, spec: Model | ModelSpec) -> Seat:
+        meter = self._meter.model(meter_name(spec), price_of(spec))
         if isinstance(spec, ModelSpec):
-            model = spec.open(self._concurrency)
+            model, folder = spec.open(self._concurrency), self.folder
+            if folder and (chat := chat_of(model)) and (spec.batch or folder.store.names(FOLDER)):
+                model = BatchedModel(chat, folder.store, meter, submits=spec.batch)
             self._own.append(model)
         else:
             model = spec.inner if isinstance(spec, NamedModel) else spec
-        meter = self._meter.model(name_of(spec), price_of(spec))
         self.opened(meter.name, model)
         return Seat(MeteredModel(traced(model, meter.name), meter), meter, model)
 
     def declare(self, job: Job) -> None:
         """Know what the models of a job cost, before any of them is opened."""
         for spec in job.models.values():
-            self._meter.model(name_of(spec), price_of(spec))
+            self._meter.model(meter_name(spec), price_of(spec))
         self._meter.limits |= job.budgets
 
     def pools(self) -> dict[str, Pool]:
@@ -115,6 +121,11 @@ class Models:
 def name_of(spec: Model | ModelSpec) -> str:
     """What a model is called in reports and budgets."""
     return spec.name or type(spec).__name__
+
+
+def meter_name(spec: Model | ModelSpec) -> str:
+    """What a model is called where its costs are counted: in batches the same calls cost less."""
+    return f"{name_of(spec)} (batch)" if spec.batch else name_of(spec)
 
 
 def price_of(spec: Model | ModelSpec) -> Price | None:
@@ -317,11 +328,13 @@ class JobState:
 
     def _price(self, stage: str) -> Callable[[Usage], Usage]:
         """Adds to a usage of a stage what it costs, where its markers and journals do not say."""
-        models = self.job.models
-        spec = models.get(self._stages[stage].seat) or models.get("")
-        return (
-            (lambda usage: usage) if spec is None else self.meter.model(name_of(spec), price_of(spec)).priced
-        )
+        spec = self.asked_by(self._stages[stage])
+        meter = spec and self.meter.model(meter_name(spec), price_of(spec))
+        return meter.priced if meter else lambda usage: usage
+
+    def asked_by(self, stage: Stage) -> Model | ModelSpec | None:
+        """Whom a stage asks."""
+        return self.job.models.get(stage.seat) or self.job.models.get("")
 
     def _begin_counting(self, names: Sequence[str]) -> None:
         """Count what is committed of stages: now, or beside the work where markers are many and no budget waits."""

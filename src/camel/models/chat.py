@@ -12,7 +12,7 @@ import io
 import math
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote, urlencode
@@ -30,7 +30,7 @@ from camel.core.errors import (
 )
 from camel.core.message import OWN_FIELDS
 from camel.core.model import Model, Reply, Request, Retrying, Text
-from camel.models import prices
+from camel.models import endpoint, prices
 from camel.models.completions import ChatCompletions
 from camel.models.connections import (
     Opened,
@@ -326,6 +326,36 @@ class ChatModel(Model):
                 raise
         _tell(request, streamed.feed(b"\n"))  # a last line without its newline
         return streamed.finished()
+
+    @property
+    def wire(self) -> Wire:
+        """The protocol that the endpoint speaks."""
+        return self._wire
+
+    async def exchange(self, method: str, path: str, data: Any = None) -> AsyncGenerator[bytes]:
+        """Call another path of the endpoint once, such as that of its batches; yields the body of a 2xx as it comes."""
+        import aiohttp
+
+        opened, url = self._opened.get(asyncio.get_running_loop()), self.base_url
+        client = opened[0] if opened else await self._open()
+        form = isinstance(data, aiohttp.FormData)  # which names its own type
+        headers = {name: one for name, one in self._headers.items() if not form or name != "Content-Type"}
+        wait = aiohttp.ClientTimeout(sock_connect=30, sock_read=self._attempt_timeout)
+        given: dict[str, Any] = {"data": data, "headers": headers, "timeout": wait}
+        proxy = endpoint.proxy_for(url)
+        try:
+            async with client.request(
+                method, url + path, allow_redirects=False, proxy=proxy, **given
+            ) as response:
+                if not 200 <= response.status < 300:
+                    said = await read_comment(response, url, self._max_bytes)
+                    raise failure(response.status, said, response.headers)
+                async for part in read_chunks(response, url, 1024 * self._max_bytes):
+                    yield part
+        except connection_errors() as broken:
+            raise self._scrubbed(unreachable(url, broken)) from None
+        except ModelError as error:
+            raise self._scrubbed(error) from None
 
     async def _open(self) -> aiohttp.ClientSession:
         self._opened = {loop: its for loop, its in self._opened.items() if not loop.is_closed()}

@@ -70,6 +70,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Dollars per million tokens, where the catalogue does not know the model."""
     file: str = ""
     """What is served on this machine: a GGUF file's path, `hf:OWNER/REPO[:QUANT]` or `local`. Follows from the name."""
+    batch: bool = False
+    """Whether it is asked through the provider's batch API: cheaper, and answered within a day."""
 
     def __post_init__(self) -> None:
         if self.name and not self.base_url and not self.file:
@@ -135,7 +137,8 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     def cost(self) -> ModelPrice | None:
         """What it costs, where that is known."""
-        return self.price or (FREE if self.is_here else find(self.name))
+        price = self.price or (FREE if self.is_here else find(self.name))
+        return price.batched() if price and self.batch else price
 
     def pool(self, concurrency: int) -> PoolSettings:
         """How calls are spread over its replicas, with so many in flight at most."""
@@ -158,7 +161,10 @@ class ModelSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if self.file:
             made = ServedModel(self.name, partial(self.server, most or 1), self.window or 0, **client)
             return _SERVED.setdefault((msgspec.json.encode(self), most, max_attempts), made)
-        if not self.base_url and (plugged := plugged_model(self.name, self.context_tokens)):
+        plugged = None if self.base_url else plugged_model(self.name, self.context_tokens)
+        if self.batch and (plugged or not isinstance(self.base_url, str)):
+            raise InputError(f"{self.name} cannot be asked in batches: they need one base_url and no plug-in")
+        if plugged:
             return plugged
         model = ChatModel(
             self.name.removeprefix(OLLAMA) if self.is_here else self.name,

@@ -8,6 +8,7 @@
     index/<stage>/*, text/<stage>/*     derived from the data (`camel.index`); may be missing
     again/<number>.json                 items that are done again (`camel.runs.again`)
     stages/<stage>.json                 what a stage was begun with that is not of the run's configuration
+    batches/*.json                      what was submitted to a batch API (`camel.jobs.batched`)
     holders/<stage>.json                in an object store: which folder has the journals of a stage
 
 The one decision to know: a marker is created, never replaced. A second process, such as a paused worker

@@ -1,0 +1,204 @@
+"""Batch APIs: many requests in one submission, answered within a day at a discount.
+
+Two shapes: OpenAI's files and batches, which others copy, and Anthropic's message batches. The one decision to know:
+nothing is repeated or remembered here. What was submitted, and what to do when an answer is lost, is for the caller
+(`camel.jobs.batched`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import AsyncGenerator, Collection, Mapping
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+
+from camel.core.errors import MalformedReply, ModelError, ReplyTooLarge, ServerFailed
+from camel.core.model import Reply
+from camel.models.chat import ChatModel
+from camel.models.wire import cleaned, excerpt, failure, field_of, load_loosely, one_line, status_in
+
+CLOCKS = 3600.0
+"""Seconds by which the clock of a provider may differ from ours."""
+_MOST_LINE = 16 * 2**20
+_Id = Annotated[str, msgspec.Meta(pattern=r"^[\w.:-]{1,200}$")]  # it becomes part of a path
+_encode = msgspec.json.Encoder().encode
+
+
+class ProviderBatch(msgspec.Struct):
+    """A batch, or a file, as either API describes it.
+
+    What follows `errors` is what that means: how many requests have ended, whether all have, the paths of their results,
+    and why the provider refused all of them, which costs nothing.
+    """
+
+    id: _Id
+    status: str = ""
+    processing_status: str = ""
+    created_at: int | datetime = 0
+    request_counts: dict[str, int] | None = None
+    metadata: dict[str, str] | None = None
+    output_file_id: _Id | None = None
+    error_file_id: _Id | None = None
+    errors: Any = None
+    done: int = 0
+    ended: bool = False
+    results: tuple[str, ...] = ()
+    refused: str = ""
+
+
+class _Page(msgspec.Struct):
+    data: list[ProviderBatch] = []
+    has_more: bool = False
+
+
+class BatchApi:
+    """Files and batches, as OpenAI has them: a file of requests, a batch of it, files of results."""
+
+    path, cursor = "/batches", "after"
+    """Where its batches are, and the parameter for further pages of their list."""
+
+    def __init__(self, chat: ChatModel) -> None:
+        self._chat, self._wire = chat, chat.wire
+
+    async def upload(self, lines: Mapping[str, bytes]) -> str:
+        """Do what costs nothing yet, so that most failures happen here; returns what `create` needs of it."""
+        import aiohttp
+
+        line = b'{"custom_id":"%s","method":"POST","url":"/v1' + self._wire.path.encode() + b'","body":%s}\n'
+        data = io.BytesIO(b"".join(line % (id.encode(), body) for id, body in lines.items()))
+        form = aiohttp.FormData({"purpose": "batch"})
+        form.add_field("file", data, filename="batch.jsonl", content_type="application/jsonl")
+        return (await self._ask(ProviderBatch, "POST", "/files", form)).id
+
+    async def create(self, lines: Mapping[str, bytes], uploaded: str, key: str) -> str:
+        """Submit a batch and return its id. When this fails and was not clearly refused, the batch may exist."""
+        asked = {"input_file_id": uploaded, "endpoint": f"/v1{self._wire.path}", "completion_window": "24h"}
+        body = _encode({**asked, "metadata": {"camel": key}})
+        return (await self._ask(ProviderBatch, "POST", self.path, body)).id
+
+    async def look(self, id: str) -> ProviderBatch:
+        """How far a batch is."""
+        return self._read(await self._ask(ProviderBatch, "GET", f"{self.path}/{quote(id, safe='')}"))
+
+    async def find(self, key: str, made: float, ids: Collection[str]) -> str | None:
+        """The id of the batch that was submitted then; empty where there is none, None where that cannot be known yet."""
+        missing, page, after = "", _Page(has_more=True), ""
+        while page.has_more:
+            page = await self._ask(_Page, "GET", f"{self.path}?limit=100{after}")
+            for batch in page.data:  # newest first
+                when = batch.created_at
+                if (when if isinstance(when, int) else when.timestamp()) < made - CLOCKS:
+                    return missing
+                if found := await self._is(self._read(batch), key, ids):
+                    return batch.id
+                missing, after = None if found is None else missing, f"&{self.cursor}={batch.id}"
+            page.has_more = page.has_more and bool(page.data)
+        return missing
+
+    async def results(self, batch: ProviderBatch) -> AsyncGenerator[tuple[str, Reply | ModelError]]:
+        """What became of each request, as far as the results say."""
+        for path in batch.results:
+            async for line in self._lines(path):
+                found = load_loosely(line)
+                if not isinstance(id := field_of(found, "custom_id"), str):
+                    continue
+                try:
+                    yield id, self._outcome(found)
+                except ModelError as error:
+                    yield id, error
+
+    async def _is(self, batch: ProviderBatch, key: str, ids: Collection[str]) -> bool | None:
+        return (batch.metadata or {}).get("camel") == key
+
+    def _read(self, batch: ProviderBatch) -> ProviderBatch:
+        counts, files = batch.request_counts or {}, (batch.output_file_id, batch.error_file_id)
+        batch.done = counts.get("completed", 0) + counts.get("failed", 0)
+        batch.ended = batch.status in ("completed", "failed", "expired", "cancelled")
+        batch.results = tuple(f"/files/{name}/content" for name in files if name)
+        why = one_line(str(field_of(batch.errors, "data") or "no reason given"))
+        batch.refused = why if batch.status == "failed" else ""
+        return batch
+
+    def _outcome(self, line: Any) -> Reply | ModelError:
+        response = field_of(line, "response")
+        body, status = _encode(cleaned(field_of(response, "body"))), field_of(response, "status_code")
+        if not isinstance(status, int):
+            return _failure(field_of(line, "error"))
+        return self._wire.read(body) if 200 <= status < 300 else failure(status, body, {})
+
+    async def _ask(self, kind: type[Any], method: str, path: str, data: Any = None) -> Any:
+        body = b"".join([part async for part in self._chat.exchange(method, path, data)])
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise MalformedReply(
+                f"{path.partition('?')[0]} answers something else: {excerpt(body)}"
+            ) from None
+
+    async def _lines(self, path: str) -> AsyncGenerator[bytes]:
+        rest = b""
+        async for part in self._chat.exchange("GET", path):
+            *whole, rest = (rest + part).split(b"\n")
+            if len(rest) > _MOST_LINE:
+                raise ReplyTooLarge(f"a line of {path} exceeds {_MOST_LINE:,} bytes")
+            for line in whole:
+                yield line
+        yield rest
+
+
+class MessageBatches(BatchApi):
+    """Anthropic's message batches: no files, and no metadata."""
+
+    path, cursor = "/messages/batches", "after_id"
+
+    async def upload(self, lines: Mapping[str, bytes]) -> str:
+        """See that the endpoint answers and takes the key."""
+        await self._ask(_Page, "GET", f"{self.path}?limit=1")
+        return ""
+
+    async def create(self, lines: Mapping[str, bytes], uploaded: str, key: str) -> str:
+        """Submit the requests."""
+        each = (b'{"custom_id":"%s","params":%s}' % (id.encode(), body) for id, body in lines.items())
+        data = io.BytesIO(b'{"requests":[' + b",".join(each) + b"]}")
+        return (await self._ask(ProviderBatch, "POST", self.path, data)).id
+
+    async def _is(self, batch: ProviderBatch, key: str, ids: Collection[str]) -> bool | None:
+        if sum((batch.request_counts or {}).values()) != len(ids):
+            return False
+        if not batch.ended:
+            return None
+        async with contextlib.aclosing(self.results(batch)) as results:
+            return (await anext(results, ("", None)))[0] in ids
+
+    def _read(self, batch: ProviderBatch) -> ProviderBatch:
+        counts = batch.request_counts or {}
+        batch.done, batch.ended = (
+            sum(counts.values()) - counts.get("processing", 0),
+            batch.processing_status == "ended",
+        )
+        # Not the URL in the answer: it could lead the key elsewhere.
+        batch.results = (f"{self.path}/{batch.id}/results",)
+        return batch
+
+    def _outcome(self, line: Any) -> Reply | ModelError:
+        result = field_of(line, "result")
+        kind = field_of(result, "type")
+        if kind == "succeeded":
+            return self._wire.read(_encode(cleaned(field_of(result, "message"))))
+        if kind == "errored":
+            return _failure(field_of(result, "error"))
+        return ServerFailed(f"the request was not answered: {one_line(str(kind))}")
+
+
+def _failure(error: Any) -> ModelError:
+    """The error of a line that has no status of its own."""
+    return failure(status_in(field_of(error, "error") or error), _encode(cleaned(error)), {})
+
+
+def batch_api(chat: ChatModel) -> BatchApi:
+    """The batch API in the protocol that a client speaks."""
+    return (MessageBatches if chat.wire.path.endswith("/messages") else BatchApi)(chat)
