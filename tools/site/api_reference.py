@@ -184,8 +184,8 @@ def _exported() -> dict[str, str]:
     tree = ast.parse((SOURCE / "camel" / "__init__.py").read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_HOME":
-            home: dict[str, list[str]] = ast.literal_eval(node.value)
-            return {name: module.removeprefix("camel.") for module, names in home.items() for name in names}
+            home: dict[str, str] = ast.literal_eval(node.value)
+            return {name: module for module, names in home.items() for name in names.split()}
     raise LookupError("camel/__init__.py has no _HOME any more: mend tools/site/api_reference.py")
 
 

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,22 +22,17 @@ import msgspec
 
 from camel.core.checks import similar
 from camel.core.errors import (
-    ContextOverflow,
-    DeadlineExceeded,
     InputError,
-    MalformedReply,
     ModelError,
     NotAuthorised,
     QuotaExhausted,
-    RateLimited,
-    ReplyTooLarge,
     RequestRejected,
-    ServerFailed,
     Unreachable,
 )
 from camel.core.history import History
 from camel.core.message import Sampling, Usage
 from camel.core.model import Event, Expects, Model, Reply, Request, Text
+from camel.core.toml import read_table
 from camel.doctor.finding import CheckResult, State
 from camel.doctor.target import CALLS, LONG, MAX_TOKENS, Target
 from camel.models.chat import ChatModel
@@ -54,35 +50,10 @@ ROOM = 4096
 """A window below this ends the paper's role plays after a few messages."""
 _SESSION = "camel-doctor"
 
-MEND: dict[type[ModelError], str] = {
-    Unreachable: "check the base URL (it ends where /chat/completions begins, mostly in /v1), that the server runs and that "
-    "nothing between it and you (a proxy, a firewall) is in the way",
-    NotAuthorised: "check the key: its variable must hold it whole, and it must be allowed to use this model",
-    QuotaExhausted: "add credit to the account, or use another key",
-    RateLimited: "wait a minute; if it stays so, give model.rpm and model.tpm in the configuration what the account allows",
-    ServerFailed: "look at the server's log; it failed on its own side",
-    MalformedReply: "something between you and the model does not speak the OpenAI protocol: is this the URL of its API?",
-    ReplyTooLarge: "no chat model writes as much at once: is this the URL of its API, and does it keep to max_tokens?",
-    DeadlineExceeded: "the server is too slow or stuck: look at its log and its queue; a model that loads answers later",
-    ContextOverflow: "the model's window is too small for a prompt of 1,200 tokens: serve it with a larger one",
-    RequestRejected: "the message says what is refused: mostly the model's name, or a base URL that ends elsewhere than /v1",
-}
-
-ADVICE = {
-    "streaming": "words appear only when a message is whole; put no gateway that gathers streams before the server",
-    "several answers": "critics will ask for each proposal in a call of its own, and pay for the prompt each time",
-    "JSON schema": 'do without guided = "openai": critics are asked in words, and again where they cannot be read',
-    "grammar": "capable models need none; for a small one use llama.cpp's server or vLLM, and guided",
-    "cache": "on a server of yours switch prefix caching and its report on (vLLM: --enable-prefix-caching "
-    "--enable-prompt-tokens-details; SGLang: --enable-cache-report): without it each message computes the whole "
-    "conversation again",
-}
+_ADVICE = read_table(Path(__file__).with_name("advice.toml"))
+_MEND: dict[str, str] = _ADVICE["errors"]
+ADVICE: dict[str, str] = _ADVICE["checks"]
 """What to do where a check by calls does not end well."""
-PROVIDER_CACHE = (
-    "the provider decides what it caches: its price list says for which models, its documents from what length; "
-    "without it every message pays the full price for all that was said before it, which for 40 messages is about "
-    "twenty times the prompt tokens"
-)
 
 Tell = Callable[[CheckResult], None]
 
@@ -210,7 +181,7 @@ class _Examination:
             try:
                 served = await asyncio.to_thread(self._client(url).served_models, url)
             except NotAuthorised as error:
-                self.note("key", "error", str(error), MEND[NotAuthorised])
+                self.note("key", "error", str(error), _MEND["NotAuthorised"])
                 return None
             except ModelError as error:
                 if await self._is_above(url):
@@ -225,7 +196,7 @@ class _Examination:
             rest = f" ({len(urls):,} replicas)" if len(urls) > 1 else ""
             self.note("endpoint", "ok", f"{self._url} answers{rest}")
         for text in silent if self._url else ():
-            self.note("endpoint", "warning", f"a replica does not answer: {text}", MEND[Unreachable])
+            self.note("endpoint", "warning", f"a replica does not answer: {text}", _MEND["Unreachable"])
         # One that lists nothing may still answer: the first call will tell.
         self._url = self._url or next(iter(urls))
         return listing
@@ -318,7 +289,7 @@ class _Examination:
         """Note how a check ends; one whose call fails is a warning."""
         advice = ADVICE[check]
         if check == "cache" and (self.target.price or find(self._name or DEFAULT_MODEL)):
-            advice = PROVIDER_CACHE
+            advice = ADVICE["cache of a provider"]
         try:
             state, says, mend = await look
         except RequestRejected as error:
@@ -446,7 +417,7 @@ class _Examination:
 
 
 def _mend_of(error: ModelError) -> str:
-    return next(text for kind, text in MEND.items() if isinstance(error, kind))
+    return next(_MEND[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _MEND)
 
 
 class _Chosen(msgspec.Struct):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from camel.reports.intervals import wilson
-from camel.reports.plots import ACCENT, GRID, INK, MUTED, Plot, Spec, png, svg
+from camel.reports.plots import ACCENT, CONFIG, INK, Plot, Spec, png, svg
 
 WIDTH = 205
 """Of what is drawn, beside the labels: all of it fits a phone, where it is shown about as large as it is."""
@@ -27,33 +27,12 @@ _LINK = re.compile(rf'xlink:href="{re.escape(GO)}(\d+)"')
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
+_LEGEND = {"labelFontSize": FONT, "columns": 2, "columnPadding": 30, "labelLimit": 180}
 _CONFIG: Spec = {
-    "axis": {
-        "labelFontSize": FONT,
-        "titleFontSize": FONT,
-        "labelLimit": LABELS,
-        "labelColor": MUTED,
-        "titleColor": MUTED,
-        "titleFontWeight": "normal",
-        "gridColor": GRID,
-        "domainColor": GRID,
-        "tickColor": GRID,
-        "labelPadding": 6,
-    },
-    "legend": {
-        "labelFontSize": FONT,
-        "labelColor": INK,
-        "title": None,
-        "orient": "top",
-        "columns": 2,
-        "columnPadding": 30,
-        "labelLimit": 180,
-    },
-    "header": {"labelColor": INK, "labelFontSize": FONT, "labelFontWeight": "bold", "title": None},
-    "text": {"color": INK},
-    "view": {"stroke": None},
-    "background": "#ffffff",
-    "font": "sans-serif",
+    **CONFIG,
+    "axis": {**CONFIG["axis"], "labelFontSize": FONT, "titleFontSize": FONT, "labelLimit": LABELS},
+    "legend": {**CONFIG["legend"], **_LEGEND},
+    "header": {**CONFIG["header"], "labelFontSize": FONT},
 }
 
 

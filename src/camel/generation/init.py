@@ -256,36 +256,13 @@ def _write_new(path: Path, text: str) -> None:
 
 # ---------------------------------------------------------------- the demonstration
 
-_DEMO = {
-    "scenario/scenario.toml": """\
-title = "Demonstration"
-
-[[levels]]
-name = "expert"                 # prompts mention it as <EXPERT>
-items = ["Beekeeper", "Lighthouse Keeper", "Baker"]
-
-[role_play]
-assistant = "<EXPERT>"
-user = "Curious Neighbour"
-task = "Plan the first week of learning to be a <EXPERT>"
-max_messages = 4                # short, because the model is slow and small
-""",
-    "demo.toml": """\
-# The run of camel demo: three short conversations of the tiny model on this machine.
-# The same with a capable model: change the name below, export OPENAI_API_KEY, then camel generate camel-demo/demo.toml --out runs/better
-scenario = "scenario"           # the folder beside this file: a scenario to change
-out = {out}
-
-[model]
-name = "local"
-""",
-}
+_DEMO = Path(__file__).parent / "demo"
 
 
 def write_demo(folder: Path) -> Path:
     """Write the demonstration's scenario and configuration where they are not there yet, and return the latter's path."""
-    for name, text in _DEMO.items():
-        path = folder / name
+    for name in ("scenario/scenario.toml", "demo.toml"):
+        path, text = folder / name, (_DEMO / name).read_text("utf-8")
         if not path.exists():
             _write_new(path, text.replace("{out}", _quoted(str(folder / "demonstration"))))
     return folder / "demo.toml"

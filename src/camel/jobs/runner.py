@@ -169,7 +169,9 @@ class Runner:
         if over := self.meter.out_of_time():
             self.halt.set(over)
         window = min((one.concurrency for one in stages if one.concurrency), default=self.concurrency)
-        if all((asked := state.asked_by(one)) and asked.batch and not one.concurrency for one in stages):
+        if stages and all(
+            (asked := state.asked_by(one)) and asked.batch and not one.concurrency for one in stages
+        ):
             window = min(LINES, SHARDS * min(one.shard_size for one in stages))
 
         def note(stage: str, shard: int) -> None:

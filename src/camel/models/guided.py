@@ -11,9 +11,11 @@ its `response_format`, only a critic's answers are held to one: a number must co
 from __future__ import annotations
 
 from operator import eq, ge, le
+from pathlib import Path
 from typing import Any, Literal
 
 from camel.core.model import Expects
+from camel.core.toml import read_table
 
 Guide = Literal["llama.cpp", "vllm", "openai"]
 """The engine behind an endpoint, for what differs in how it takes a grammar."""
@@ -21,41 +23,11 @@ Guide = Literal["llama.cpp", "vllm", "openai"]
 CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict", "comparison")
 """Answers of a critic or a judge, which are JSON."""
 
-# Each rule closes a way out that the 135M model took when it was open: a line that never ends, "1.1.12 2.1.12 …",
-# "2022-07-22 2022-07-22 …", "You're",You're",You're …", words run together, a row of one emoji. Without a colon in
-# the text no label can stand inside it, so that a solution cannot be taken for an instruction.
-# Repetitions are of words, which differ from what may follow at their first character, so few parses stay open and
-# the grammar costs no time that can be measured; bounding characters the same way would.
-_PROSE = r"""
-sentence ::= opener (word{1,16} | word{0,7} " " number word{0,7}) [.!?]
-opener   ::= (capital | acronym) ending?
-word     ::= ","? " " ([A-Za-z] lower? | acronym) ending?
-ending   ::= ['-] lower
-capital  ::= [A-Z] lower?
-acronym  ::= [A-Z] [A-Z] [A-Z]? [A-Z]?
-lower    ::= [a-zß-ÿ]+
-number   ::= "$"? [0-9] [0-9]? [0-9]? [0-9]? "%"?
-"""
-
-_GBNF: dict[Expects, str] = {
-    "task": r"""root     ::= sentence (" " sentence){0,2}""",
-    # An instruction has four words at least: "None." and "Nothing." would be no instruction.
-    "instruction": r"""root     ::= "Instruction: " task (" " sentence)? "\nInput: " ("None" | sentence) | "<CAMEL_TASK_DONE>"
-task     ::= opener word{3,16} [.!?]""",
-    # After each sentence the model may stop; after the fourth it must.
-    "solution": r"""root     ::= "Solution: " sentence ([ \n] sentence){0,3} "\nNext request." """,
-    # Lines of a few words each; the caller decides how many it keeps.
-    "list": r"""root     ::= item ("\n" item){1,24}
-item     ::= "- " opener word{0,9}""",
-}
+_GRAMMARS = read_table(Path(__file__).with_name("grammars.toml"))
+_PROSE: str = _GRAMMARS["prose"]
+_GBNF: dict[Expects, str] = _GRAMMARS["llama_cpp"]
 """The first rules of each grammar; `_PROSE` follows."""
-# The bound on lines ends a model that loops before its token limit cuts the closing words off.
-_REGEX: dict[Expects, str] = {
-    "task": r"[^\n]+",
-    "instruction": r"(Instruction: [^\n]+\nInput: [^\n]+(\n[^\n]*){0,60})|(<CAMEL_TASK_DONE>)",
-    "solution": r"Solution: [^\n]+(\n[^\n]*){0,120}\nNext request\.",
-    "list": r"[^\n]+(\n[^\n]+){0,200}",
-}
+_REGEX: dict[Expects, str] = _GRAMMARS["vllm"]
 
 
 def _critic_gbnf(expects: Expects, options: int) -> str:

@@ -17,7 +17,7 @@ from camel.core.model import Choice, Expects, Reply, Request
 from camel.core.thought import separate
 from camel.models.guided import Guide, guided_fields
 from camel.models.protocol import Wire, encode, without_system
-from camel.models.streams import STARTS, EventStream
+from camel.models.streams import EventStream
 from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
 
 _FINISH: dict[Any, FinishReason] = {
@@ -50,7 +50,6 @@ class AnthropicMessages(Wire):
     def fields(self, sampling: Any, expects: Expects | None, options: int, streaming: bool) -> dict[str, Any]:
         """Everything but the model and the messages."""
         fields = super().fields(sampling, expects, options, streaming)
-        fields.pop("stream_options", None)
         budget, limit = field_of(fields.get("thinking"), "budget_tokens"), fields["max_tokens"]
         if isinstance(budget, int) and sampling.max_tokens is None:
             fields["max_tokens"] = budget + limit
@@ -70,15 +69,6 @@ class AnthropicMessages(Wire):
         return (
             {"output_config": {"format": {"type": "json_schema", "schema": held["schema"]}}} if held else {}
         )
-
-    def read(self, body: bytes) -> Reply:
-        """Read a reply."""
-        if body.startswith(STARTS):  # a stream that was not labeled as one
-            streamed = MessageStream()
-            for _ in streamed.feed(body + b"\n"):
-                pass
-            return streamed.finished()
-        return _read(load_loosely(body), body)
 
     def stream(self) -> EventStream:
         """Read a streamed reply."""

@@ -71,9 +71,12 @@ class Wire(ABC):
     def encode(self, request: Request) -> bytes:
         """The body of a call."""
 
-    @abstractmethod
     def read(self, body: bytes) -> Reply:
-        """Read the body of a 2xx answer; raises a `ModelError` when it holds no reply."""
+        """Read the body of a 2xx answer, whole or a stream; raises a `ModelError` when it holds no reply."""
+        streamed = self.stream()
+        for _ in streamed.feed(body + b"\n"):
+            pass
+        return streamed.finished()
 
     @abstractmethod
     def stream(self) -> EventStream:

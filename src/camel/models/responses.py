@@ -16,7 +16,7 @@ from camel.core.model import Choice, Expects, Reply, Request
 from camel.core.thought import separate
 from camel.models.guided import Guide, guided_fields
 from camel.models.protocol import Wire, encode, without_system
-from camel.models.streams import STARTS, EventStream
+from camel.models.streams import EventStream
 from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
 
 _CUT: dict[Any, FinishReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -44,24 +44,9 @@ class OpenAIResponses(Wire):
             ]
         )
 
-    def fields(self, sampling: Any, expects: Expects | None, options: int, streaming: bool) -> dict[str, Any]:
-        """Everything but the model and the messages."""
-        fields = super().fields(sampling, expects, options, streaming)
-        fields.pop("stream_options", None)
-        return fields
-
     def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
         held = field_of(field_of(guided_fields(guide, expects, options), "response_format"), "json_schema")
         return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
-
-    def read(self, body: bytes) -> Reply:
-        """Read a reply."""
-        if body.startswith(STARTS):  # a stream that was not labeled as one
-            streamed = ResponseStream()
-            for _ in streamed.feed(body + b"\n"):
-                pass
-            return streamed.finished()
-        return _read(load_loosely(body), body)
 
     def stream(self) -> EventStream:
         """Read a streamed reply."""

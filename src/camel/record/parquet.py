@@ -19,8 +19,8 @@ _ZSTD_LEVEL = 3
 """Measured on text like the paper's: level 1 costs the same time for a quarter more bytes, level 6 twice the time for a seventh less."""
 _PAGE = 4 * 2**20
 """Bytes of a data page, the unit of compression: near-equal prompts cost next to nothing after the first of a page."""
-_FEW_VALUES = {
-    *(
+_FEW_VALUES = frozenset(
+    [
         "attempts",
         "by",
         "calls",
@@ -32,8 +32,6 @@ _FEW_VALUES = {
         "key",
         "labels",
         "model",
-    ),
-    *(
         "name",
         "reason",
         "role",
@@ -45,9 +43,9 @@ _FEW_VALUES = {
         "unknown",
         "value",
         "version",
-    ),
-    "wording",
-}
+        "wording",
+    ]
+)
 """Names of columns with few different values. Of the rest a dictionary is not even tried: one of prose is built only to
 be given up."""
 

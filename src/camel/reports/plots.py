@@ -22,7 +22,7 @@ SEAT_COLOURS = ("#d97a1f", "#3d74db", "#1f9d7a", "#a35bd1")
 
 Spec = dict[str, Any]
 
-_CONFIG: Spec = {
+CONFIG: Spec = {
     "background": "#ffffff",
     "font": "sans-serif",
     "view": {"stroke": None},
@@ -156,7 +156,7 @@ def _whole(spec: Spec) -> Spec:
     schema = "https://vega.github.io/schema/vega-lite/v5.json"  # a name, not an address: nothing is fetched
     return {
         "$schema": schema,
-        "config": _CONFIG,
+        "config": CONFIG,
         "padding": {"left": 16, "right": 12, "top": 4, "bottom": 4},
         **spec,
     }

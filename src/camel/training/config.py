@@ -11,8 +11,6 @@ import msgspec
 from camel.core.errors import InputError
 from camel.core.toml import convert_table, read_table
 
-LLAMA_7B = "LLaMA-7B"
-
 
 class Adapter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Low-rank adapters on all linear layers, instead of training every weight."""
@@ -105,47 +103,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         return hashlib.sha256(msgspec.json.encode([self.decisive(), data], order="sorted")).hexdigest()[:16]
 
 
-RECIPES: dict[str, dict[str, Any]] = {
-    # Section 5.2 of the paper: LLaMA-7B, every weight, on four GPUs.
-    "paper": {
-        "model": LLAMA_7B,
-        "epochs": 3.0,
-        "learning_rate": 2e-5,
-        "warmup": 0.04,
-        "weight_decay": 0.0,
-        "batch": 128,
-        "length": 2048,
-        "precision": "bf16",
-        "devices": 4,
-    },
-    "lora": {"epochs": 2.0, "learning_rate": 2e-4, "batch": 32, "adapter": {"rank": 16, "alpha": 32}},
-    "qlora": {
-        "epochs": 2.0,
-        "learning_rate": 2e-4,
-        "batch": 32,
-        "adapter": {"rank": 16, "alpha": 32, "bits": 4},
-    },
-    # What a critic preferred, learnt after the rows.
-    "dpo": {
-        "epochs": 1.0,
-        "learning_rate": 5e-5,
-        "batch": 32,
-        "length": 1024,
-        "adapter": {"rank": 16, "alpha": 32},
-    },
-    # The small model on two cores, in minutes.
-    "cpu": {
-        "model": "local",
-        "epochs": 2.0,
-        "learning_rate": 3e-4,
-        "batch": 8,
-        "at_once": 4,
-        "length": 256,
-        "adapter": {"rank": 16, "alpha": 32},
-        "precision": "fp32",
-        "save_every": 10,
-    },
-}
+RECIPES = read_table(Path(__file__).with_name("recipes.toml"))
 """Named settings; whatever else is given overrides them."""
 
 
