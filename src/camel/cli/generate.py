@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import Batch, option
+from camel.cli.options import Batch, flag, option
 
 if TYPE_CHECKING:
     from camel.generation.config import GenerateConfig
@@ -19,33 +19,25 @@ if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
 
 
+_ACCEPT = "Continue a run although this has changed: model.name, or models.SEAT.name. Finished items keep their model."
+
+
 @long_command(SPREAD)
 def generate(
     how: How,
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to generate.")] = Path(
         "camel.toml"
     ),
-    local: Annotated[
-        bool, typer.Option("--local", help="Use the tiny real model on this machine; no key.")
-    ] = False,
+    local: Annotated[bool, flag("--local", "Use the tiny real model on this machine; no key.")] = False,
     batch: Batch = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan and one prompt of each kind; call nothing.")
+        bool, flag("--dry-run", "Show the plan and one prompt of each kind; call nothing.")
     ] = False,
-    out: Annotated[str, typer.Option(metavar="DIR", help="The run's folder.")] = "",
+    out: Annotated[str, option("The run's folder.", "DIR")] = "",
     fork: Annotated[
-        str,
-        typer.Option(
-            metavar="NEWDIR", help="Begin a run there under a changed configuration, keeping what it can."
-        ),
+        str, option("Begin a run there under a changed configuration, keeping what it can.", "NEWDIR")
     ] = "",
-    accept_change: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Continue a run although this has changed: model.name, or models.SEAT.name. Finished items keep their model.",
-        ),
-    ] = None,
+    accept_change: Annotated[list[str] | None, option(_ACCEPT, "NAME")] = None,
     user_model: Annotated[str, option("The model of the user's seat: NAME or NAME@URL.", "MODEL")] = "",
     assistant_model: Annotated[str, option("The model of the assistant's seat.", "MODEL")] = "",
     critic_model: Annotated[str, option("The model that judges for the critic.", "MODEL")] = "",

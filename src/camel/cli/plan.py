@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.options import AsJson, Batch
+from camel.cli.options import AsJson, Batch, flag, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,16 +23,14 @@ MONTH = 30 * 24.0
 def plan(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What is to be generated.")],
     rate: Annotated[
-        float | None,
-        typer.Option(metavar="CALLS_PER_S", help="How fast the endpoint answers, in calls a second."),
+        float | None, option("How fast the endpoint answers, in calls a second.", "CALLS_PER_S")
     ] = None,
     scale: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LEVEL=N", help="Another size for a level of the scenario; repeatable."),
+        list[str] | None, option("Another size for a level of the scenario; repeatable.", "LEVEL=N")
     ] = None,
-    local: Annotated[bool, typer.Option("--local", help="As camel generate --local would do it.")] = False,
+    local: Annotated[bool, flag("--local", "As camel generate --local would do it.")] = False,
     batch: Batch = False,
-    out: Annotated[str, typer.Option(metavar="DIR", help="A run whose figures to go by.")] = "",
+    out: Annotated[str, option("A run whose figures to go by.", "DIR")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Estimate calls, tokens, money, storage and time. Where the run exists, from its own figures."""
