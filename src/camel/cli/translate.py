@@ -6,10 +6,8 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from camel.cli.command import SPREAD, How, long_command
-from camel.cli.options import BaseUrl, Batch, Local, ModelName, RunPlace
+from camel.cli.options import BaseUrl, Batch, Local, ModelName, RunPlace, option
 
 if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
@@ -19,16 +17,13 @@ if TYPE_CHECKING:
 def translate(
     how: How,
     run: RunPlace,
-    to: Annotated[
-        list[str], typer.Option(metavar="CODE", help="A language: ar zh ko ja hi ru es fr de it; repeatable.")
-    ],
+    to: Annotated[list[str], option("A language: ar zh ko ja hi ru es fr de it; repeatable.", "CODE")],
     model: ModelName = "",
     base_url: BaseUrl = "",
     local: Local = False,
     batch: Batch = False,
     accept_change: Annotated[
-        Literal["model.name"] | None,
-        typer.Option(help="Continue with another model; what is translated already stays."),
+        Literal["model.name"] | None, option("Continue with another model; what is translated already stays.")
     ] = None,
 ) -> None:
     """Put every message of a run into other languages, keeping the markers. The same command continues after a stop."""

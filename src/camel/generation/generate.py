@@ -286,7 +286,11 @@ class Maker:
 
     def _models(self, item: Item) -> Callable[[str], Model]:
         """What gives a model by its key, whose replies can be used: one object for all seats that share it."""
-        return cache(lambda key: CheckedModel(item.model(key), self.config.run.cut_replies))
+
+        def made(key: str) -> Model:
+            return CheckedModel(item.model(key), self.config.run.cut_replies)
+
+        return cache(made)
 
     async def _facts(self, item: Item) -> dict[str, str]:
         """The values of an item's placeholders; raises where a list that they come from failed."""
