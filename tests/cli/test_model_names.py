@@ -55,7 +55,7 @@ def endpoint() -> Iterator[SimulatorProcess]:
         yield process
 
 
-@pytest.fixture(params=FORMS)
+@pytest.fixture
 def form(
     request: pytest.FixtureRequest,
     endpoint: SimulatorProcess,
@@ -141,8 +141,15 @@ PLACES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("place", PLACES)
+# Each place and each form more than once; all pairs of them are thorough.
+PAIRS = [
+    pytest.param(place, form, marks=pytest.mark.slow if (row + column) % 5 == 0 else pytest.mark.thorough)
+    for row, place in enumerate(PLACES)
+    for column, form in enumerate(FORMS)
+]
+
+
+@pytest.mark.parametrize(("place", "form"), PAIRS, indirect=["form"])
 def test_every_place_takes_every_form(place: str, form: Form, endpoint: SimulatorProcess, tmp_path: Path):
     before = endpoint.ledger().served
     PLACES[place](form.name, tmp_path)

@@ -277,6 +277,12 @@ def test_a_seat_that_the_scenario_does_not_have_is_refused():
         config.loaded_scenario()
 
 
+def test_who_makes_lists_has_its_prompt_from_the_scenario():
+    seat = Seat((Candidate(ModelSpec("x"), prompt="List <COUNT>."),))
+    with pytest.raises(InputError, match=r"models\.lists"):
+        GenerateConfig("ai_society", ModelSpec("big"), models={"lists": seat}).loaded_scenario()
+
+
 def test_one_name_has_one_price():
     dear = ModelSpec("big", price=ModelPrice(9.0, 9.0))
     with pytest.raises(InputError, match="big"):

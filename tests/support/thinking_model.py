@@ -37,8 +37,10 @@ TEMPLATE = """\
 {% endif -%}
 {%- endif -%}
 """
+MARKER = "Thought:"
+"""Begins every thought, and stands in no speech."""
 _GRAMMAR = r"""
-root     ::= "<think>\n" sentence (" " sentence)? "\n</think>\n\n" speech
+root     ::= "<think>\nThought: " sentence (" " sentence)? "\n</think>\n\n" speech
 sentence ::= [A-Z] [a-z]+ (" " [a-z]+){2,9} "."
 """
 GRAMMARS = {

@@ -16,11 +16,12 @@ from camel.doctor.finding import CheckResult
 from camel.generation.config import GenerateConfig
 from camel.generation.seats import Candidate, key_of
 from camel.jobs.item import seeded
+from camel.models import local as local_server
 from camel.models.connect import DEFAULT_MODEL
 from camel.models.discovery import BaseUrl
 from camel.models.endpoint import OLLAMA, ollama_url
 from camel.models.guided import Guide
-from camel.models.local import LOCAL, running
+from camel.models.local import LOCAL
 from camel.models.prices import FREE, ModelPrice, find
 from camel.models.spec import read_spec
 
@@ -104,7 +105,7 @@ def find_target(
             spec.prepare(say)
             if not spec.file:
                 return Target(spec.name.removeprefix(OLLAMA), ollama_url(), "", context, spec.guided, FREE)
-            server = stack.enter_context(running(spec.server(), say))
+            server = stack.enter_context(local_server.running(spec.server(), say))
         except CamelError as error:
             mend = "pip install 'camel-society[local]', and let it fetch its weights once"
             return CheckResult("local model", "error", str(error), mend)

@@ -199,6 +199,9 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             there = {"assistant", "lists"}
         for name in self.models.keys() - there:
             raise InputError(f"{scenario.name} has no seat models.{name}; it has {', '.join(sorted(there))}")
+        for name in ("critic", "lists"):
+            if name in self.models and any(one.prompt for one in self.models[name].candidates):
+                raise InputError(f"models.{name} takes no prompt: the scenario has it")
 
     def specifies_first(self, scenario: Scenario) -> bool:
         """Whether all tasks are specified before the conversations begin: what is asked in batches cannot wait in between."""

@@ -25,10 +25,7 @@ MEMBERS = "members"
 """The table of a society's members: `[models.members.NAME]`."""
 _OF_THE_MODEL = ("price", "context_tokens", "file")
 """What another model does not have from the default one."""
-_OF_THE_ENDPOINT = (
-    *("key_variable", "headers", "query", "dialect", "rpm", "tpm", "open_per_replica"),
-    *("session_field", "guided"),
-)
+_OF_THE_ENDPOINT = {*ModelSpec.__struct_fields__} - {"name", "deadline", "attempt_timeout", *_OF_THE_MODEL}
 """What another endpoint does not have."""
 _SEAT, _CANDIDATE = ("budget", "choose"), ("model", "weight", "sampling", "prompt", "history")
 
