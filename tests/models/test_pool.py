@@ -327,6 +327,17 @@ async def test_started_conversations_come_first():
 
 
 @virtual_time
+async def test_who_waits_in_vain_for_a_place_hears_why_there_is_none():
+    its = Pool(Given(URLS[:1]), PoolSettings(rates=Rates(ceiling=1)))
+    _fail(its, "a", RateLimited("HTTP 429: free-models-per-day"))
+    busy = its.take(_request("a"), b"")
+    with pytest.raises(DeadlineExceeded, match="per-day"):
+        await its.wait(_request("b"), b"", asyncio.get_running_loop().time() + 5)
+    if busy is not None:
+        its.left(busy)
+
+
+@virtual_time
 async def test_a_caller_who_gives_up_leaves_nothing_behind():
     its = Pool(Given(URLS[:1]), PoolSettings(rates=Rates(ceiling=1)))
     first = its.take(_request("a"), b"")

@@ -177,7 +177,7 @@ class Pool:
                 if isinstance(error, MalformedReply | DeadlineExceeded):
                     replica.probing = False  # it says nothing of its health: the next call may ask again
                 else:
-                    replica.answered()
+                    replica.answered(str(error) if isinstance(error, RateLimited) else "")
             else:
                 if replica.failure(now, f"{type(error).__name__}: {error}", alone):
                     self._strand(replica)

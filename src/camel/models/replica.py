@@ -106,10 +106,10 @@ class Replica:
             return "closed"
         return "open" if now < self.until else "half-open"
 
-    def answered(self) -> None:
-        """It is there, whatever it said."""
+    def answered(self, said: str = "") -> None:
+        """It is there, whatever it said; a refusal is kept, for whoever waits in vain for a place."""
         self.failures = self.trips = 0
-        self.until, self.probing = 0.0, False
+        self.until, self.probing, self.said = 0.0, False, said or self.said
 
     def failure(self, now: float, said: str, alone: bool) -> bool:
         """Count a failure; true if the replica is left alone from now on."""
