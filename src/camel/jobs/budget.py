@@ -165,8 +165,8 @@ class Meter:
         for what, (names, limit) in self.limits.items():
             models = [self.models[name] for name in names if name in self.models]
             used = sum((one.before + one.usage for one in models), Usage())
-            if not self._shared and (over := _over(limit, used.filled())):
-                return f"{over[: -len('is used up')]}of {what} is used up"
+            if not self._shared and (over := _over(limit, used.filled(), of=f" of {what}")):
+                return over
         total, budget = (self.before + self.usage).filled(), self.budget
         if self._counts_tokens and total.unknown >= UNCOUNTED:
             return (
@@ -269,19 +269,19 @@ class MeteredModel(WrappedModel):
             self._model_meter.end(reply, error)
 
 
-def _over(budget: Budget, used: Usage, in_flight: int = 0) -> str:
+def _over(budget: Budget, used: Usage, in_flight: int = 0, of: str = "") -> str:
     """Which limit of a budget is reached, in words; the hours are not looked at."""
     if budget.usd is not None and used.usd >= budget.usd:
-        return used_up("usd", budget.usd)
+        return used_up("usd", budget.usd, of)
     if budget.tokens is not None and used.total >= budget.tokens:
-        return used_up("tokens", budget.tokens)
+        return used_up("tokens", budget.tokens, of)
     if budget.calls is not None and used.calls + in_flight >= budget.calls:
-        return used_up("calls", budget.calls)
+        return used_up("calls", budget.calls, of)
     return ""
 
 
-def used_up(name: str, total: float) -> str:
-    """That a budget is used up, in words."""
+def used_up(name: str, total: float, of: str = "") -> str:
+    """That a budget is used up, in words; `of` says whose it is, where it is not the run's."""
     amount = f"{total:g} hours" if name == "hours" else f"{total:,.0f} {name}"
     amount = money(total) if name == "usd" else amount
-    return f"the budget of {amount} is used up"
+    return f"the budget of {amount}{of} is used up"

@@ -15,9 +15,8 @@ import msgspec
 from camel.core.errors import MalformedReply, ReplyTooLarge, ServerFailed
 from camel.core.message import FinishReason, Usage, well_formed
 from camel.core.model import Choice, Reply, Request
-from camel.core.thought import separate
 from camel.models.dialects import Dialect
-from camel.models.protocol import Wire, encode
+from camel.models.protocol import Wire, choice_of, encode, name_in
 from camel.models.streams import STARTS, EventStream
 from camel.models.wire import UNKNOWN, believed, cleaned, excerpt, failure, field_of, load_loosely, status_in
 
@@ -125,7 +124,7 @@ def read_reply(body: bytes) -> Reply:
             choices.append(Choice(said.refusal, "refusal"))
         else:
             choices.append(
-                _choice(
+                choice_of(
                     said.content or "",
                     _thought_in(said),
                     _finish(one.finish_reason),
@@ -133,12 +132,6 @@ def read_reply(body: bytes) -> Reply:
                 )
             )
     return Reply(tuple(choices), _usage(completion.usage), completion.model or "")
-
-
-def _choice(content: str, thought: str, finish: FinishReason, tokens: list[Any] | None) -> Choice:
-    """A reply of which some thought may stand in a field of its own, and some within the text."""
-    within, speech = separate(content)
-    return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))))
 
 
 def _thought_in(said: _Message) -> str:
@@ -217,11 +210,10 @@ def _read_loosely(body: bytes, part: Literal["message", "delta"]) -> _Completion
         raise MalformedReply(f"the {what} has no choices: {excerpt(body)}")
     found = cast("list[Any]", choices)
     _check_count(found)
-    model = fields.get("model")
     return _Completion(
         [_loose_choice(choice, part) for choice in found],
         _loose_usage(fields.get("usage")),
-        well_formed(model) if isinstance(model, str) else None,
+        name_in(fields),
     )
 
 
@@ -328,7 +320,7 @@ class StreamedReply(EventStream):
         if len(indexes) <= max(indexes):
             raise MalformedReply("the stream skips a choice")
         choices = tuple(
-            _choice(
+            choice_of(
                 "".join(self._texts.get(i, ())),
                 "".join(self._thoughts.get(i, ())),
                 "refusal" if i in self._refused else self._finish.get(i, "stop"),

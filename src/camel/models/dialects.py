@@ -1,14 +1,13 @@
 """What an endpoint accepts: one data file, `dialects.toml`, and a look-up by address and model.
 
 The one decision to know: rules for models go by the version in their names, not by a list of names, so that they hold for
-models that come later. What a rule gets wrong is corrected by the endpoint's own refusals (`Protocol.adjust`).
+models that come later. What a rule gets wrong is corrected by the endpoint's own refusals (`Wire.adjust`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +19,7 @@ import msgspec
 from camel.core.checks import similar
 from camel.core.errors import InputError
 from camel.core.message import Sampling
+from camel.core.toml import read_table
 from camel.models.guided import Guide
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -89,7 +89,7 @@ def _with_tokens(value: Any, tokens: int) -> Any:
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((Path(__file__).parent / "dialects.toml").read_text("utf-8"))
+    return read_table(Path(__file__).with_name("dialects.toml"))
 
 
 def dialect_names() -> list[str]:

@@ -10,6 +10,7 @@ its `response_format`, only a critic's answers are held to one: a number must co
 
 from __future__ import annotations
 
+from functools import cache
 from operator import eq, ge, le
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +24,11 @@ Guide = Literal["llama.cpp", "vllm", "openai"]
 CRITICS: tuple[Expects, ...] = ("choice", "scores", "verdict", "comparison")
 """Answers of a critic or a judge, which are JSON."""
 
-_GRAMMARS = read_table(Path(__file__).with_name("grammars.toml"))
-_PROSE: str = _GRAMMARS["prose"]
-_GBNF: dict[Expects, str] = _GRAMMARS["llama_cpp"]
-"""The first rules of each grammar; `_PROSE` follows."""
-_REGEX: dict[Expects, str] = _GRAMMARS["vllm"]
+
+@cache
+def _grammars() -> dict[str, Any]:
+    """Read when one is needed: most runs need none."""
+    return read_table(Path(__file__).with_name("grammars.toml"))
 
 
 def _critic_gbnf(expects: Expects, options: int) -> str:
@@ -53,7 +54,7 @@ def _critic_gbnf(expects: Expects, options: int) -> str:
         case _:
             root = r'''"{\"choice\": " option ", \"reason\": \"" sentence "\"}"'''
             rules = f"option   ::= {number}"
-    return f"root     ::= {root}\n{rules}{_PROSE}"
+    return f"root     ::= {root}\n{rules}{_grammars()['prose']}"
 
 
 def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, Any]:
@@ -72,6 +73,11 @@ def _critic_schema(expects: Expects, options: int, **bounds: int) -> dict[str, A
         case _:
             fields = {"choice": option, "reason": text}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def schema_of(guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
+    """The named schema of a critic's answer, for protocols that have a field of their own for it; empty where there is none."""
+    return guided_fields(guide, expects, options).get("response_format", {}).get("json_schema", {})
 
 
 def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str, Any]:
@@ -94,6 +100,6 @@ def guided_fields(guide: Guide, expects: Expects, options: int = 0) -> dict[str,
     if guide == "openai":
         return {}
     if guide == "llama.cpp":
-        return {"grammar": _GBNF[expects] + _PROSE}
+        return {"grammar": _grammars()["llama_cpp"][expects] + _grammars()["prose"]}
     # vLLM 0.12 and later; the older `guided_regex` was removed there.
-    return {"structured_outputs": {"regex": _REGEX[expects]}}
+    return {"structured_outputs": {"regex": _grammars()["vllm"][expects]}}

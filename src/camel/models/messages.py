@@ -13,10 +13,9 @@ import msgspec
 
 from camel.core.errors import MalformedReply, RequestRejected
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Choice, Expects, Reply, Request
-from camel.core.thought import separate
-from camel.models.guided import Guide, guided_fields
-from camel.models.protocol import Wire, encode, without_system
+from camel.core.model import Expects, Reply, Request
+from camel.models.guided import Guide, schema_of
+from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
 from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
 
@@ -65,7 +64,7 @@ class AnthropicMessages(Wire):
         return fields
 
     def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-        held = field_of(field_of(guided_fields(guide, expects, options), "response_format"), "json_schema")
+        held = schema_of(guide, expects, options)
         return (
             {"output_config": {"format": {"type": "json_schema", "schema": held["schema"]}}} if held else {}
         )
@@ -82,20 +81,14 @@ def _read(data: Any, body: bytes) -> Reply:
     if not isinstance(content, list):
         raise MalformedReply(f"the reply has no content: {excerpt(body)}")
     blocks = cast("list[Any]", content)
-    return _reply(
-        _texts(blocks, "text"),
-        _texts(blocks, "thinking"),
-        field_of(data, "stop_reason"),
-        _usage(field_of(data, "usage")),
-        field_of(data, "model"),
+    choice = choice_of(
+        _texts(blocks, "text"), _texts(blocks, "thinking"), _finish(field_of(data, "stop_reason"))
     )
+    return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
 
 
-def _reply(text: str, thought: str, reason: Any, usage: Usage, model: Any) -> Reply:
-    within, speech = separate(text)
-    finish = _FINISH.get(reason, "other") if isinstance(reason, str | None) else "other"
-    choice = Choice(speech, finish, None, "\n\n".join(filter(None, (thought.strip(), within))))
-    return Reply((choice,), usage, well_formed(model) if isinstance(model, str) else "")
+def _finish(reason: Any) -> FinishReason:
+    return _FINISH.get(reason, "other") if isinstance(reason, str | None) else "other"
 
 
 def _texts(blocks: list[Any], kind: str) -> str:
@@ -138,7 +131,7 @@ class MessageStream(EventStream):
         self._thoughts: list[str] = []
         self._counts: dict[str, Any] = {}
         self._reason: Any = None
-        self._model: Any = ""
+        self._model = ""
 
     def _take(self, payload: bytes) -> Iterator[str]:
         event = load_loosely(payload)
@@ -147,7 +140,7 @@ class MessageStream(EventStream):
                 raise failure(status_in(field_of(event, "error")), payload, {})
             case "message_start":
                 message = field_of(event, "message")
-                self._model = field_of(message, "model")
+                self._model = name_in(message)
                 self._count(field_of(message, "usage"))
             case "content_block_start":
                 yield from self._piece(field_of(event, "content_block"))
@@ -181,5 +174,5 @@ class MessageStream(EventStream):
             return _read(load_loosely(bytes(self._stray)), bytes(self._stray))
         if not self.done:
             raise MalformedReply("the stream ended before the reply was complete")
-        text, thought = "".join(self._texts), "".join(self._thoughts)
-        return _reply(text, thought, self._reason, _usage(self._counts), self._model)
+        choice = choice_of("".join(self._texts), "".join(self._thoughts), _finish(self._reason))
+        return Reply((choice,), _usage(self._counts), self._model)

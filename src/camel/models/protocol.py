@@ -10,11 +10,13 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
-from camel.core.message import Sampling, well_formed
-from camel.core.model import Expects, Reply, Request
+from camel.core.message import FinishReason, Sampling, well_formed
+from camel.core.model import Choice, Expects, Reply, Request
+from camel.core.thought import separate
 from camel.models.dialects import Dialect
 from camel.models.guided import CRITICS, Guide, guided_fields
 from camel.models.streams import EventStream
+from camel.models.wire import field_of
 
 _SAMPLING_FIELDS = ("temperature", "top_p", "max_tokens", "seed", "presence_penalty", "frequency_penalty")
 _MAY_GO = (
@@ -220,12 +222,24 @@ def _pattern(name: str) -> str:
 
 
 def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two tables as one, tables within them likewise; `other` goes first."""
+    """Two tables as one, tables within them likewise; where both have a value, that of `other`."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict) and isinstance(other[key], dict):
             both[key] = merged(cast("dict[str, Any]", one[key]), cast("dict[str, Any]", other[key]))
     return both
+
+
+def choice_of(text: str, thought: str, finish: FinishReason, tokens: list[Any] | None = None) -> Choice:
+    """A candidate whose thought may come in a field of its own, within the text, or in both."""
+    within, speech = separate(text)
+    return Choice(speech, finish, tokens, "\n\n".join(filter(None, (thought.strip(), within))))
+
+
+def name_in(data: Any) -> str:
+    """The model as a reply names it; empty where it names none."""
+    model = field_of(data, "model")
+    return well_formed(model) if isinstance(model, str) else ""
 
 
 def without_system(request: Request) -> tuple[str, memoryview]:

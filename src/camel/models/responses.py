@@ -12,10 +12,9 @@ import msgspec
 
 from camel.core.errors import MalformedReply
 from camel.core.message import FinishReason, Usage, well_formed
-from camel.core.model import Choice, Expects, Reply, Request
-from camel.core.thought import separate
-from camel.models.guided import Guide, guided_fields
-from camel.models.protocol import Wire, encode, without_system
+from camel.core.model import Expects, Reply, Request
+from camel.models.guided import Guide, schema_of
+from camel.models.protocol import Wire, choice_of, encode, name_in, without_system
 from camel.models.streams import EventStream
 from camel.models.wire import UNKNOWN, believed, excerpt, failure, field_of, load_loosely, status_in
 
@@ -45,7 +44,7 @@ class OpenAIResponses(Wire):
         )
 
     def _held(self, guide: Guide, expects: Expects, options: int) -> dict[str, Any]:
-        held = field_of(field_of(guided_fields(guide, expects, options), "response_format"), "json_schema")
+        held = schema_of(guide, expects, options)
         return {"text": {"format": {"type": "json_schema", **held}}} if held else {}
 
     def stream(self) -> EventStream:
@@ -73,17 +72,12 @@ def _read(data: Any, body: bytes) -> Reply:
         if kind == "reasoning":
             texts = [field_of(part, "text") for part in _parts(item, "summary")]
             thought += [well_formed(text) for text in texts if isinstance(text, str)]
-    within, speech = separate("".join(said))
-    thoughts = "\n\n".join(filter(None, ("\n\n".join(thought).strip(), within)))
     reason = field_of(field_of(data, "incomplete_details"), "reason")
     finish: FinishReason = "refusal" if refused else "stop"
     if field_of(data, "status") == "incomplete":
         finish = _CUT.get(reason, "other") if isinstance(reason, str) else "other"
-    model = field_of(data, "model")
-    choice = Choice(speech, finish, None, thoughts)
-    return Reply(
-        (choice,), _usage(field_of(data, "usage")), well_formed(model) if isinstance(model, str) else ""
-    )
+    choice = choice_of("".join(said), "\n\n".join(thought), finish)
+    return Reply((choice,), _usage(field_of(data, "usage")), name_in(data))
 
 
 def _parts(item: Any, name: str) -> list[Any]:
