@@ -92,7 +92,7 @@ def test_fixed_tasks_ask_for_no_list(endpoint: SimulatorProcess, tmp_path: Path)
     scenario = settings.loaded_scenario()
     expected = [scenario.facts(index, lambda *_: ())["task"] for index in range(4)]
     # As they are: no specifier came between.
-    assert [(one.task.original, one.task.specified) for one in run] == [(task, None) for task in expected]
+    assert [(one.task.original, one.task.specified) for one in run] == [(task, "") for task in expected]
 
 
 @pytest.mark.parametrize(("before", "after"), [("shipped", "asked"), ("asked", "shipped")])
