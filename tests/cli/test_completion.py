@@ -51,7 +51,7 @@ def test_names():
 
 def test_the_shell_is_answered(folder: Path):
     offered = shell(
-        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel status runs/tal", COMP_CWORD="2"
+        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel run status runs/tal", COMP_CWORD="3"
     )
     assert offered.split() == ["runs/tales", "runs/talks"]
 
