@@ -110,7 +110,7 @@ def _show_run(
                 "id": one.id,
                 "messages": len(one.messages),
                 "ended": one.stop.reason if one.stop else "",
-                "roles": {speaker.name: speaker.role for speaker in one.speakers},
+                "roles": {} if hidden else {speaker.name: speaker.role for speaker in one.speakers},
                 "task": f"[labeled {hidden}: --acknowledge {hidden}]" if hidden else one.task.text,
             }
         )
@@ -134,7 +134,7 @@ def _show_run(
     )
     width = max((len(row["id"]) for row in rows), default=0)
     for row in rows:
-        text = f"{' & '.join(row['roles'].values())}: {row['task']}"
+        text = ": ".join(part for part in (" & ".join(row["roles"].values()), row["task"]) if part)
         line = f"{row['id']:<{width}}  {row['messages']:>3} messages  {row['ended']:<12}  {in_one_line(text)}"
         print_line(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
     if total > len(rows):
