@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from camel import Text, Transcript
-from camel.cli.play import _own_prompts
+from camel.cli.play import _read_prompts
 from camel.cli.screen import Screen, price, visible
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
@@ -109,10 +109,10 @@ def test_a_prompt_under_a_name_that_nobody_reads_is_refused(tmp_path: Path, snap
     for name in ("assistant", "usr"):
         (tmp_path / f"{name}.txt").write_text("About <TASK>.\n")
     with pytest.raises(InputError, match=r"usr\.txt") as refused:
-        _own_prompts(tmp_path)
+        _read_prompts(tmp_path)
     snapshot("errors", refused.value)
     (tmp_path / "usr.txt").unlink()
-    assert _own_prompts(tmp_path).assistant == "About <TASK>."
+    assert _read_prompts(tmp_path).assistant == "About <TASK>."
 
 
 def test_a_prompt_that_mentions_what_nobody_fills_in(tmp_path: Path):

@@ -27,7 +27,7 @@ from camel.jobs.status import Snapshot, StageState
 from camel.models.replica import ReplicaState
 
 Check = Callable[..., None]
-PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -111,7 +111,7 @@ def _show_run(
                 "messages": len(one.messages),
                 "ended": one.stop.reason if one.stop else "",
                 "roles": {} if hidden else {speaker.name: speaker.role for speaker in one.speakers},
-                "task": f"[labeled {hidden}: --acknowledge {hidden}]" if hidden else one.task.text,
+                "task": f"[hidden: --acknowledge {hidden}]" if hidden else one.task.text,
             }
         )
     if as_json:
