@@ -50,7 +50,7 @@ def plan(
 ) -> None:
     """Estimate calls, tokens, cost, storage and time.
 
-    Nothing is called or written. Where the run exists, its own figures are used.
+    Nothing is called or written. If the run that --out names exists, its own figures are used.
 
     Example: camel plan camel.toml --rate 50
     """

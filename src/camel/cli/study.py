@@ -46,8 +46,8 @@ def study(
 ) -> None:
     """Find and measure behaviors in a run.
 
-    With --judge a model decides for a sample whether conversations that ended as done solved their task; only that calls a
-    model. Results are kept, and the same command continues after a stop.
+    With --judge, one model decides for a sample whether conversations that ended as done solved their task; nothing else
+    calls a model. Results are kept, and the same command continues after a stop.
 
     Example: camel study runs/trial --judge gpt-4.1 --sample 50
     """
