@@ -112,7 +112,7 @@ def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint:
     listed = camel("ablate", "config.toml", "--list", cwd=folder).stdout
     assert "user-02  Never flip roles!" in listed
     plan = camel("ablate", "config.toml", "--dry-run", cwd=folder).stdout
-    assert "35 with" in plan
+    assert "35 variants" in plan
     assert "432 conversations" in plan
     assert endpoint.ledger().requests == asked
 
