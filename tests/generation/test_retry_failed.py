@@ -131,7 +131,11 @@ def test_indexes_and_compactions_of_before_are_not_believed(
     assert not failures(failed)
     assert len(exported(failed)) == CONVERSATIONS
     assert camel("run", "verify", "run", folder=failed).status == 0
-    for words in (("run", "index", "run", "--findings"), ("run", "compact", "run"), ("run", "gc", "run", "--compacted", "--yes")):
+    for words in (
+        ("run", "index", "run", "--findings"),
+        ("run", "compact", "run"),
+        ("run", "gc", "run", "--compacted", "--yes"),
+    ):
         done = camel(*words, folder=failed)
         assert done.status == 0, done.stderr
     assert camel("run", "verify", "run", folder=failed).status == 0

@@ -185,7 +185,9 @@ def test_a_damaged_marker_of_a_compaction_says_what_to_do(tmp_path: Path, damage
 
 
 @pytest.mark.parametrize("damage", [cut, empty])
-@pytest.mark.parametrize("verb", ["export", "study", "index", "rows", "compact", "status", "site"])
+@pytest.mark.parametrize(
+    "verb", ["export", "study", "run index", "rows", "run compact", "run status", "site", "show"]
+)
 def test_a_damaged_marker_ends_in_one_line_that_says_what_to_do(
     tmp_path: Path, damage: Callable[[Path], None], verb: str
 ):
@@ -196,7 +198,8 @@ def test_a_damaged_marker_ends_in_one_line_that_says_what_to_do(
         "site": ["site", f"{tmp_path}/site"],
         "rows": ["--out", f"{tmp_path}/rows"],
     }
-    command = ["export" if verb == "site" else verb, folder.address, *more.get(verb, [])]
+    words = ["export"] if verb == "site" else verb.split()
+    command = [*words, folder.address, *more.get(verb, [])]
     done = CliRunner().invoke(app, command, standalone_mode=False)
     assert isinstance(done.exception, InputError)
     assert "000001.json" in str(done.exception)

@@ -290,7 +290,9 @@ def test_the_commands(place: Place, tmp_path: Path, snapshot: Callable[..., None
         assert len(list(folder.store.entries("data"))) == files
     done = msgspec.json.decode(camel("run", "gc", folder.address, "--compacted", "--yes", "--json").stdout)
     assert (done["removed"], len(done["compacted"])) == (True, 4)
-    assert camel("run", "gc", folder.address).status == 0, "where there is nothing to remove there is no question"
+    assert camel("run", "gc", folder.address).status == 0, (
+        "where there is nothing to remove there is no question"
+    )
     assert camel("export", folder.address, "chat", str(tmp_path / "b.jsonl")).status == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     report = camel("run", "verify", folder.address, "--json")
