@@ -13,7 +13,7 @@ from tests.support.command import camel
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for run in ("runs/talks", "runs/tales", "elsewhere/deep/run"):
+    for run in ("runs/tallies", "runs/tales", "elsewhere/deep/run"):
         (tmp_path / run).mkdir(parents=True)
         (tmp_path / run / "run.json").touch()
     (tmp_path / "runs/.journals").mkdir()
@@ -30,8 +30,8 @@ def shell(*words: str, cwd: Path, **environment: str) -> str:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("", ["elsewhere/", "runs/", "runs/tales", "runs/talks"]),
-        ("runs/ta", ["runs/tales", "runs/talks"]),
+        ("", ["elsewhere/", "runs/", "runs/tales", "runs/tallies"]),
+        ("runs/ta", ["runs/tales", "runs/tallies"]),
         ("elsewhere/", ["elsewhere/deep/"]),
         ("elsewhere/deep/", ["elsewhere/deep/run"]),
         ("s3://bucket/", []),
@@ -53,7 +53,7 @@ def test_the_shell_is_answered(folder: Path):
     offered = shell(
         cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel run status runs/tal", COMP_CWORD="3"
     )
-    assert offered.split() == ["runs/tales", "runs/talks"]
+    assert offered.split() == ["runs/tales", "runs/tallies"]
 
 
 def test_completion_can_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -113,11 +113,11 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path, snaps
         done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
         assert done.status == 0, done.stderr
         assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
-    card = ("--title", "My talks", "--license", "cc-by-4.0")
+    card = ("--title", "My conversations", "--license", "cc-by-4.0")
     assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).status == 0
     text = (tmp_path / "dataset" / "README.md").read_text()
     assert 'license: "cc-by-4.0"' in text
-    assert "# My talks" in text
+    assert "# My conversations" in text
     done = camel("import", "chat.jsonl", "imported", cwd=tmp_path)
     assert done.status == 0, done.stderr
     assert done.stdout.startswith("8 conversations")
@@ -315,7 +315,7 @@ def test_another_configuration_is_refused_by_name(endpoint: SimulatorProcess, tm
     assert camel("generate", "config.toml", "--concurrency", "3", cwd=tmp_path).status == 0
 
 
-def test_whoever_comes_back_to_another_folder_does_not_pay_again(endpoint: SimulatorProcess, tmp_path: Path):
+def test_a_run_next_to_its_configuration_is_not_paid_for_again(endpoint: SimulatorProcess, tmp_path: Path):
     write(tmp_path, endpoint)
     assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     requests = endpoint.ledger().requests
@@ -351,13 +351,13 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     assert now["forked_from"] == "run"
     assert now["usage"]["calls"] == endpoint.ledger().requests - before
     assert len(chats(tmp_path, "forked")) == 12
-    # The same again goes on with it, and a folder that holds something else is left alone.
+    # The same command continues it; a folder with other files is not touched.
     before = endpoint.ledger().requests
     assert camel("generate", "config.toml", "--fork", "forked", cwd=tmp_path).status == 0
     assert endpoint.ledger().requests == before
     assert camel("generate", "config.toml", "--fork", "run", "--out", "forked", cwd=tmp_path).status == 2
     write(tmp_path, endpoint, more="seed = 7")
-    done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
+    done = camel("generate", "config.toml", "--fork", "second", cwd=tmp_path)
     assert "forked from run" in done.stdout
     assert "assistant_role, user_role, task (seed changed)" in done.stdout
     listed = camel("run", "list", ".", cwd=tmp_path).stdout
@@ -509,7 +509,9 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         snapshot("errors", done.stderr, " ".join(arguments))
 
 
-def test_a_folder_beside_the_configuration_is_found_from_anywhere(endpoint: SimulatorProcess, tmp_path: Path):
+def test_a_folder_next_to_the_configuration_is_found_from_anywhere(
+    endpoint: SimulatorProcess, tmp_path: Path
+):
     (tmp_path / "sub").mkdir()
     assert camel("scenarios", "new", "cooking", cwd=tmp_path / "sub").status == 0
     (tmp_path / "sub" / "c.toml").write_text('scenario = "cooking"\n[model]\nname = "m"\n')
@@ -548,7 +550,7 @@ def test_several_replicas(endpoint: SimulatorProcess, tmp_path: Path):
     assert sum(served) == status(tmp_path)["usage"]["calls"]
 
 
-def test_the_command_to_go_on_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
+def test_the_resume_command_names_the_journals_of_a_store(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CAMEL_JOURNALS", "/fast disk/journals")
     command = typer.main.get_command(app)
     typed = ["generate", "a.toml", "--json", "--concurrency", "8", "--accept-change", "model.name"]

@@ -126,7 +126,7 @@ def test_planted_outcomes_are_reported(endpoint: SimulatorProcess, tmp_path: Pat
     again = camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json")
     assert result_in(again) == figures
     assert endpoint.ledger().served == 24
-    # More samples go on where the fewer ended.
+    # A larger number of samples continues from the smaller one.
     more = camel(endpoint, tmp_path, "-n", "5", "--problems", "6")
     assert more.status == 0, more.stderr
     check_planted(folder, 5, 6)
@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused_before_anything_is_paid(endpoint: SimulatorPr
 
 
 @pytest.mark.slow
-def test_a_budget_stops_it_and_the_same_command_goes_on(endpoint: SimulatorProcess, tmp_path: Path):
+def test_a_budget_stops_it_and_the_same_command_continues(endpoint: SimulatorProcess, tmp_path: Path):
     endpoint.reset()
     args = ("-n", "4", "--problems", "5", "--out", "kept")
     stopped = camel(endpoint, tmp_path, *args, "--budget-calls", "7")
@@ -250,7 +250,7 @@ def distinct(endpoint: GatedEndpoint) -> int:
 
 
 @pytest.mark.slow
-def test_killed_once_it_goes_on(tmp_path: Path):
+def test_it_continues_after_a_kill(tmp_path: Path):
     killed_at_random(tmp_path, 1, 5, 6)
 
 
@@ -261,7 +261,7 @@ def test_killed_at_random_points_it_ends_with_the_same_numbers(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_something_to_go_on_with(tmp_path: Path):
+def test_it_can_be_resumed_after_ctrl_c(tmp_path: Path):
     with serve_gated(SimulatorSettings(author="tests.support.planted:author")) as endpoint:
         args = ("-n", "5", "--problems", "6", "--out", "kept", "--concurrency", "4")
         endpoint.hold_after(12)

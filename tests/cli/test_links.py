@@ -258,10 +258,10 @@ def test_gc_does_not_remove_a_folder_elsewhere(tmp_path: Path):
     for name in ("000000-taxes", "deep/000000-photos"):
         (elsewhere / name).write_text("mine")
     (folder.root / "journal").mkdir(exist_ok=True)
-    (folder.root / "journal" / "talk").symlink_to(elsewhere)
+    (folder.root / "journal" / "stage").symlink_to(elsewhere)
     done = camel("run", "gc", "run", "--yes", cwd=tmp_path, url="")
     assert done.status == 1
-    assert "run/journal/talk is a symbolic link" in done.stderr
+    assert "run/journal/stage is a symbolic link" in done.stderr
     assert sorted(path.name for path in elsewhere.rglob("*")) == ["000000-photos", "000000-taxes", "deep"]
 
 
@@ -285,6 +285,6 @@ def _a_committed_run(folder: RunFolder) -> None:
     from camel.runs.settings import Settings
 
     folder.create(Settings("f", {}, "0"))
-    (folder.root / "data" / "talk").mkdir(parents=True)
-    (folder.root / "data" / "talk" / "000000-x.jsonl").write_text("{}\n")
-    folder.commit(Marker("talk", 0, "data/talk/000000-x.jsonl", 1, "0" * 64, "f"))
+    (folder.root / "data" / "stage").mkdir(parents=True)
+    (folder.root / "data" / "stage" / "000000-x.jsonl").write_text("{}\n")
+    folder.commit(Marker("stage", 0, "data/stage/000000-x.jsonl", 1, "0" * 64, "f"))

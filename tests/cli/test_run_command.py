@@ -35,7 +35,7 @@ def quiet(endpoint: GatedEndpoint) -> int:
 
 
 @pytest.mark.slow
-def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(tmp_path: Path):
+def test_a_paused_run_makes_no_calls_until_it_is_resumed_and_a_stopped_one_drains(tmp_path: Path):
     with serve_gated(SimulatorSettings(length=Constant(9))) as endpoint:
         endpoint.hold_after(12)
         with begin(tmp_path, endpoint) as running:
@@ -52,7 +52,7 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(t
             endpoint.hold_after(8)
             assert camel("run", "resume", "run", cwd=tmp_path).status == 0
             endpoint.wait_until_held()
-            # As Ctrl-C once: calls in flight end and are kept, and the process says how to go on.
+            # Like Ctrl-C: calls in flight end and are kept, and the process prints how to resume.
             assert camel("run", "stop", "run", cwd=tmp_path).status == 0
             wait_until(lambda: not (tmp_path / "run" / "control.json").exists(), "the stop")
             assert running.poll() is None
@@ -64,7 +64,7 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(t
         stopped = endpoint.ledger()
         assert stopped.in_flight == 0
         assert stopped.requests <= held + 8 + 2
-        assert camel("run", "stop", "run", cwd=tmp_path).status == 2  # nobody is working on it
+        assert camel("run", "stop", "run", cwd=tmp_path).status == 2  # no process is working on it
         # A pause is for the next start, too: whatever restarts it does not begin to pay.
         assert camel("run", "pause", "run", cwd=tmp_path).status == 0
         with begin(tmp_path, endpoint) as running:

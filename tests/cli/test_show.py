@@ -31,7 +31,10 @@ def test_the_summary_of_a_run(folder: Path):
     assert "ai_society" in lines[0]
     assert lines[1].split() == ["models", "base"]
     assert any("12 of 12" in line for line in lines)
-    assert [line.split()[0] for line in lines if "messages" in line] == [str(n) for n in range(890, 900)]
+    assert [line.split()[0] for line in lines if "3 messages · done" in line] == [
+        str(n) for n in range(890, 900)
+    ]
+    assert "  Build shed 891" in next(line for line in lines if "shed 891" in line)
     assert "2 more" in lines[-1]
     assert "camel explore run" in lines[-1]
 

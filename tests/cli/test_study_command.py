@@ -145,9 +145,7 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
 
 
 @pytest.mark.slow
-def test_labelled_conversations_are_studied_only_when_acknowledged(
-    endpoint: SimulatorProcess, tmp_path: Path
-):
+def test_labeled_conversations_are_studied_only_when_acknowledged(endpoint: SimulatorProcess, tmp_path: Path):
     text = CONFIG.format(url=endpoint.base_url).replace("ai_society", "misalignment")
     (tmp_path / "config.toml").write_text('acknowledge = ["misalignment"]\n' + text)
     assert camel("generate", "config.toml", cwd=tmp_path).status == 0
@@ -160,7 +158,7 @@ def test_labelled_conversations_are_studied_only_when_acknowledged(
         assert not refused.stdout
     assert not (tmp_path / "run/study").exists()
     assert not (tmp_path / "elsewhere").exists()
-    assert endpoint.ledger().requests == asked, "no labelled text was sent to a judge"
+    assert endpoint.ledger().requests == asked, "no labeled text was sent to a judge"
     done = camel("study", "run", "--acknowledge", "misalignment", cwd=tmp_path)
     assert done.status == 0, done.stderr
     figures = json.loads((tmp_path / "run/study/study.json").read_text())

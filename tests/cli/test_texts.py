@@ -1,6 +1,6 @@
 """The full texts that users read: help, the status of a run, and what a person in a seat is shown.
 
-They are in tests/snapshots; `make snapshots` stores them anew.
+They are in tests/snapshots; `make snapshots` updates them.
 """
 
 from __future__ import annotations

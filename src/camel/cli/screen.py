@@ -82,7 +82,7 @@ class Screen:
             return
         if self._speaking != event.speaker:
             if self._speaking and self._together:
-                return  # two streams at once are unreadable; `said` shows the other message when it is complete
+                return  # two streams at once are unreadable; `show_message` shows the other message when it is complete
             if self._speaking:
                 self.end_message()
             self._speaking = event.speaker
@@ -111,7 +111,7 @@ class Screen:
             f"  ◆ critic: {found.choice + 1} of {count}{revised}{f', {how}' if how else ''}\n", "magenta"
         )
 
-    def said(self, message: Message) -> None:
+    def show_message(self, message: Message) -> None:
         """Close a message that was streamed, or print one that was not because another speaker was shown."""
         if self._speaking:
             self._shown.add(self._speaking)

@@ -38,14 +38,14 @@ def run_session(
     files: Sequence[Path] = (),
     show_prompts: bool = False,
     show_reasoning: bool = False,
-    begun: Callable[[], None] = lambda: None,
-    said: Callable[[Message], None] | None = None,
+    on_start: Callable[[], None] = lambda: None,
+    on_message: Callable[[Message], None] | None = None,
     intercept: Callable[[], bool] = lambda: False,
     people: bool = False,
 ) -> int:
     """Run a conversation, show it and write its transcript to `files`, however it ends. Returns the exit status.
 
-    `begun` is called before the first message, `said` with each message. `intercept` is called on Ctrl-C and returns
+    `on_start` is called before the first message, `on_message` with each message. `intercept` is called on Ctrl-C and returns
     whether it handled it. With `people` the files are written after every message.
     """
 
@@ -58,11 +58,11 @@ def run_session(
         async with chat:
             conversation = await play.prepare()
             screen.end_message()
-            begun()
+            on_start()
             if show_prompts:
                 screen.prompts(play.transcript)
             async for message in conversation:
-                said(message) if said else _said(screen, message)
+                on_message(message) if on_message else _show_critic(screen, message)
                 if show_reasoning and message.reasoning:
                     screen.note(f"  reasoning: {message.reasoning}\n")
                 if people:
@@ -101,7 +101,7 @@ def run_session(
     return code
 
 
-def _said(screen: Screen, message: Message) -> None:
+def _show_critic(screen: Screen, message: Message) -> None:
     screen.end_message()
     if not (message.deliberation and message.deliberation.critic == PERSON):
         screen.deliberation(message)

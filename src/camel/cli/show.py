@@ -69,7 +69,7 @@ def _show_conversation(console: Console, transcript: Transcript, prompts: bool, 
     if prompts:
         screen.prompts(transcript)
     for message in transcript.messages:
-        screen.said(message)
+        screen.show_message(message)
         screen.deliberation(message)
         if reasoning and message.reasoning:
             screen.note(f"  reasoning: {message.reasoning}\n")
@@ -86,7 +86,7 @@ def _show_run(
 ) -> None:
     from camel.cli.panel import current, echo
     from camel.core.message import in_one_line
-    from camel.reports.numbers import money, short
+    from camel.reports.numbers import counted, money, short
 
     seats = _models(first)
     rows: list[dict[str, Any]] = []
@@ -117,9 +117,12 @@ def _show_run(
     echo(console, f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n")
     width = max((len(row["id"]) for row in rows), default=0)
     for row in rows:
-        text = ": ".join(part for part in (" & ".join(row["roles"].values()), row["task"]) if part)
-        line = f"{row['id']:<{width}}  {row['messages']:>3} messages  {row['ended']:<12}  {in_one_line(text)}"
-        echo(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
+        figures = f"{counted(row['messages'], 'message')} · {row['ended'] or 'not ended'}"
+        roles = " & ".join(row["roles"].values())
+        first_line = " · ".join(part for part in (in_one_line(roles), figures) if part)
+        for left, text in ((row["id"], first_line), ("", in_one_line(row["task"]))):
+            line = f"{left:<{width}}  {text}"
+            echo(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
     if total > len(rows):
         echo(console, f"and {total - len(rows):,} more: camel explore {now.run}")
 

@@ -58,7 +58,7 @@ def society(
         warn_small_model(screen)
     play = declared.play(chat, task=task, sampling=sampling, seed=seed, watch=screen.watch)
 
-    def begun() -> None:
+    def on_start() -> None:
         together = play.society.turns.together(len(play.society.members)) > 1
         screen.introduce(play.transcript.speakers, together=together)
 
@@ -69,8 +69,8 @@ def society(
         files=files,
         show_prompts=show_prompts,
         show_reasoning=show_reasoning,
-        begun=begun,
-        said=screen.said,
+        on_start=on_start,
+        on_message=screen.show_message,
     )
     if code:
         raise typer.Exit(code)
