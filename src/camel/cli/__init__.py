@@ -48,7 +48,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
 
 def name_of(command: Any) -> str:
     """The name under which a command or a group of commands is called."""
-    return command.info.name if isinstance(command, typer.Typer) else command.__name__.rstrip("_")
+    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.rstrip("_")
 
 
 class Commands(HelpGroup):

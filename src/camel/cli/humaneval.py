@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
@@ -80,7 +80,7 @@ def _sampling(temperature: str | None, top_p: float | None, max_tokens: int | No
     from camel.evaluation.humaneval.records import SAMPLING
 
     given = {"top_p": top_p, "max_tokens": max_tokens}
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if temperature is not None:
         changes["temperature"] = read_temperature(temperature)
     return replace(SAMPLING, **changes)

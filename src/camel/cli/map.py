@@ -52,7 +52,7 @@ def map_(
     if export or out:
         _export(run, kind, export, out, acknowledge or [], force)
         return
-    job = MapJob(run, SentenceModel(embedder), kind, seed=seed, groups=groups, threshold=threshold)
+    job = MapJob(run, SentenceModel(embedder), kind, seed=seed or 0, groups=groups, threshold=threshold)
     call.run(
         job,
         call.options(),
