@@ -410,7 +410,7 @@ def test_the_first_hour_with_the_real_model(tmp_path: Path):
         "doctor",
         "plan",
         "generate",
-        "status",
+        "run",
         "export",
     ]
     for command in ours:

@@ -189,7 +189,7 @@ def test_the_demo_is_a_sound_scenario(tmp_path: Path):
 
 
 @pytest.mark.parametrize("key", [CTRL_C, CTRL_D])
-def test_whoever_leaves_leaves_nothing(key: str, tmp_path: Path):
+def test_an_interrupted_dialog_writes_nothing(key: str, tmp_path: Path):
     with Terminal(["init"], tmp_path, {}) as terminal:
         terminal.wait_for("1, 2 or 3")
         terminal.type(key)
@@ -212,7 +212,7 @@ def test_three_questions_lead_to_a_run(tmp_path: Path):
             terminal.type(ENTER)
             terminal.wait_for("math")
             terminal.type("math" + ENTER)
-            terminal.wait_for("how many")
+            terminal.wait_for("a number, or")
             terminal.type("many" + ENTER)
             terminal.wait_for("'many'")
             terminal.type("8" + ENTER)
