@@ -200,7 +200,7 @@ def test_a_translation_that_is_continued_in_batches_asks_in_the_same_order(
 
 def test_a_study(server: BatchServer, tmp_path: Path):
     a_run(tmp_path / "run", numbers=range(8), size=3)
-    said(server, tmp_path, "study", "run", "--judge", "--model", "m", "--batch", "--processes", "1")
+    said(server, tmp_path, "study", "run", "--judge", "m", "--batch", "--processes", "1")
     assert len(server.batches) == 1
     assert len(server.paid) == 8
     assert not server.direct

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from camel.cli import completing
+from camel.cli import completion
 from tests.support.command import camel
 
 
@@ -40,18 +40,18 @@ def shell(*words: str, cwd: Path, **environment: str) -> str:
     ],
 )
 def test_runs(folder: Path, typed: str, offered: list[str]):
-    assert completing.runs(typed) == offered
+    assert completion.runs(typed) == offered
 
 
 def test_names():
-    assert completing.scenarios("ma") == ["math"]
-    assert "gpt-4.1-mini" in completing.models("gpt-4.1")
-    assert {"chat", "site"} <= set(completing.formats(""))
+    assert completion.scenarios("ma") == ["math"]
+    assert "gpt-4.1-mini" in completion.models("gpt-4.1")
+    assert {"chat", "site"} <= set(completion.formats(""))
 
 
 def test_the_shell_is_answered(folder: Path):
     offered = shell(
-        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel status runs/tal", COMP_CWORD="2"
+        cwd=folder, _CAMEL_COMPLETE="complete_bash", COMP_WORDS="camel run status runs/tal", COMP_CWORD="3"
     )
     assert offered.split() == ["runs/tales", "runs/talks"]
 

@@ -197,7 +197,7 @@ def test_planted_outcomes_are_found(endpoint: SimulatorProcess, tmp_path: Path, 
     with serve(SimulatorSettings(author="tests.support.contests:contrary")) as other:
         done = camel(
             endpoint, tmp_path, "society", "code", "--judge", "one", "--judge", f"two@{other.base_url}",
-            "--summariser", "one", "--against", "single-shot", "--repeats", str(repeats),
+            "--summarizer", "one", "--against", "single-shot", "--repeats", str(repeats),
         )  # fmt: skip
         assert done.status == 0, done.stdout + done.stderr
         assert other.ledger().served == 4 * tasks + 4 * repeats

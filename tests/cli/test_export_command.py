@@ -232,7 +232,7 @@ def test_runs_lists_damaged_ones_for_programs_too(run: RunFolder, tmp_path: Path
     broken = tmp_path / "broken" / "run.json"
     broken.parent.mkdir()
     broken.write_text("{")
-    done = CliRunner().invoke(app, ["runs", str(tmp_path), "--json"], catch_exceptions=False)
+    done = CliRunner().invoke(app, ["run", "list", str(tmp_path), "--json"], catch_exceptions=False)
     listed = {one["run"]: one for one in map(msgspec.json.decode, done.stdout.splitlines())}
     assert set(listed) == {run.address, str(broken.parent)}
     assert listed[str(broken.parent)]["state"] == "damaged"

@@ -60,7 +60,7 @@ def write(
 
 
 def status(folder: Path, run: str = "run") -> dict[str, Any]:
-    done = camel("status", run, "--json", cwd=folder)
+    done = camel("run", "status", run, "--json", cwd=folder)
     assert done.status == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -113,7 +113,7 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path, snaps
         done = camel("export", "run", name, f"{name}.jsonl", cwd=tmp_path)
         assert done.status == 0, done.stderr
         assert (tmp_path / f"{name}.jsonl").read_text().count("\n") >= 8
-    card = ("--title", "My talks", "--licence", "cc-by-4.0")
+    card = ("--title", "My talks", "--license", "cc-by-4.0")
     assert camel("export", "run", "dataset", "dataset", *card, cwd=tmp_path).status == 0
     text = (tmp_path / "dataset" / "README.md").read_text()
     assert 'license: "cc-by-4.0"' in text
@@ -204,7 +204,7 @@ def test_a_translation_as_a_user_sees_it(gate: GatedEndpoint, tmp_path: Path):
     assert now["state"] == "complete"
     assert now["stages"][-1]["name"] == "translated-de"
     assert now["stages"][-1]["tokens"] > 0
-    assert "translated-de: 4 of 4" in camel("status", "run", cwd=tmp_path).stdout
+    assert "translated-de: 4 of 4" in camel("run", "status", "run", cwd=tmp_path).stdout
     done = camel("export", "run", "chat", "de.jsonl", "--language", "de", cwd=tmp_path)
     assert done.stdout.startswith("4 conversations in de")
     assert (tmp_path / "de.jsonl").read_text().count("\n") == 4
@@ -360,7 +360,7 @@ def test_a_fork_keeps_the_lists_that_the_change_does_not_concern(endpoint: Simul
     done = camel("generate", "config.toml", "--fork", "afresh", cwd=tmp_path)
     assert "forked from run" in done.stdout
     assert "assistant_role, user_role, task (seed changed)" in done.stdout
-    listed = camel("runs", ".", cwd=tmp_path).stdout
+    listed = camel("run", "list", ".", cwd=tmp_path).stdout
     assert listed.count(" complete ") == 3
 
 
@@ -399,13 +399,13 @@ def test_what_has_ended_and_is_not_committed_is_not_lost(gate: GatedEndpoint, tm
     stage = status(tmp_path)["stages"][-1]
     assert stage["committed"] == 0
     assert 3 <= stage["finished"] <= 6
-    assert f"0 of 8 committed, {stage['finished']} more" in camel("status", "run", cwd=tmp_path).stdout
+    assert f"0 of 8 committed, {stage['finished']} more" in camel("run", "status", "run", cwd=tmp_path).stdout
     # Nor does it look lost after a start that stops at once, before it got to all that is in the journal.
     assert camel("generate", "config.toml", cwd=tmp_path).status == 3
     assert status(tmp_path)["stages"][-1]["finished"] == stage["finished"]
     refused = camel("export", "run", "chat", "x.jsonl", cwd=tmp_path)
     assert refused.status == 2
-    assert "camel status run" in refused.stderr
+    assert "camel run status run" in refused.stderr
     write(tmp_path, gate, more="shard_size = 8")
     assert camel("generate", "config.toml", cwd=tmp_path).status == 0
     assert status(tmp_path)["stages"][-1] | {"tokens": 0} == {

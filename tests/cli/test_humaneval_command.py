@@ -131,8 +131,8 @@ def test_planted_outcomes_are_reported(endpoint: SimulatorProcess, tmp_path: Pat
     assert more.status == 0, more.stderr
     check_planted(folder, 5, 6)
     assert endpoint.ledger().served == 30
-    assert command.camel("verify", str(folder), cwd=tmp_path).status == 0
-    assert "complete" in command.camel("status", str(folder), cwd=tmp_path).stdout
+    assert command.camel("run", "verify", str(folder), cwd=tmp_path).status == 0
+    assert "complete" in command.camel("run", "status", str(folder), cwd=tmp_path).stdout
     # And fewer are among them.
     fewer = camel(endpoint, tmp_path, "-n", "4", "-k", "1", "-k", "3", "--problems", "6", "--json")
     assert result_in(fewer) == figures

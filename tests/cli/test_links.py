@@ -59,8 +59,8 @@ def made(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory) -
     for args in (
         ("generate", "config.toml"),
         ("translate", "run", "--to", "de", "--model", "simulated"),
-        ("compact", "run"),
-        ("index", "run", "--text", "--findings"),
+        ("run", "compact", "run"),
+        ("run", "index", "run", "--text", "--findings"),
         ("study", "run"),
         ("evaluate", "agents", "run", "--model", "simulated", "--judge", "simulated", "--sample", "1"),
         ("pause", "run"),
@@ -157,7 +157,7 @@ def read(run: Path) -> None:
 
 
 COMMANDS: dict[str, tuple[str, ...] | Callable[[Path], object]] = {
-    "status": ("status", "run"),
+    "status": ("run", "status", "run"),
     "runs": ("runs", "run"),
     "pause": ("pause", "run"),
     "stop": ("stop", "run"),
@@ -165,10 +165,10 @@ COMMANDS: dict[str, tuple[str, ...] | Callable[[Path], object]] = {
     "plan": ("plan", "config.toml"),
     "generate": ("generate", "config.toml"),
     "translate": ("translate", "run", "--to", "de", "--model", "simulated"),
-    "verify": ("verify", "run"),
-    "compact": ("compact", "run", "--size", "1"),
-    "gc": ("gc", "run", "--compacted", "--yes"),
-    "index": ("index", "run", "--text", "--findings"),
+    "verify": ("run", "verify", "run"),
+    "compact": ("run", "compact", "run", "--file-size", "1"),
+    "gc": ("run", "gc", "run", "--compacted", "--yes"),
+    "index": ("run", "index", "run", "--text", "--findings"),
     "study": ("study", "run"),
     "evaluate": (
         "evaluate",
@@ -258,7 +258,7 @@ def test_gc_does_not_remove_a_folder_elsewhere(tmp_path: Path):
         (elsewhere / name).write_text("mine")
     (folder.root / "journal").mkdir(exist_ok=True)
     (folder.root / "journal" / "talk").symlink_to(elsewhere)
-    done = camel("gc", "run", "--yes", cwd=tmp_path, url="")
+    done = camel("run", "gc", "run", "--yes", cwd=tmp_path, url="")
     assert done.status == 1
     assert "run/journal/talk is a symbolic link" in done.stderr
     assert sorted(path.name for path in elsewhere.rglob("*")) == ["000000-photos", "000000-taxes", "deep"]

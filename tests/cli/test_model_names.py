@@ -126,7 +126,7 @@ PLACES = {
     "generate": command("generate", "made.toml"),
     "ablate": command("ablate", "made.toml", "--sentence", "user-02", "--out", "ablated"),
     "translate": command("translate", "run", "--to", "de", "--model", "MODEL"),
-    "study": command("study", "run", "--judge", "--sample", "1", "--model", "MODEL"),
+    "study": command("study", "run", "--judge", "MODEL", "--sample", "1"),
     "agents": command("evaluate", "agents", "run", "--judge", "MODEL", "--model", "MODEL", "--sample", "1", "--repeats", "0"),
     "humaneval": command("evaluate", "humaneval", "--model", "MODEL", "-n", "1", "--problems", "1", "--out", "solved"),
     "emergence": command("evaluate", "emergence", "emerging.toml"),

@@ -448,7 +448,7 @@ def test_two_people_and_no_third(endpoint: SimulatorProcess, tmp_path: Path, sna
         terminal.prompt()
         terminal.type("/done" + ENTER)
         assert terminal.end() == 0
-        assert "nothing paid" in terminal.text
+        assert "no cost" in terminal.text
     assert endpoint.ledger().requests == before
     everybody = [word for seat in ("user", "assistant", "critic") for word in ("--human", seat)]
     for words in (everybody, ["--human", "dog"]):

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from camel import Text, Transcript
-from camel.cli.play import _own_prompts
+from camel.cli.play import _read_prompts
 from camel.cli.screen import Screen, price, visible
 from camel.core.errors import InputError
 from camel.core.message import Message, Usage
@@ -82,7 +82,7 @@ def test_thoughts_are_printed_only_when_asked_for(tmp_path: Path):
         for options, seen in (((), False), (("--show-reasoning",), True)):
             done = play("--base-url", thinking.base_url, "--save", "talk.md", *options, cwd=tmp_path)
             assert done.status == 0, done.stderr
-            assert (f"thought: {MARKER}" in done.stdout) == (MARKER in done.stdout) == seen
+            assert (f"reasoning: {MARKER}" in done.stdout) == (MARKER in done.stdout) == seen
             assert MARKER not in (tmp_path / "talk.md").read_text()
 
 
@@ -109,10 +109,10 @@ def test_a_prompt_under_a_name_that_nobody_reads_is_refused(tmp_path: Path, snap
     for name in ("assistant", "usr"):
         (tmp_path / f"{name}.txt").write_text("About <TASK>.\n")
     with pytest.raises(InputError, match=r"usr\.txt") as refused:
-        _own_prompts(tmp_path)
+        _read_prompts(tmp_path)
     snapshot("errors", refused.value)
     (tmp_path / "usr.txt").unlink()
-    assert _own_prompts(tmp_path).assistant == "About <TASK>."
+    assert _read_prompts(tmp_path).assistant == "About <TASK>."
 
 
 def test_a_prompt_that_mentions_what_nobody_fills_in(tmp_path: Path):
@@ -204,7 +204,7 @@ def test_an_unknown_count_is_never_called_free():
     assert price(Transcript("x", Task("t"), messages=[silent])) == "at least $0.0000"
     ours = Message(0, "user", "T", "hi", model="smollm2-135m", usage=Usage(9, 9, 0, 1))
     assert price(Transcript("x", Task("t"), messages=[ours])) == "free"
-    assert price(Transcript("x", Task("t"))) == "nothing paid"
+    assert price(Transcript("x", Task("t"))) == "no cost"
 
 
 def test_a_closed_pipe_loses_nothing(tmp_path: Path):

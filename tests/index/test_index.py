@@ -185,10 +185,10 @@ def test_a_cube_with_too_many_cells_is_left_out(tmp_path: Path):
 
 def test_the_command(tmp_path: Path, snapshot: Callable[..., None]):
     a_run(open_folder(tmp_path / "run"), 3)
-    done = camel("index", "run", "--text", folder=tmp_path)
+    done = camel("run", "index", "run", "--text", folder=tmp_path)
     assert done.status == 0, done.stderr
     snapshot("status", done.stdout)
-    again = camel("index", "run", "--text", "--json", folder=tmp_path)
+    again = camel("run", "index", "run", "--text", "--json", folder=tmp_path)
     assert json.loads(again.stdout) == {
         "built": 0,
         "made": 0,
@@ -321,7 +321,7 @@ def test_large_indexes_have_sorted_copies_that_go_with_them(place, monkeypatch: 
 def test_findings_by_the_command_are_those_of_a_study(tmp_path: Path):
     pytest.importorskip("vl_convert")
     folder = a_run(open_folder(tmp_path / "run"), 3)
-    done = camel("index", "run", "--findings", "--json", folder=tmp_path)
+    done = camel("run", "index", "run", "--findings", "--json", folder=tmp_path)
     assert json.loads(done.stdout)["rows"] == 9
     with Catalogue([folder.address]) as catalogue:
         counted = dict(catalogue.facets()["finding"])

@@ -85,7 +85,7 @@ def _trained(root: Path, out: str, *, killed: bool) -> Path:
             time.sleep(0.1)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    process = _camel("train", f"{out}.toml", *(["--no-gguf"] if killed else []), folder=root)
+    process = _camel("train", f"{out}.toml", *(["--no-write-gguf"] if killed else []), folder=root)
     said = process.communicate(timeout=900)[0].decode()
     assert process.returncode == 0, said
     return root / out

@@ -66,7 +66,7 @@ def test_a_damaged_shard_is_named_by_whoever_reads_it(
     with pytest.raises(InputError) as raised:
         read(folder, tmp_path)
     assert file in str(raised.value)
-    assert f"camel verify {folder.address}" in str(raised.value)
+    assert f"camel run verify {folder.address}" in str(raised.value)
     assert not (tmp_path / "talks.jsonl").exists()
     assert not list((folder.root / "data" / STAGE).glob("c*"))
 
@@ -180,7 +180,7 @@ def test_a_damaged_marker_of_a_compaction_says_what_to_do(tmp_path: Path, damage
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     compact(folder, STAGE)
     damage(next(folder.root.glob("compacted/*/*.json")))
-    with pytest.raises(InputError, match="camel verify"):
+    with pytest.raises(InputError, match="camel run verify"):
         list(Run(folder.root))
 
 
@@ -200,7 +200,7 @@ def test_a_damaged_marker_ends_in_one_line_that_says_what_to_do(
     done = CliRunner().invoke(app, command, standalone_mode=False)
     assert isinstance(done.exception, InputError)
     assert "000001.json" in str(done.exception)
-    assert "camel verify" in str(done.exception)
+    assert "camel run verify" in str(done.exception)
 
 
 def test_damage_is_a_failure_and_not_wrong_input(

@@ -42,9 +42,9 @@ def test_a_folder_that_is_no_run_names_the_one_beside_it(tmp_path: Path, snapsho
         with pytest.raises(InputError, match=str(tmp_path / name)) as refused:
             RunFolder(tmp_path / name).settings()
         assert f" {tmp_path / 'trial-local'}" in str(refused.value)
-        assert "camel runs" in str(refused.value)
+        assert "camel run list" in str(refused.value)
     for name in ("other", "tr"):
-        with pytest.raises(InputError, match="camel runs") as refused:
+        with pytest.raises(InputError, match="camel run list") as refused:
             RunFolder(tmp_path / name).settings()
         assert "trial-local" not in str(refused.value)
     snapshot("errors", refused.value)

@@ -275,33 +275,33 @@ def test_the_commands(place: Place, tmp_path: Path, snapshot: Callable[..., None
 
     folder = a_run(place("run"), 4)
     assert camel("export", folder.address, "chat", str(tmp_path / "a.jsonl")).status == 0
-    sound = camel("verify", folder.address)
+    sound = camel("run", "verify", folder.address)
     assert (sound.status, "4 files" in sound.stdout) == (0, True)
-    done = camel("compact", folder.address)
+    done = camel("run", "compact", folder.address)
     assert done.status == 0, done.stderr
     if folder.on_disk:
         snapshot("status", done.stdout.splitlines()[-1], "compact")
-    assert "4 files" in camel("gc", folder.address, "--compacted", "--dry-run").stdout
+    assert "4 files" in camel("run", "gc", folder.address, "--compacted", "--dry-run").stdout
     files = len(list(folder.store.entries("data")))
     for more in ((), ("--json",)):
-        refused = camel("gc", folder.address, "--compacted", *more)
+        refused = camel("run", "gc", folder.address, "--compacted", *more)
         assert refused.status == 2
         assert "--yes" in refused.stderr
         assert len(list(folder.store.entries("data"))) == files
-    done = msgspec.json.decode(camel("gc", folder.address, "--compacted", "--yes", "--json").stdout)
+    done = msgspec.json.decode(camel("run", "gc", folder.address, "--compacted", "--yes", "--json").stdout)
     assert (done["removed"], len(done["compacted"])) == (True, 4)
-    assert camel("gc", folder.address).status == 0, "where there is nothing to remove there is no question"
+    assert camel("run", "gc", folder.address).status == 0, "where there is nothing to remove there is no question"
     assert camel("export", folder.address, "chat", str(tmp_path / "b.jsonl")).status == 0
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
-    report = camel("verify", folder.address, "--json")
+    report = camel("run", "verify", folder.address, "--json")
     assert report.status == 0
     assert msgspec.json.decode(report.stdout)["rows"] == 12
     for entry in list(folder.store.entries(f"data/{STAGE}")):
         replace(folder, entry.name, folder.read(entry.name)[:-1])
-    wrong = camel("verify", folder.address)
+    wrong = camel("run", "verify", folder.address)
     assert wrong.status == 1
     assert "SHA-256" in wrong.stdout
-    assert camel("verify", "s3://" if not folder.on_disk else "nowhere").status == 2
+    assert camel("run", "verify", "s3://" if not folder.on_disk else "nowhere").status == 2
 
 
 def test_a_file_that_is_gone_is_seen_without_reading_any(tmp_path: Path):
@@ -319,7 +319,7 @@ def test_a_file_that_is_gone_is_seen_without_reading_any(tmp_path: Path):
 def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 2)
     cut(folder)
-    done = CliRunner().invoke(app, ["verify", folder.address])
+    done = CliRunner().invoke(app, ["run", "verify", folder.address])
     assert done.exit_code == 1
     file = folder.marker(STAGE, 1).file
     lines = [line for line in done.stdout.splitlines() if file in line]

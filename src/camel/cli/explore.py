@@ -1,4 +1,4 @@
-"""`camel explore`: read, find and watch runs in the browser."""
+"""`camel explore`: read, search and watch runs in the browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from camel.cli import completing
+from camel.cli.completion import runs as complete_runs
 from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Port, Public, argument
 from camel.core.errors import MissingExtra
 
@@ -15,9 +15,9 @@ def explore(
     runs: Annotated[
         list[str],
         argument(
-            "RUN…",
-            "Runs' folders, s3://bucket/prefix, a folder of runs, or files of the original's formats.",
-            autocompletion=completing.runs,
+            "RUN",
+            "Runs, folders of runs, s3://bucket/prefix, or files in the formats of the original project.",
+            autocompletion=complete_runs,
         ),
     ],
     port: Port = 8090,
@@ -27,7 +27,12 @@ def explore(
     public: Public = False,
     open_browser: OpenBrowser = None,
 ) -> None:
-    """Explore runs in the browser until Ctrl-C. Needs the extra `explore`."""
+    """Read, search and watch runs in the browser.
+
+    Press Ctrl-C to stop. Needs the extra `explore`.
+
+    Example: camel explore runs
+    """
     try:
         from camel.explorer.serving import serve
     except ImportError as error:
@@ -37,7 +42,7 @@ def explore(
     found = [one for run in runs for one in (find_runs(run) or [run])]
 
     def ready(link: str) -> None:
-        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nCtrl-C stops it.")
+        typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nPress Ctrl-C to stop.")
 
     serve(
         found,

@@ -17,7 +17,7 @@ from camel.runs.run import RunFolder
 
 EVERY, EVERY_REMOTE = 1.0, 5.0
 """Seconds between two looks: at a disk, and at an object store."""
-STOPPED = "stopped by camel stop or the explorer"
+STOPPED = "stopped by camel run stop or the explorer"
 
 
 @contextlib.asynccontextmanager

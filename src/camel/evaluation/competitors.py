@@ -31,7 +31,7 @@ def find_groups(runs: Sequence[str], against: Sequence[str]) -> tuple[Group, ...
     for one in records:
         if not len(one):
             raise InputError(
-                f"{one.folder.address} has no finished conversations: camel status says how far it is"
+                f"{one.folder.address} has no finished conversations: camel run status says how far it is"
             )
     others: dict[str, RunReader] = {}
     for name in (one for one in against if not _is_single_shot(one)):

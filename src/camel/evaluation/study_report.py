@@ -118,7 +118,7 @@ def _behaviours(study: Study, found: Sequence[Behaviour]) -> list[Block]:
         Points(list(_points(study, found))),
         Note(
             styled(
-                "{} {} Whether the work is any good, models and people say: `camel study RUN --judge`, "
+                "{} {} Whether the work is any good, models and people say: `camel study RUN --judge MODEL`, "
                 "`camel evaluate agents RUN`, then `camel vote` on its pairs.",
                 SEEN,
                 UNSEEN,

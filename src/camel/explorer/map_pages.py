@@ -53,7 +53,7 @@ class _View:
     def map(self) -> MapView:
         """The map."""
         if not self.run:
-            raise NotThere("no run here has a map yet: camel map RUN --model MODEL makes one")
+            raise NotThere("no run here has a map yet: camel map RUN --embedder MODEL makes one")
         return map_of(self.catalogue, self.run, self.of, self.state.query)
 
     def params(self, **changed: str) -> Params:
@@ -117,7 +117,7 @@ def _missing(view: _View) -> dict[str, Any]:
     runs = [one.address for one in view.catalogue.runs if not hidden_labels(one, view.asked.allowed)]
     return {
         "title": "Map",
-        "command": f"camel map {runs[0] if runs else 'RUN'} --of {view.of} --model MODEL",
+        "command": f"camel map {runs[0] if runs else 'RUN'} --of {view.of} --embedder MODEL",
         "others": [
             {"name": f"{run}, {of}", "link": view.url(run=run, of=of)}
             for run, kinds in view.maps.items()

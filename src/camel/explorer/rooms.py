@@ -436,7 +436,7 @@ def prepared(out: str | Path) -> RunFolder:
 
 
 def append(folder: RunFolder, transcript: Transcript) -> None:
-    """Add a conversation to a run as a shard of its own; `camel compact` puts many of them together."""
+    """Add a conversation to a run as a shard of its own; `camel run compact` puts many of them together."""
     transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
     reason = transcript.stop.reason if transcript.stop else UNFINISHED
     totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}

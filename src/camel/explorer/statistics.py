@@ -58,11 +58,11 @@ def notes(catalogue: Catalogue, state: PageState, made: Sequence[Chart]) -> list
     if waiting := sum(part.unknown for one in chosen for part in one.parts if not part.damage):
         them = "a conversation is" if waiting == 1 else f"{waiting:,} conversations are"
         return said or [
-            f"Findings: {them} not looked through yet. Reload in a moment; camel index RUN --findings keeps it."
+            f"Findings: {them} not looked through yet. Reload in a moment; camel run index RUN --findings keeps it."
         ]
     return said or [
         f"Findings: the detectors looked through these conversations and found nothing. {SEEN} {UNSEEN} "
-        "camel study RUN --judge asks a model."
+        "camel study RUN --judge MODEL asks a model."
     ]
 
 

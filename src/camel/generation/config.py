@@ -18,7 +18,7 @@ from camel.core.errors import InputError
 from camel.core.memory import HistoryPolicy
 from camel.core.message import Sampling
 from camel.core.toml import convert_table, read_table
-from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_seats
+from camel.generation.seats import MEMBERS, SEATS, Seat, models_at, read_candidate, read_seats
 from camel.jobs.budget import Budget
 from camel.models.local import LOCAL, LOCAL_SAMPLING
 from camel.models.prices import ModelPrice
@@ -155,14 +155,22 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         self,
         *,
         local: bool = False,
+        model: str = "",
+        base_url: str = "",
         concurrency: int | None = None,
         batch: bool = False,
         out: str = "",
         budget: Mapping[str, float | None] | None = None,
         seats: Mapping[str, str] | None = None,
     ) -> GenerateConfig:
-        """The configuration with what a command line says; `local` is the tiny model on this machine, `seats` names models."""
+        """The configuration with the options of a command line; `local` is the small model on this machine, `seats` names models.
+
+        Another model or endpoint keeps only the settings of `[model]` that apply to it.
+        """
         config = self
+        if own := {name: value for name, value in (("name", model), ("base_url", base_url)) if value}:
+            table = read_candidate(own, msgspec.to_builtins(config.model))["model"]
+            config = replace(config, model=msgspec.convert(table, ModelSpec))
         if named := {name: {"model": model} for name, model in (seats or {}).items() if model}:
             read = read_seats(named, msgspec.to_builtins(config.model))
             config = replace(config, models={**config.models, **msgspec.convert(read, dict[str, Seat])})

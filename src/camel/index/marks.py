@@ -1,7 +1,7 @@
 """What was found in conversations, in their index: by name for facets and filters, by message and seat for plots.
 
 The one decision to know: finding costs ten times as much as indexing (3.5 ms a conversation), so that it is not done where
-conversations are made. Whoever has looked through a run (`camel index --findings`, which keeps what it finds where
+conversations are made. Whoever has looked through a run (`camel run index --findings`, which keeps what it finds where
 `camel study` does) passes in what was found, and index files are written anew with it; each says by whom its shards were
 looked through, so that after an upgrade of the detectors it is done again.
 """

@@ -1,7 +1,7 @@
 """The index of a run: what a list of its conversations shows, in files that are narrow and quick to read.
 
     index/<stage>/<shard>-<attempt>.parquet            of one shard, named after its data file
-    index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel index`
+    index/<stage>/m<first>-<last>-<attempt>.parquet    of many shards, put together by `camel run index`
     index/<stage>/cube-<digest>.parquet                counts over every combination of facets in those
     index/<stage>/o<first>-<last>-<attempt>-….parquet  large ones once more, in the order of a number
 

@@ -1,4 +1,4 @@
-"""The full-text index of a run, made by `camel index RUN --text` and never needed.
+"""The full-text index of a run, made by `camel run index RUN --text` and never needed.
 
     text/<stage>/<first>-<last>-<attempt>/     of a range of shards: tantivy's files, and camel.json, which says which
 
@@ -210,7 +210,7 @@ class TextIndex:
             self._index = tantivy().Index.open(str(path))
             self._searcher = self._index.searcher()
         except (ValueError, OSError) as error:
-            raise InputError(f"{path} is damaged: remove it, then camel index --text") from error
+            raise InputError(f"{path} is damaged: remove it, then camel run index --text") from error
         self.header = header
 
     def search(

@@ -30,7 +30,7 @@ from camel.models.spec import SLOTS, ModelSpec
 from camel.reports.numbers import counted
 
 LOG_EVERY, NOW_EVERY = 30.0, 5.0
-"""Seconds between two lines of progress in the log, and between two writings of the figures for `camel status`."""
+"""Seconds between two lines of progress in the log, and between two writings of the figures for `camel run status`."""
 DEADLINE = 600.0
 """Seconds that a call takes at most, where its model does not say."""
 
@@ -194,7 +194,7 @@ class Launch:
             clock, before, state = time.monotonic(), state, (runner.workers, runner.halt.paused)
             endpoints.look(runner.replicas())
             if state[1] and not before[1]:
-                self._tell("paused", f"paused: no new calls until camel resume {self.folder.address}")
+                self._tell("paused", f"paused: no new calls until camel run resume {self.folder.address}")
             elif before[1] and not state[1]:
                 self._tell("unpaused", "continues after a pause")
             self._tell_adjustments()

@@ -47,7 +47,7 @@ class RunLog:
         return entry
 
     def write_now(self, **figures: Any) -> None:
-        """Put the figures of this moment where `camel status` finds them."""
+        """Put the figures of this moment where `camel run status` finds them."""
         new = self._now.with_name(f".{self._now.name}")
         with contextlib.suppress(OSError):
             new.write_bytes(msgspec.json.encode({"time": time_of_day(), **figures}))

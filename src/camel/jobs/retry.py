@@ -50,6 +50,6 @@ def _need_own_files(folder: RunFolder, stage: str, shards: set[int]) -> None:
         for other in folder.markers(stage, one.shards):
             if not folder.store.exists(other.file):
                 raise InputError(
-                    f"failed items of {folder.address} cannot be retried any more: camel gc --compacted has removed the "
+                    f"failed items of {folder.address} cannot be retried any more: camel run gc --compacted has removed the "
                     f"files of its shards, such as {other.file}; camel generate --fork NEWDIR makes a run beside it"
                 )

@@ -346,7 +346,7 @@ def _check_port(port: int) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             raise InputError(
-                f"Port {port} on {_HOST} cannot be used ({error.strerror}); 0 takes a free one"
+                f"cannot listen on {_HOST} port {port}: {error.strerror}: choose another with --port, or 0 for a free one"
             ) from error
 
 

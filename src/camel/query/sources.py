@@ -159,7 +159,7 @@ def _one(file: Any, position: int) -> Transcript:
 AGAIN = 30.0
 """Seconds after which a damaged file is tried again: it may have been restored."""
 LOOKED_THROUGH = 5_000
-"""Conversations of a run that are looked through here, beside those who read; of more, `camel index` is asked for it."""
+"""Conversations of a run that are looked through here, beside those who read; of more, `camel run index` is asked for it."""
 
 
 class _Watched:
@@ -274,7 +274,7 @@ class _Watched:
     @property
     def notes(self) -> list[str]:
         """What is amiss with it."""
-        how = f"camel index {self.folder.address}"
+        how = f"camel run index {self.folder.address}"
         said: list[str] = []
         unknown = sum(part.unknown for part in self.source.parts)
         if unknown > LOOKED_THROUGH:
@@ -406,5 +406,5 @@ def _folder(run: str, scratch: Path) -> RunFolder:
         return folder
     path = Path(run)
     if not path.exists():
-        raise InputError(f"there is no run {shown(run)}: camel runs lists those below a folder")
+        raise InputError(f"there is no run {shown(run)}: camel run list shows the runs in a folder")
     return import_files(path, scratch / f"import-{new_attempt()}")

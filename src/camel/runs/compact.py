@@ -4,7 +4,7 @@
     compacted/<stage>/<first>-<last>.json              its marker, made last and only once
 
 The shards' own markers stay: they say what is done. A compaction's says only where it can be read as well, so that
-a process that is killed while making one leaves a file that no marker names. `camel gc` removes the small files, on request
+a process that is killed while making one leaves a file that no marker names. `camel run gc` removes the small files, on request
 and only after it has compared them with the large one.
 
 The one decision to know: a compaction holds 2, 4, 8, … shards and begins at a multiple of that number. Two such ranges
@@ -199,7 +199,7 @@ def _check(folder: RunFolder, part: Part, path: Path) -> None:
 def damaged(folder: RunFolder, file: str, what: str) -> Damaged:
     """The error that a data file of a run is not as it was committed."""
     return Damaged(
-        f"{folder.address}/{file} {what}. Restore it from a copy; camel verify {folder.address} finds all that is damaged, and says what else can be done"
+        f"{folder.address}/{file} {what}. Restore it from a copy; camel run verify {folder.address} finds all that is damaged, and says what else can be done"
     )
 
 

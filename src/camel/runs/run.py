@@ -122,7 +122,7 @@ class RunFolder(LocalFiles):
             settings = self._decoded("run.json", Settings)
         except FileNotFoundError:
             raise InputError(
-                f"{self.address} is not a run: it has no run.json{self._meant()}; camel runs lists those below a folder"
+                f"{self.address} is not a run: it has no run.json{self._meant()}; camel run list shows the runs in a folder"
             ) from None
         if settings.schema > SCHEMA:
             raise InputError(
@@ -401,7 +401,7 @@ class RunFolder(LocalFiles):
     def sweep(self, stage: str) -> None:
         """Remove what a crash left behind of committed shards: their journals, and files that no marker names.
 
-        Objects that no marker names are left to `camel gc`: to find them a large run would have to be listed.
+        Objects that no marker names are left to `camel run gc`: to find them a large run would have to be listed.
         """
         if self.on_disk:
             # The process that made the last names here may have been killed before they were durable.
@@ -435,7 +435,7 @@ class RunFolder(LocalFiles):
         except (msgspec.MsgspecError, RecursionError) as error:
             mend = "restore it from a copy"
             if name.startswith("committed/"):
-                mend += f"; camel verify {self.address} finds all that is damaged"
+                mend += f"; camel run verify {self.address} finds all that is damaged"
             raise Damaged(f"{where} is damaged: {error}: {mend}") from None
 
 

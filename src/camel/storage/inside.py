@@ -1,6 +1,6 @@
 """Files below a folder: no name leads out of it, and no symbolic link in it is followed.
 
-A run may come from a stranger. A link in it would let `camel gc` remove, a log append to, or a page show a file that
+A run may come from a stranger. A link in it would let `camel run gc` remove, a log append to, or a page show a file that
 is not part of the run. The folder itself may be reached through a link, because you name it.
 
 Each component of a name is opened relative to the descriptor of the folder before it, so nothing can be exchanged

@@ -28,7 +28,11 @@ def main() -> None:
         settings = msgspec.json.decode(options.settings, type=SimulatorSettings)
     except msgspec.DecodeError as problem:
         parser.error(f"--settings: {problem}")
-    asyncio.run(_serve(settings, options.port))
+    try:
+        asyncio.run(_serve(settings, options.port))
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else error
+        parser.exit(2, f"simulator: cannot listen on 127.0.0.1 port {options.port}: {reason}: choose another with --port\n")
 
 
 async def _serve(settings: SimulatorSettings, port: int) -> None:

@@ -1,7 +1,4 @@
-"""A conversation on the screen: watched as it is said, ended by whoever wants it, and kept however it ends.
-
-What `camel play` and `camel society` have in common.
-"""
+"""A conversation on the terminal, shared by `camel play` and `camel society`: shown as it is written, saved however it ends."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from typing import Any
 
 import typer
 
-from camel.cli.keyboard import unechoed
-from camel.cli.leaving import Leaving
+from camel.cli.keyboard import disable_echo
 from camel.cli.screen import Screen, visible
+from camel.cli.signals import SignalHandler
 from camel.core.errors import InputError, ModelError
 from camel.core.message import Message, Sampling
 from camel.core.model import Model
@@ -29,10 +26,11 @@ from camel.models.person import PERSON
 from camel.models.spec import ModelSpec, find_spec
 
 HUNG_UP = 129
-"""Exit code of a process whose terminal was closed; nobody is there to read more."""
+"""Exit status after the terminal was closed; nothing more is printed then."""
+SMALL_MODEL = "SmolLM2-135M on this machine is for trying things out: the format of its replies is right, their content rarely is."
 
 
-def show(
+def run_session(
     play: Play,
     chat: Model,
     screen: Screen,
@@ -42,21 +40,21 @@ def show(
     show_reasoning: bool = False,
     begun: Callable[[], None] = lambda: None,
     said: Callable[[Message], None] | None = None,
-    spare: Callable[[], bool] = lambda: False,
+    intercept: Callable[[], bool] = lambda: False,
     people: bool = False,
 ) -> int:
-    """Run a play on the screen and write its transcript to `files`, however it ends; returns the exit code.
+    """Run a conversation, show it and write its transcript to `files`, however it ends. Returns the exit status.
 
-    `begun` is called when the table is set, `said` with each message, `spare` on a Ctrl-C that may mean something else.
-    With `people` at the table the files are written after every message.
+    `begun` is called before the first message, `said` with each message. `intercept` is called on Ctrl-C and returns
+    whether it handled it. With `people` the files are written after every message.
     """
 
-    def keep() -> None:
+    def save() -> None:
         for path in files:
             _write(path, play.transcript)
 
-    async def talk() -> None:
-        leaving.task = asyncio.current_task()
+    async def converse() -> None:
+        signals.task = asyncio.current_task()
         async with chat:
             conversation = await play.prepare()
             screen.end_message()
@@ -66,21 +64,21 @@ def show(
             async for message in conversation:
                 said(message) if said else _said(screen, message)
                 if show_reasoning and message.reasoning:
-                    screen.note(f"  thought: {message.reasoning}\n")
+                    screen.note(f"  reasoning: {message.reasoning}\n")
                 if people:
-                    # A full disk is told at the end, and does not end the conversation.
+                    # A full disk is reported at the end and does not stop the conversation.
                     with suppress(OSError):
-                        keep()
+                        save()
 
     started, code = time.monotonic(), 0
-    with Leaving(spare) as leaving:
+    with SignalHandler(intercept) as signals:
         try:
             try:
-                with unechoed() if people else nullcontext():
-                    asyncio.run(talk())
+                with disable_echo() if people else nullcontext():
+                    asyncio.run(converse())
             except (KeyboardInterrupt, asyncio.CancelledError):
-                play.end(leaving.words)
-                code = leaving.code
+                play.end(signals.reason)
+                code = signals.exit_status
             except ModelError as error:
                 play.end(f"{type(error).__name__}: {error}", "error")
                 typer.echo(f"camel: {visible(str(error))}", err=True)
@@ -88,15 +86,15 @@ def show(
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
-                play.end("the terminal is gone")
+                play.end("the terminal was closed")
                 code = HUNG_UP
             if code != HUNG_UP:
                 screen.end_message()
                 screen.summary(play.transcript, time.monotonic() - started)
         finally:
-            # Whatever happens to the screen (a closed pipe, say), what was paid for is kept.
-            leaving.deafen()
-            keep()
+            # Whatever happens to the terminal, such as a closed pipe, the transcript is saved.
+            signals.ignore()
+            save()
     if code != HUNG_UP:
         for path in files:
             screen.note(f"  saved {path}")
@@ -119,20 +117,16 @@ def open_chat(
     dialect: str = "",
 ) -> Model:
     """The model that the options name."""
-    held = guide(guided or ("llama.cpp" if local else ""))
-    how: dict[str, Any] = {"context_tokens": context, "guided": held, "dialect": dialect}
-    spec = ModelSpec(LOCAL, **how) if local else find_spec(model, base_url=base_url, **how)
+    guide = read_guide(guided or ("llama.cpp" if local else ""))
+    settings: dict[str, Any] = {"context_tokens": context, "guided": guide, "dialect": dialect}
+    spec = ModelSpec(LOCAL, **settings) if local else find_spec(model, base_url=base_url, **settings)
     spec.prepare(say)
     return spec.open(None, max_attempts=4)
 
 
-def warn_of_nonsense(screen: Screen) -> None:
-    """Say what may be expected of the tiny model."""
-    screen.note(
-        "SmolLM2-135M on this machine: a tiny model for trying things out. Held to the format, what it says is mostly "
-        "nonsense. For real work point --base-url or OPENAI_API_KEY at a capable model.\n",
-        "yellow",
-    )
+def warn_small_model(screen: Screen) -> None:
+    """Tell the user what to expect of the small model."""
+    screen.note(f"{SMALL_MODEL} For real work, set OPENAI_API_KEY or --base-url.\n", "yellow")
 
 
 def read_sampling(
@@ -143,38 +137,38 @@ def read_sampling(
     seed: int | None = None,
     most: int | None = None,
 ) -> Sampling:
-    """The sampling that the options ask for; what they leave open is the paper's, or the tiny model's. `most`: tokens where none are set."""
-    usual = LOCAL_SAMPLING if local else AGENT_SAMPLING
+    """The sampling of the options; defaults are the paper's or the small model's. `most` limits tokens where nothing else does."""
+    default = LOCAL_SAMPLING if local else AGENT_SAMPLING
     return Sampling(
-        temperature=usual.temperature if temperature is None else checked_temperature(temperature),
-        max_tokens=(usual.max_tokens or most) if max_tokens is None else max_tokens,
+        temperature=default.temperature if temperature is None else read_temperature(temperature),
+        max_tokens=(default.max_tokens or most) if max_tokens is None else max_tokens,
         seed=seed,
     )
 
 
-def guide(text: str) -> Any:
-    """The `--guided` of a command line."""
+def read_guide(text: str) -> Any:
+    """The checked value of `--guided`."""
     if text in ("", "off"):
         return None
     if text not in ("llama.cpp", "vllm", "openai"):
-        raise InputError(f"--guided takes llama.cpp, vllm, openai or off, not {text!r}")
+        raise InputError(f"--guided must be llama.cpp, vllm, openai or off, not {text!r}")
     return text
 
 
-def checked_temperature(text: str) -> float | None:
-    """The `--temperature` of a command line."""
+def read_temperature(text: str) -> float | None:
+    """The checked value of `--temperature`."""
     if text == "default":
         return None
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"--temperature takes a number or 'default', not {text!r}") from None
+        raise InputError(f"--temperature must be a number or 'default', not {text!r}") from None
 
 
-def checked_file(path: Path) -> Path:
-    """Refuse a file that cannot be written before anything is paid for."""
+def check_file(path: Path) -> Path:
+    """Refuse a file that cannot be written, before anything is paid for."""
     if path.suffix not in (".json", ".md"):
-        raise InputError(f"--save takes a name that ends in .json or .md, not {path.name!r}")
+        raise InputError(f"--save needs a file that ends in .json or .md, not {path.name!r}")
     try:
         if path.is_dir():
             raise IsADirectoryError("it is a folder")
@@ -190,7 +184,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _write(path: Path, transcript: Transcript) -> None:
-    """Write whole or not at all."""
+    """Replace the file as a whole."""
     data = transcript.to_json() if path.suffix == ".json" else transcript.to_markdown().encode()
     _temporary(path).write_bytes(data)
     _temporary(path).replace(path)

@@ -1,7 +1,7 @@
-"""Breaks text between words while it arrives in pieces: a terminal alone breaks wherever its edge is.
+"""Wraps text between words while it arrives in pieces; a terminal alone breaks lines inside words.
 
-A word is held back until its end is known. Wide characters (Chinese, emoji) are words of their own, as there is no space
-between them; a word longer than a line is left to the terminal.
+A word is buffered until its end is known. Wide characters (Chinese, emoji) are words of their own, because there is no
+space between them. The terminal wraps words that are longer than a line.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00
 _PIECE = re.compile(rf"\n|[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
 
 
-class Wrapping:
-    """The state of one message: `feed` pieces, `flush` at its end; both return what is to be printed."""
+class LineWrapper:
+    """The state of one message: `feed` pieces, `flush` at its end. Both return the text to print."""
 
     def __init__(self, width: int) -> None:
         self._width, self._column = width, 0
-        self._space = self._held = ""
+        self._space = self._buffer = ""
 
     def feed(self, text: str) -> str:
-        """What can be printed now."""
-        pieces = _PIECE.findall(self._held + text.expandtabs(4))
-        self._held = ""
+        """Add text; returns what can be printed now."""
+        pieces = _PIECE.findall(self._buffer + text.expandtabs(4))
+        self._buffer = ""
         if pieces and not pieces[-1].isspace() and cell_len(pieces[-1]) < self._width:
-            self._held = pieces.pop()
+            self._buffer = pieces.pop()
         return "".join(map(self._place, pieces))
 
     def flush(self) -> str:
-        """What was held back."""
-        held, self._held = self._held, ""
-        return self._place(held) if held else ""
+        """The buffered rest."""
+        rest, self._buffer = self._buffer, ""
+        return self._place(rest) if rest else ""
 
     def _place(self, piece: str) -> str:
         if piece == "\n":

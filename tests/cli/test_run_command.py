@@ -1,4 +1,4 @@
-"""`camel pause`, `resume` and `stop` of a run in another process; the endpoint's ledger is the witness."""
+"""`camel run pause`, `resume` and `stop` of a run in another process; the endpoint's ledger is the witness."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def begin(folder: Path, endpoint: GatedEndpoint) -> Program:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    return json.loads(camel("status", "run", "--json", cwd=folder).stdout)
+    return json.loads(camel("run", "status", "run", "--json", cwd=folder).stdout)
 
 
 def quiet(endpoint: GatedEndpoint) -> int:
@@ -40,7 +40,7 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(t
         endpoint.hold_after(12)
         with begin(tmp_path, endpoint) as running:
             endpoint.wait_until_held()
-            assert "camel resume run" in camel("pause", "run", cwd=tmp_path).stdout
+            assert "camel run resume run" in camel("run", "pause", "run", cwd=tmp_path).stdout
             wait_until(lambda: "paused: " in running.out, "the pause")
             held = endpoint.ledger().requests
             endpoint.release()
@@ -48,28 +48,28 @@ def test_a_paused_run_makes_no_calls_until_it_goes_on_and_a_stopped_one_drains(t
             wait_until(lambda: status(tmp_path).get("workers") == 1, "figures of the run")
             told = status(tmp_path)
             assert (told["state"], told["paused"]) == ("working", True)
-            assert "camel resume run" in camel("status", "run", cwd=tmp_path).stdout
+            assert "camel run resume run" in camel("run", "status", "run", cwd=tmp_path).stdout
             endpoint.hold_after(8)
-            assert camel("resume", "run", cwd=tmp_path).status == 0
+            assert camel("run", "resume", "run", cwd=tmp_path).status == 0
             endpoint.wait_until_held()
             # As Ctrl-C once: calls in flight end and are kept, and the process says how to go on.
-            assert camel("stop", "run", cwd=tmp_path).status == 0
+            assert camel("run", "stop", "run", cwd=tmp_path).status == 0
             wait_until(lambda: not (tmp_path / "run" / "control.json").exists(), "the stop")
             assert running.poll() is None
             endpoint.release()
             assert running.wait() == 130
-            assert "camel stop" in running.out
+            assert "camel run stop" in running.out
             assert "resume  camel generate" in running.out
             assert running.out.count("paused: ") == 1
         stopped = endpoint.ledger()
         assert stopped.in_flight == 0
         assert stopped.requests <= held + 8 + 2
-        assert camel("stop", "run", cwd=tmp_path).status == 2  # nobody is working on it
+        assert camel("run", "stop", "run", cwd=tmp_path).status == 2  # nobody is working on it
         # A pause is for the next start, too: whatever restarts it does not begin to pay.
-        assert camel("pause", "run", cwd=tmp_path).status == 0
+        assert camel("run", "pause", "run", cwd=tmp_path).status == 0
         with begin(tmp_path, endpoint) as running:
             wait_until(lambda: "paused: " in running.out, "the pause")
             assert endpoint.ledger().requests == stopped.requests
-            assert camel("resume", "run", cwd=tmp_path).status == 0
+            assert camel("run", "resume", "run", cwd=tmp_path).status == 0
             assert running.wait() == 0
         assert endpoint.ledger().billed_repeats == 0

@@ -1,6 +1,6 @@
-"""What the shell offers when Tab is pressed: runs, scenarios, models, formats. Called on each press, so each is cheap.
+"""Shell completion of runs, scenarios, models and formats. Each function runs on every press of Tab, so it must be fast.
 
-The one decision to know: whatever goes wrong here offers nothing. A traceback in the middle of somebody's command line helps nobody.
+On any error the list is empty: a traceback in the middle of a command line would not help.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from functools import wraps
 from pathlib import Path
 
 MOST = 200
-"""Names offered at most."""
+"""Most names to offer."""
 RUN_FILE = "run.json"
 
 
-def _offering(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Keep what begins as typed."""
+def _completion(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Keep the names that start with the typed text, and no errors."""
 
     @wraps(names)
     def offer(incomplete: str) -> list[str]:
@@ -28,9 +28,9 @@ def _offering(names: Callable[[str], Iterable[str]]) -> Callable[[str], list[str
     return offer
 
 
-@_offering
+@_completion
 def runs(incomplete: str) -> Iterable[str]:
-    """Runs' folders near by: in this folder, in runs/, or below what is typed; and folders that lead further."""
+    """Folders of runs here, in runs/ or in the typed folder, and other folders to descend into."""
     base = incomplete.rpartition("/")[0]
     places = [f"{base}/"] if base else ["", "runs/"]
     for place in places:
@@ -39,26 +39,26 @@ def runs(incomplete: str) -> Iterable[str]:
                 yield f"{place}{path.name}" if (path / RUN_FILE).exists() else f"{place}{path.name}/"
 
 
-@_offering
+@_completion
 def scenarios(incomplete: str) -> Iterable[str]:
-    """Names of scenarios: those that come with CAMEL, and plug-ins'. Nothing of them is read."""
+    """Names of the scenarios of CAMEL and of plug-ins; no file is read."""
     from camel.core.plugins import offered
 
     folder = Path(__file__).parent.parent / "scenarios"
     return [*(path.parent.name for path in folder.glob("*/scenario.toml")), *offered("scenarios")]
 
 
-@_offering
+@_completion
 def models(incomplete: str) -> Iterable[str]:
-    """Models of the catalogue: no endpoint is asked."""
+    """Models with a known price; no endpoint is called."""
     from camel.models.prices import names
 
     return names()
 
 
-@_offering
+@_completion
 def formats(incomplete: str) -> Iterable[str]:
-    """What a run can be exported as."""
+    """Formats of `camel export`."""
     from camel.formats.exporters import FORMATS
 
     return [*FORMATS, "site"]
