@@ -461,6 +461,37 @@ def test_commands_in_the_text_exist():
     assert not wrong
 
 
+FOREIGN = {
+    "--block", "--metrics-export-port", "--nodes=3", "--num-cpus=0", "--record", "--routing-logic", "--settings",
+    "--signal=INT", "--temp-dir",
+}  # fmt: skip
+"""Options of other programs."""
+
+
+def test_options_in_the_text_exist():
+    known = {"--help"} | {
+        name
+        for command in every_command(typer.main.get_command(app))
+        for param in command.params
+        for name in (*param.opts, *param.secondary_opts)
+    }
+    assert len(known) > 100
+    named = {
+        (page.name, option)
+        for page in PAGES
+        if page.parent.name != "decisions" and page.name != "CONTRIBUTING.md"
+        for option in re.findall(r"`(--[a-z][^`\s]*)", FENCE.sub("", page.read_text()))
+    }
+    wrong = {(page, option) for page, option in named if option not in known | FOREIGN}
+    assert not {one for one in wrong if not one[1].endswith("*")}
+
+
+def every_command(group: Any) -> Iterator[Any]:
+    yield group
+    for command in getattr(group, "commands", {}).values():
+        yield from every_command(command)
+
+
 def mistakes(words: list[str]) -> list[str]:
     """What the program would say against a command, which is parsed and not run."""
     try:
