@@ -7,6 +7,7 @@ language of a code block says how it is run:
     title="FILE"   written as a file into that folder
     needs-run      Python that reads a run; needs-file: Python that reads a file
     stops          a budget ends the last command
+    running        the run is being generated meanwhile, and the last command stops it
     dry            needs GPUs or a large run: run with `--dry-run`, and `camel train` also with the training replaced
     real-model     needs the small local model
     s3, simulator  run by a shell, with a test server where the block starts one
@@ -49,6 +50,7 @@ from camel.cli import app
 from camel.models.simulator import Constant, SimulatorSettings, spawn
 from tests.support import in_process
 from tests.support.notebook import NOTEBOOKS, code_cells
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parent.parent
 SRC = ROOT / "src" / "camel"
@@ -60,7 +62,7 @@ WORDS = 35_000
 FENCE = re.compile(r"^([ ]*)(`{3,})(\w+)([^\n]*)\n(.*?)^\1\2[ ]*$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="([\w./-]+)"')
 MARKS = {
-    "batch", "dry", "elsewhere", "needs-file", "needs-run", "ray", "real-model", "s3", "simulator", "stops",
+    "batch", "dry", "elsewhere", "needs-file", "needs-run", "ray", "real-model", "running", "s3", "simulator", "stops",
 }  # fmt: skip
 APART = {"batch", "elsewhere", "ray", "real-model", "s3", "simulator"}
 """Marks of blocks that the walk through a page leaves to another test."""
@@ -278,6 +280,8 @@ class Walk:
                 done = in_process.python(block.body, folder=self.folder, environment=self.environment)
                 assert done.status == 0, done.stdout + done.stderr
                 assert done.stdout
+            elif "running" in block.marks:
+                self.give_while_running(commands(block.body))
             else:
                 for number, command in enumerate(found := commands(block.body), 1):
                     last = number == len(found)
@@ -310,6 +314,25 @@ class Walk:
             assert run(program, self.folder, self.environment, status)
         else:
             assert run_here(command, self.folder, self.environment, status)
+
+    def give_while_running(self, found: list[list[str]]) -> None:
+        """Run commands while another process generates the trial; the last one stops it."""
+        place = self.folder / "runs" / "trial"
+        shutil.rmtree(place, ignore_errors=True)
+        with spawn(SimulatorSettings(length=Constant(40), latency=Constant(0.5))) as slow:
+            settings = {**self.environment, "OPENAI_BASE_URL": slow.base_url}
+            with subprocess.Popen(
+                [sys.executable, "-m", *TRIAL], cwd=self.folder, env=settings, stdout=subprocess.DEVNULL
+            ) as process:
+                try:
+                    wait_for(lambda: (place / "now.json").exists())
+                    for command in found:
+                        run_here(command, self.folder, self.environment)
+                    assert process.wait(120) == 130
+                finally:
+                    process.kill()
+        shutil.rmtree(place)
+        self.copy_trial("runs/trial")
 
     def give_dry(self, command: list[str]) -> None:
         """Run a command up to what needs GPUs or money."""
