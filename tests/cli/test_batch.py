@@ -82,8 +82,8 @@ def test_a_run_with_its_lists_and_tasks_in_batches(server: BatchServer, tmp_path
     assert all(one.task.specified.startswith("Build ") for one in conversations)
     assert all(one.task.usage.calls == 1 for one in conversations)
     assert recorded(tmp_path / "run") == pytest.approx(server.dollars, abs=1e-7)
-    said(server, tmp_path, "verify", "run")
-    state = json.loads(said(server, tmp_path, "status", "run", "--json").stdout)
+    said(server, tmp_path, "run", "verify", "run")
+    state = json.loads(said(server, tmp_path, "run", "status", "run", "--json").stdout)
     assert {one["name"]: one["committed"] for one in state["stages"]} == {
         "assistant_role": 1,
         "user_role": 1,

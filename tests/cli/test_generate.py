@@ -128,11 +128,11 @@ def test_every_format_and_back(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("export", "run", "word", "x"), "word"),
         (("export", "run", "problems", "x.jsonl"), "chat or instruction"),
         (("export", "run", "chat", "chat.jsonl"), "--force"),
-        (("export", "run", "chat", "x.jsonl", "--title", "T"), "card"),
+        (("export", "run", "chat", "x.jsonl", "--title", "T"), "dataset"),
         (("import", "messages.jsonl", "x"), "messages.jsonl"),
         (("export", "nowhere", "chat", "x.jsonl"), "nowhere"),
         (("import", "chat.jsonl", "imported"), "imported"),
-        (("import", "chat.jsonl"), "last"),
+        (("import", "chat.jsonl"), "camel import FILE"),
     ):
         done = camel(*arguments, cwd=tmp_path)
         assert done.status == 2
@@ -264,7 +264,7 @@ def test_the_panel_on_a_terminal(gate: GatedEndpoint, tmp_path: Path):
     write(tmp_path, gate)
     gate.hold_after(30)
     with Terminal(["generate", "config.toml"], tmp_path, {"COLUMNS": "100", "LINES": "40"}) as terminal:
-        terminal.wait_for("in work")
+        terminal.wait_for("in progress")
         gate.release()
         assert terminal.end() == 0
         output = terminal.raw
@@ -499,8 +499,8 @@ def test_bad_input_is_one_line(endpoint: SimulatorProcess, tmp_path: Path, snaps
         (("plan", "config.toml", "--scale", "task"), "LEVEL=N"),
         (("plan", "config.toml", "--scale", "planet=3"), "planet"),
         (("plan", "config.toml", "--rate", "0"), "--rate"),
-        (("status", "."), "."),
-        (("runs", "nowhere"), "nowhere"),
+        (("run", "status", "."), "."),
+        (("run", "list", "nowhere"), "nowhere"),
     ):
         done = camel(*arguments, cwd=tmp_path)
         assert done.status == 2, arguments

@@ -63,7 +63,7 @@ def made(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory) -
         ("run", "index", "run", "--text", "--findings"),
         ("study", "run"),
         ("evaluate", "agents", "run", "--model", "simulated", "--judge", "simulated", "--sample", "1"),
-        ("pause", "run"),
+        ("run", "pause", "run"),
     ):
         done = camel(*args, cwd=folder, url=endpoint.base_url)
         assert done.status == 0, (args, done.stderr)
@@ -87,7 +87,7 @@ def made(endpoint: SimulatorProcess, tmp_path_factory: pytest.TempPathFactory) -
 FEW = ("committed", "journal", "stages")
 CORE = (*FEW, "data", "compacted")
 PARTS = {
-    **dict.fromkeys(("status", "runs", "pause", "stop", "resume", "plan"), FEW),
+    **dict.fromkeys(("status", "list", "pause", "stop", "resume", "plan"), FEW),
     "index": (*CORE, "index", "text", "study"),
     "study": ("committed", "data", "study"),
     "evaluate": ("committed", "data", "evaluation"),
@@ -158,10 +158,11 @@ def read(run: Path) -> None:
 
 COMMANDS: dict[str, tuple[str, ...] | Callable[[Path], object]] = {
     "status": ("run", "status", "run"),
-    "runs": ("runs", "run"),
-    "pause": ("pause", "run"),
-    "stop": ("stop", "run"),
-    "resume": ("resume", "run"),
+    "list": ("run", "list", "run"),
+    "show": ("show", "run"),
+    "pause": ("run", "pause", "run"),
+    "stop": ("run", "stop", "run"),
+    "resume": ("run", "resume", "run"),
     "plan": ("plan", "config.toml"),
     "generate": ("generate", "config.toml"),
     "translate": ("translate", "run", "--to", "de", "--model", "simulated"),

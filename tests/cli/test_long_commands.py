@@ -56,9 +56,7 @@ COMMANDS = {
     "ablate": Command(
         ("ablate", "made.toml", "--out", "ablated", "--sentence", "user-02"), "ablated", configured, same=4
     ),
-    "study": Command(
-        ("study", "run", "--judge", "gpt-4", "--sample", "8"), "run/study", a_finished_run
-    ),
+    "study": Command(("study", "run", "--judge", "gpt-4", "--sample", "8"), "run/study", a_finished_run),
     "agents": Command(
         (
             "evaluate",

@@ -171,7 +171,7 @@ def test_model_text_cannot_act_on_the_terminal():
     assert not set(printed) & set("\x1b\x07\r\u202e")
 
 
-def test_a_retry_says_that_the_text_so_far_is_void():
+def test_a_retry_says_that_the_partial_text_is_discarded():
     out = io.StringIO()
     screen = Screen(Console(file=out), {"user": "Trader"})
     screen.watch(Text("user", "half a mess"))
@@ -179,7 +179,7 @@ def test_a_retry_says_that_the_text_so_far_is_void():
     screen.watch(Text("user", "whole message"))
     printed = out.getvalue()
     assert printed.count("Trader (user)") == 2
-    assert "void" in printed
+    assert "discarded" in printed
     assert "HTTP 503" in printed
 
 

@@ -73,7 +73,9 @@ def test_the_judge_is_asked_only_when_told_and_once(folder: Path, endpoint: Simu
     url = {"OPENAI_BASE_URL": endpoint.base_url}
     assert camel("study", "run", cwd=folder, **url).status == 0
     assert endpoint.ledger().served == asked
-    stopped = camel("study", "run", "--judge", "simulated", "--sample", "5", "--budget-calls", "4", cwd=folder, **url)
+    stopped = camel(
+        "study", "run", "--judge", "simulated", "--sample", "5", "--budget-calls", "4", cwd=folder, **url
+    )
     assert stopped.status == 3
     assert "budget of 4 calls" in stopped.stdout
     assert "5 calls of simulated" in stopped.stdout
@@ -112,7 +114,7 @@ def test_sentences_are_listed_and_planned_without_a_call(folder: Path, endpoint:
     listed = camel("ablate", "config.toml", "--list", cwd=folder).stdout
     assert "user-02  Never flip roles!" in listed
     plan = camel("ablate", "config.toml", "--dry-run", cwd=folder).stdout
-    assert "35 with" in plan
+    assert "35 variants" in plan
     assert "432 conversations" in plan
     assert endpoint.ledger().requests == asked
 

@@ -9,7 +9,7 @@ from typing import Any
 import typer.main
 
 from camel.cli import GROUPS, app, name_of
-from camel.cli.help import first_sentence
+from camel.cli.help import first_sentence, row, texts
 
 
 def pages() -> dict[str, str]:
@@ -17,7 +17,9 @@ def pages() -> dict[str, str]:
     commands: dict[str, Any] = typer.main.get_command(app).commands
     written = {"index.md": _index(commands)}
     for group, members in GROUPS.items():
-        lines = [line for one in members for line in _command(("camel", name_of(one)), commands[name_of(one)])]
+        lines = [
+            line for one in members for line in _command(("camel", name_of(one)), commands[name_of(one)])
+        ]
         written[_file(group)] = "\n".join([f"# {group}", "", *lines])
     return written
 
@@ -55,16 +57,25 @@ def _command(path: tuple[str, ...], command: Any) -> list[str]:
     context = command.make_context(" ".join(path), [], resilient_parsing=True)
     usage = " ".join(command.get_usage(context).split()).removeprefix("Usage: ")
     lines = [f"{'#' * len(path)} `{' '.join(path)}` {{ #{'-'.join(path)} }}", ""]
-    lines += ["```text", usage, "```", "", command.help.strip(), ""]
+    lines += [
+        "```text",
+        usage,
+        "```",
+        "",
+        command.help.strip(),
+        "",
+        texts(" ".join(path)).get("text", ""),
+        "",
+    ]
     if inside := getattr(command, "commands", None):
         for name, one in inside.items():
             lines += _command((*path, name), one)
         return lines
-    if rows := [command.row(one) for one in command.params]:
+    if rows := [row(one, " ".join(path)) for one in command.params]:
         lines += ["| argument or option | what it does |", "|---|---|"]
         lines += [f"| `{left}` | {_cell(right)} |" for left, right in rows]
         lines.append("")
-    return [*lines, "```text", command.example, "```", ""]
+    return [*lines, "```text", texts(" ".join(path))["example"], "```", ""]
 
 
 def _cell(text: str) -> str:

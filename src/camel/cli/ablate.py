@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import BaseUrl, ConfigFile, DryRun, Local, ModelName, Out, flag, option, typed_model
+from camel.cli.options import flag, option, typed_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,38 +17,23 @@ if TYPE_CHECKING:
     from camel.evaluation.comparison import AblationFigures
 
 
-@defaults(
-    model="as configured",
-    base_url="as configured",
-    concurrency="as configured, or 2 with --local",
-    out="runs/SCENARIO-ablation, with --local runs/SCENARIO-ablation-local",
-    sentence="all",
-)
 @long_command(CLUSTER_OPTIONS)
 def ablate(
     call: Invocation,
-    config: ConfigFile,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    out: Out = "",
-    sentence: Annotated[
-        list[str] | None, option("Sentence to remove, such as user-02; repeatable.", "NAME")
-    ] = None,
+    config: shared.ConfigFile,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    out: shared.Out = "",
+    sentence: Annotated[list[str] | None, option("Sentence to remove, such as user-02.", "NAME")] = None,
     conversations: Annotated[
-        int,
-        option("Most conversations per variant, where the configuration sets no counts.", "N", min=1),
+        int, option("Most conversations per variant, if counts are not configured.", "N", min=1)
     ] = 20,
     list_: Annotated[bool, flag("--list", "List the sentences; do nothing.")] = False,
-    dry_run: DryRun = False,
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Remove each sentence of the prompts and compare behaviors.
-
-    Each variant is a run of its own. Run the same command again to continue after a stop.
-
-    Example: camel ablate camel.toml --local --sentence user-02 --dry-run
-    """
-    from camel.cli.panel import print_line
+    """Remove each sentence of the prompts and compare behaviors."""
+    from camel.cli.panel import echo
     from camel.generation.ablation import described
     from camel.generation.config import read_config
     from camel.generation.forecast import summary
@@ -66,7 +51,7 @@ def ablate(
     job = Ablation(settings, str(folder), tuple(sentence or ()), conversations, processes)
     if list_:
         for line in described(job.variants):
-            print_line(console, line)
+            echo(console, line)
         return
 
     def announce() -> Iterator[str]:
@@ -76,7 +61,7 @@ def ablate(
 
     if dry_run:
         for line in announce():
-            print_line(console, line)
+            echo(console, line)
         return
     call.run(
         job, call.configured(settings), announce=announce, show=lambda made: _show(console, made, folder)
@@ -85,13 +70,13 @@ def ablate(
 
 def _show(console: Console, made: AblationFigures, folder: Path) -> None:
     """Print the results."""
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.evaluation.comparison import summary
     from camel.library.ablation import PAGE
 
     lines = summary(made) or ["no difference is significant after correction for the number of comparisons"]
-    print_line(console, f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
+    echo(console, f"{made.comparisons:,} comparisons, corrected together ({made.correction})")
     for line in lines:
-        print_line(console, f"  {line}")
-    print_line(console, f"page    {folder / PAGE}")
-    print_line(console, f"figures {folder / 'ablation.json'}")
+        echo(console, f"  {line}")
+    echo(console, f"page    {folder / PAGE}")
+    echo(console, f"figures {folder / 'ablation.json'}")

@@ -6,70 +6,39 @@ from typing import Annotated
 
 import typer
 
+from camel.cli import options as shared
 from camel.cli.completion import runs as complete_runs
-from camel.cli.help import defaults
-from camel.cli.options import (
-    AllowHost,
-    BaseUrl,
-    BudgetTokens,
-    BudgetUsd,
-    Concurrency,
-    Context,
-    FrameIn,
-    Guided,
-    Host,
-    Local,
-    MaxMessages,
-    MaxTokens,
-    ModelName,
-    OpenBrowser,
-    Out,
-    Port,
-    Public,
-    Temperature,
-    argument,
-    flag,
-)
+from camel.cli.options import argument, flag
 from camel.core.errors import MissingExtra
 
 CONCURRENCY, MESSAGES = 4, 40
 
 
-@defaults(temperature="0.2, or 0.8 with --local", max_tokens="1024, or 160 with --local")
 def agents(
     runs: Annotated[
-        list[str] | None,
-        argument("RUN", "More runs to show in the same app.", autocompletion=complete_runs),
+        list[str] | None, argument("RUN", "More runs to show in the same app.", autocompletion=complete_runs)
     ] = None,
-    out: Out = "runs/agents",
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    context: Context = None,
-    guided: Guided = "",
-    max_messages: MaxMessages = MESSAGES,
-    concurrency: Concurrency = CONCURRENCY,
-    budget_tokens: BudgetTokens = 1_000_000,
-    budget_usd: BudgetUsd = None,
-    keep_all: Annotated[
-        bool, flag("--keep-all", "Save every conversation, not only those saved in the browser.")
-    ] = False,
-    port: Port = 8091,
-    host: Host = "127.0.0.1",
-    allow_host: AllowHost = None,
-    frame_in: FrameIn = None,
-    public: Public = False,
-    open_browser: OpenBrowser = None,
+    out: shared.Out = "runs/agents",
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    temperature: shared.Temperature = None,
+    max_tokens: shared.MaxTokens = None,
+    context: shared.Context = None,
+    guided: shared.Guided = "",
+    max_messages: shared.MaxMessages = MESSAGES,
+    concurrency: shared.Concurrency = CONCURRENCY,
+    budget_tokens: shared.BudgetTokens = 1_000_000,
+    budget_usd: shared.BudgetUsd = None,
+    keep_all: Annotated[bool, flag("--keep-all", "Save every conversation.")] = False,
+    port: shared.Port = 8091,
+    host: shared.Host = "127.0.0.1",
+    allow_host: shared.AllowHost = None,
+    frame_in: shared.FrameIn = None,
+    public: shared.Public = False,
+    open_browser: shared.OpenBrowser = None,
 ) -> None:
-    """Let agents converse in the browser, or take a seat there.
-
-    Choose roles and a task, watch the conversation, speak for one of them, and save it to the run that --out names. The
-    budget covers all conversations until you stop the command with Ctrl-C. Needs the extra `explore`.
-
-    Example: camel agents --local
-    """
+    """Let agents converse in the browser, or take a seat there."""
     from camel.cli.session import SMALL_MODEL, open_chat, read_sampling
 
     try:

@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from camel.cli.options import (
-    Address,
-    AsJson,
-    BudgetCalls,
-    BudgetHours,
-    BudgetTokens,
-    BudgetUsd,
-    Concurrency,
-    RetryFailed,
-    Workers,
-)
+from camel.cli import options as shared
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,18 +30,18 @@ ONCE = ("--json", "--retry-failed", "--accept-change", "--force", "--fork")
 """Options that the resume command does not repeat."""
 
 _CALLS: dict[str, Any] = {
-    "concurrency": Concurrency,
-    "budget_usd": BudgetUsd,
-    "budget_tokens": BudgetTokens,
-    "budget_calls": BudgetCalls,
-    "budget_hours": BudgetHours,
+    "concurrency": shared.Concurrency,
+    "budget_usd": shared.BudgetUsd,
+    "budget_tokens": shared.BudgetTokens,
+    "budget_calls": shared.BudgetCalls,
+    "budget_hours": shared.BudgetHours,
 }
-_REPORT: dict[str, Any] = {"retry_failed": RetryFailed, "as_json": AsJson}
-LOCAL_OPTIONS: dict[str, Any] = {"budget_hours": BudgetHours, "as_json": AsJson}
+_REPORT: dict[str, Any] = {"retry_failed": shared.RetryFailed, "as_json": shared.AsJson}
+LOCAL_OPTIONS: dict[str, Any] = {"budget_hours": shared.BudgetHours, "as_json": shared.AsJson}
 """Options of long commands that call no model."""
 MODEL_OPTIONS: dict[str, Any] = {**_CALLS, **_REPORT}
 """Options of long commands that call models."""
-CLUSTER_OPTIONS: dict[str, Any] = {**_CALLS, "address": Address, "workers": Workers, **_REPORT}
+CLUSTER_OPTIONS: dict[str, Any] = {**_CALLS, "address": shared.Address, "workers": shared.Workers, **_REPORT}
 """Options of those that can also run on a cluster."""
 
 
@@ -92,10 +82,10 @@ class Invocation:
 
     def print(self, text: str) -> None:
         """Print a line, unless JSON is requested."""
-        from camel.cli.panel import print_line
+        from camel.cli.panel import echo
 
         if not self.as_json:
-            print_line(self.console, text)
+            echo(self.console, text)
 
     def options(self, concurrency: int = 1, **more: Any) -> JobOptions:
         """The options of a job that is run by this command."""
@@ -180,7 +170,7 @@ def long_command(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(function, eval_str=True)
         kinds = inspect.Parameter.KEYWORD_ONLY
-        shared = [
+        added = [
             inspect.Parameter(name, kinds, default=_UNSET.get(kind.__origin__), annotation=kind)
             for name, kind in options.items()
         ]
@@ -192,7 +182,7 @@ def long_command(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], 
             call = Invocation(context=given.pop("context"), **{name: given.pop(name) for name in options})
             function(call=call, **given)
 
-        wrapper.__signature__ = own.replace(parameters=[context, *mine, *shared])  # pyright: ignore
+        wrapper.__signature__ = own.replace(parameters=[context, *mine, *added])  # pyright: ignore
         wrapper.__annotations__ = {
             **{name: kind for name, kind in function.__annotations__.items() if name != "call"},
             **options,
@@ -258,12 +248,12 @@ def announce_needs(
     console: Console, steps: Sequence[tuple[str, StepNeed]], prices: Callable[[str], Price | None]
 ) -> None:
     """Print the calls, tokens and cost that each named step is expected to need."""
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.core.message import Usage
     from camel.reports.numbers import money, short
 
     if not steps:
-        print_line(console, "all replies are cached: no calls needed")
+        echo(console, "all replies are cached: no calls needed")
         return
     rows: list[tuple[str, ...]] = []
     total = [0.0, 0.0, 0.0]
@@ -285,7 +275,7 @@ def announce_needs(
     calls = sum(need.calls for need in needs)
     tokens = [sum(need.prompt[at] + need.completion[at] for need in needs) for at in range(3)]
     cost = f", {money(total[1])} ({money(total[0])} to {money(total[2])})" if known else ""
-    print_line(
+    echo(
         console,
         f"about {calls:,} calls, {short(tokens[1])} tokens ({short(tokens[0])} to {short(tokens[2])}){cost}",
     )

@@ -6,21 +6,17 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, Stage, option, print_json
+from camel.cli import options as shared
+from camel.cli.options import option, print_json
 
 
 def compact(
-    run: RunPlace,
+    run: shared.RunPlace,
     file_size: Annotated[int, option("Largest file to write, in megabytes.", "MB", min=1)] = 256,
-    stage: Stage = "",
-    as_json: AsJson = False,
+    stage: shared.Stage = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Merge small files of a run into larger ones.
-
-    The small files stay until `camel run gc --compacted` removes them.
-
-    Example: camel run compact runs/trial --file-size 512
-    """
+    """Merge small files of a run into larger ones."""
     from camel.reports.numbers import counted
     from camel.runs.compact import Compaction
     from camel.runs.compact import compact as merge_shards

@@ -23,12 +23,7 @@ def demo(
     open_browser: OpenBrowser = None,
     explore: Annotated[bool, option("Open the explorer on the finished run.")] = True,
 ) -> None:
-    """Generate three short conversations and explore them.
-
-    The small model on this machine writes them in a minute or two. Needs the extras `local` and `explore`.
-
-    Example: camel demo
-    """
+    """Generate three short conversations and explore them."""
     from camel.cli.command import Invocation
     from camel.cli.explore import explore as open_explorer
     from camel.cli.generate import start

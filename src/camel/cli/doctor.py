@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import (
-    Address,
-    AsJson,
-    BaseUrl,
-    Context,
-    Local,
-    ModelName,
-    argument,
-    leave_to,
-    option,
-    print_json,
-    typed,
-)
+from camel.cli import options as shared
+from camel.cli.options import argument, leave_to, option, print_json, typed
 
 if TYPE_CHECKING:
     from camel.doctor import CheckResult, Target
@@ -30,31 +18,21 @@ if TYPE_CHECKING:
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red", "skipped": "dim"}
 
 
-@defaults(config="camel.toml, if it exists")
 def doctor(
     command: typer.Context,
-    config: Annotated[
-        Path | None,
-        argument("CONFIG.toml", "Configuration whose models and folders are checked."),
-    ] = None,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    context: Context = None,
-    address: Address = "",
+    config: Annotated[Path | None, argument("CONFIG.toml", "Configuration to check.")] = None,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    context: shared.Context = None,
+    address: shared.Address = "",
     calls: Annotated[bool, option("Send requests to the endpoint.")] = True,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Check the machine, the endpoint, the key and the model.
-
-    Every problem is shown with its fix; the exit status is 1 if there is an error. It sends at most 8 small requests per
-    model, which cost less than a cent with most models.
-
-    Example: camel doctor camel.toml
-    """
+    """Check the machine, the endpoint, the key and the model."""
     from rich.console import Console
 
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.doctor import CheckResult, examine_machine, find_target, find_targets, worst
     from camel.generation.config import read_config
 
@@ -63,7 +41,7 @@ def doctor(
 
     def note(text: str, style: str = "") -> None:
         if not as_json:
-            print_line(console, text, style)
+            echo(console, text, style)
 
     def report(finding: CheckResult) -> None:
         findings.append(finding)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from camel.cli import options as shared
 from camel.cli.command import MODEL_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import BaseUrl, DryRun, Judge, Out, argument, option
+from camel.cli.options import argument, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,29 +17,21 @@ if TYPE_CHECKING:
     from camel.training.emergence.results import Figures
 
 
-@defaults(
-    judge="as configured", writer="as configured, else the first judge", out="as configured", concurrency="16"
-)
 @long_command(MODEL_OPTIONS)
 def emergence(
     call: Invocation,
     config: Annotated[Path, argument("STUDY.toml", "Chain of models, domains and judges.")],
-    judge: Judge = None,
+    judge: shared.Judge = None,
     writer: Annotated[str, option("Model that writes the questions.", "MODEL")] = "",
-    base_url: BaseUrl = "",
-    out: Out = "",
+    base_url: shared.BaseUrl = "",
+    out: shared.Out = "",
     humaneval: Annotated[
         int | None,
         option("Also solve HumanEval with each model, with N samples per problem.", "N", min=0, max=10_000),
     ] = None,
-    dry_run: DryRun = False,
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Train on growing data and judge each step (Table 2).
-
-    Run the same command again to continue after a stop.
-
-    Example: camel evaluate emergence study.toml --judge gpt-4.1 --dry-run
-    """
+    """Train on growing data and judge each step (Table 2)."""
     from camel.cli.command import announce_needs
     from camel.training.emergence.emergence_config import read_config
     from camel.training.emergence.emergence_report import EmergenceJob
@@ -64,37 +56,33 @@ def emergence(
 
 def _announce(console: Console, study: Emergence) -> None:
     """Print the models, the questions, the judges and what is trained."""
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.reports.numbers import counted
     from camel.training.stored_rows import Rows
 
     config = study.config
-    print_line(console, f"chain      {' → '.join(one.label for one in study.members())}")
-    print_line(
-        console, f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}"
-    )
-    print_line(console, f"judged by  {', '.join(study.judges)}, in both orders")
+    echo(console, f"chain      {' → '.join(one.label for one in study.members())}")
+    echo(console, f"questions  {' · '.join(f'{one.label} {one.questions:,}' for one in config.domains)}")
+    echo(console, f"judged by  {', '.join(study.judges)}, in both orders")
     for one in study.untrained():
         rows = sum(len(Rows(path)) for path in one.rows)
         much = counted(one.steps, "step") if one.steps else f"{one.epochs:g} epochs"
-        print_line(
-            console, f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}"
-        )
+        echo(console, f"train      {Path(one.out).name}: {much} of {one.batch:,} on {counted(rows, 'row')}")
     if config.humaneval:
-        print_line(
+        echo(
             console, f"HumanEval  {config.humaneval:,} samples of {config.problems:,} problems of each model"
         )
 
 
 def _show(console: Console, made: Figures, folder: Path) -> None:
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.reports.blocks import plain_table
     from camel.training.emergence import emergence_report
 
     head, rows = plain_table(emergence_report.table(made))
     table(console, head, rows, right=range(1, len(head)))
     for one in emergence_report.points(made):
-        print_line(console, f"· {one}")
-    print_line(console, f"page    {folder / emergence_report.PAGE}")
-    print_line(console, f"report  {folder / emergence_report.MARKDOWN}")
-    print_line(console, f"figures {folder / emergence_report.FIGURES}")
+        echo(console, f"· {one}")
+    echo(console, f"page    {folder / emergence_report.PAGE}")
+    echo(console, f"report  {folder / emergence_report.MARKDOWN}")
+    echo(console, f"figures {folder / emergence_report.FIGURES}")

@@ -14,10 +14,7 @@ app = typer.Typer(name="evaluate", cls=HelpGroup, no_args_is_help=True, rich_mar
 
 @app.callback()
 def evaluate() -> None:
-    """Evaluate agents and models as in the paper's tables.
-
-    Example: camel evaluate agents runs/trial --judge gpt-4.1 --sample 20
-    """
+    """Evaluate agents and models as in the paper's tables."""
 
 
 for command in (agents, humaneval, emergence):

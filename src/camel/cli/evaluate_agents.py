@@ -6,26 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
 from camel.cli.completion import runs as complete_runs
-from camel.cli.help import defaults
-from camel.cli.options import (
-    Acknowledge,
-    BaseUrl,
-    Batch,
-    DryRun,
-    Guided,
-    Judge,
-    Local,
-    ModelName,
-    Out,
-    Sample,
-    Seed,
-    acknowledged,
-    argument,
-    option,
-    typed_model,
-)
+from camel.cli.options import acknowledged, argument, option, typed_model
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,54 +19,31 @@ if TYPE_CHECKING:
     from camel.evaluation.results import Evaluation
 
 
-@defaults(
-    against="single-shot",
-    summarizer="the first judge",
-    model="the model of the run",
-    guided="off",
-    judge_prompt="the prompt that is included",
-    out="RUN/evaluation",
-    concurrency="16, or 2 with --local",
-)
 @long_command(CLUSTER_OPTIONS)
 def agents(
     call: Invocation,
     runs: Annotated[
-        list[str],
-        argument("RUN", "Runs to evaluate, a row of the table each.", autocompletion=complete_runs),
+        list[str], argument("RUN", "Runs to evaluate, a row of the table each.", autocompletion=complete_runs)
     ],
     against: Annotated[
-        list[str] | None,
-        option(
-            "Competitor: single-shot, single-shot=MODEL, or another run of the same tasks; repeatable.",
-            "SYSTEM",
-        ),
+        list[str] | None, option("Competitor: single-shot[=MODEL], or a run of the same tasks.", "SYSTEM")
     ] = None,
-    judge: Judge = None,
-    summarizer: Annotated[
-        str, option("Model that writes down the solution of each conversation.", "MODEL")
-    ] = "",
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    batch: Batch = False,
-    guided: Guided = "",
-    sample: Sample = 100,
-    seed: Seed = 0,
+    judge: shared.Judge = None,
+    summarizer: Annotated[str, option("Model that extracts the solutions.", "MODEL")] = "",
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    batch: shared.Batch = False,
+    guided: shared.Guided = "",
+    sample: shared.Sample = 100,
+    seed: shared.Seed = 0,
     repeats: Annotated[int, option("Tasks that each judge judges twice.", "N", min=0, max=100_000)] = 20,
-    judge_prompt: Annotated[
-        str, option("File with a prompt for judges that has <TASK>, <FIRST> and <SECOND>.", "FILE")
-    ] = "",
-    acknowledge: Acknowledge = None,
-    out: Out = "",
-    dry_run: DryRun = False,
+    judge_prompt: Annotated[str, option("Prompt with <TASK>, <FIRST> and <SECOND>.", "FILE")] = "",
+    acknowledge: shared.Acknowledge = None,
+    out: shared.Out = "",
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Compare agents with single-shot answers (Table 1).
-
-    --model answers the tasks in one reply. Run the same command again to continue after a stop.
-
-    Example: camel evaluate agents runs/trial --judge gpt-4.1 --sample 20
-    """
+    """Compare agents with single-shot answers (Table 1)."""
     from camel.cli.session import read_guide
     from camel.evaluation.agents import AgentsEvaluation
     from camel.evaluation.competitors import (
@@ -145,7 +106,7 @@ def _short_replies() -> dict[str, Any]:
 def _announce(console: Console, job: AgentsEvaluation) -> None:
     """Print what is compared and the expected cost."""
     from camel.cli.command import announce_needs
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.evaluation.report_table import STEPS
     from camel.jobs.state import price_of
     from camel.reports.numbers import counted
@@ -154,11 +115,11 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
     for group in contest.groups:
         sample = contest.samples[group.name]
         excluded = f"; {sample.excluded:,} labeled ones excluded (--acknowledge)" if sample.excluded else ""
-        print_line(
+        echo(
             console,
             f"{group.name}: {counted(len(sample.tasks), 'task')} of {sample.of:,} conversations{excluded}",
         )
-        print_line(console, f"  {' / '.join(contest.systems(group.name))}")
+        echo(console, f"  {' / '.join(contest.systems(group.name))}")
     asked = [job.summariser, *job.writers.values(), *job.judges]
     seats = {one.name: job.models[one.seat] for one in asked}
     steps = [(STEPS[need.kind], need) for need in contest.estimate()]
@@ -166,7 +127,7 @@ def _announce(console: Console, job: AgentsEvaluation) -> None:
 
 
 def _show(console: Console, made: Evaluation, folder: Path) -> None:
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.evaluation.report import FIGURES, MARKDOWN, PAGE
     from camel.evaluation.report_table import points, share
     from camel.evaluation.report_table import table as lines
@@ -178,12 +139,12 @@ def _show(console: Console, made: Evaluation, folder: Path) -> None:
     head = ("dataset", "evaluation", "first / second", "draw", "second wins", "first wins", "verdicts")
     table(console, head, rows, right=range(3, 7))
     for one in points(made):
-        print_line(console, f"· {one}")
+        echo(console, f"· {one}")
     for one in made.ratings:
-        print_line(
+        echo(
             console,
             f"{one.rank}. {one.system}  {one.rating.value:+.0f} ({one.rating.low:+.0f} – {one.rating.high:+.0f})",
         )
-    print_line(console, f"page    {folder / PAGE}")
-    print_line(console, f"report  {folder / MARKDOWN}")
-    print_line(console, f"figures {folder / FIGURES}")
+    echo(console, f"page    {folder / PAGE}")
+    echo(console, f"report  {folder / MARKDOWN}")
+    echo(console, f"figures {folder / FIGURES}")

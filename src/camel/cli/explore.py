@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from camel.cli import options as shared
 from camel.cli.completion import runs as complete_runs
-from camel.cli.options import AllowHost, FrameIn, Host, OpenBrowser, Port, Public, argument
+from camel.cli.options import argument
 from camel.core.errors import MissingExtra
 
 
@@ -20,19 +21,14 @@ def explore(
             autocompletion=complete_runs,
         ),
     ],
-    port: Port = 8090,
-    host: Host = "127.0.0.1",
-    allow_host: AllowHost = None,
-    frame_in: FrameIn = None,
-    public: Public = False,
-    open_browser: OpenBrowser = None,
+    port: shared.Port = 8090,
+    host: shared.Host = "127.0.0.1",
+    allow_host: shared.AllowHost = None,
+    frame_in: shared.FrameIn = None,
+    public: shared.Public = False,
+    open_browser: shared.OpenBrowser = None,
 ) -> None:
-    """Read, search and watch runs in the browser.
-
-    Press Ctrl-C to stop. Needs the extra `explore`.
-
-    Example: camel explore runs
-    """
+    """Read, search and watch runs in the browser."""
     try:
         from camel.explorer.serving import serve
     except ImportError as error:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from camel.cli import options as shared
 from camel.cli.completion import formats
-from camel.cli.help import defaults
-from camel.cli.options import Acknowledge, Force, RunPlace, ScenarioName, Seed, Title, argument, flag, option
+from camel.cli.options import argument, flag, option
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ SITE = "site"
 """The one format that is not in `formats`: its pages are the explorer's."""
 
 
-@defaults(title="the name of OUT", license="none", first="100", seed="0")
 def export(
-    run: RunPlace,
+    run: shared.RunPlace,
     format: Annotated[
         str,
         argument(
@@ -34,30 +33,21 @@ def export(
         ),
     ],
     out: Annotated[Path, argument("OUT", "File or folder to write to.")],
-    acknowledge: Acknowledge = None,
+    acknowledge: shared.Acknowledge = None,
     language: Annotated[str, option("Export this translation by camel translate.", "CODE")] = "",
     with_reasoning: Annotated[
-        bool, flag("--with-reasoning", "messages, dataset: include the reasoning of models.")
+        bool, flag("--with-reasoning", "messages, dataset: include reasoning.")
     ] = False,
-    force: Force = False,
-    title: Title = "",
+    force: shared.Force = False,
+    title: shared.Title = "",
     license: Annotated[str, option("dataset, site: license, such as cc-by-4.0.", "ID")] = "",
-    id: Annotated[list[str] | None, option("site: include this conversation; repeatable.", "ID")] = None,
+    id: Annotated[list[str] | None, option("site: include this conversation.", "ID")] = None,
     first: Annotated[int | None, option("site: include the first N conversations.", "N")] = None,
     random: Annotated[int, option("site: include N conversations drawn at random.", "N")] = 0,
-    seed: Seed = None,
-    where: Annotated[
-        str, option("site: include matches of a query of the explorer, such as 'stop=done&q=oasis'.", "QUERY")
-    ] = "",
+    seed: shared.Seed = None,
+    where: Annotated[str, option("site: include matches, such as 'stop=done&q=oasis'.", "QUERY")] = "",
 ) -> None:
-    """Export conversations to files, a dataset or web pages.
-
-    `messages` and `sharegpt` write every conversation in full, with its prompts. `camel rows` makes rows for training:
-    without duplicates and test questions, split to a length. --title, --license and the options marked "site" apply to
-    those formats only.
-
-    Example: camel export runs/trial chat trial.jsonl
-    """
+    """Export conversations to files, a dataset or web pages."""
     from camel.cli.options import acknowledged
     from camel.formats.dataset import dataset
     from camel.formats.exporters import FORMATS
@@ -181,16 +171,10 @@ def import_(
         list[Path], argument("FILE... RUN", "Files or folders to read, and the folder of the new run.")
     ],
     format: Annotated[str, option("Format: chat, instruction, problems or transcript.", "FORMAT")] = "chat",
-    scenario: ScenarioName = "",
+    scenario: shared.ScenarioName = "",
     skip: Annotated[bool, flag("--skip", "Skip and report documents that cannot be read.")] = False,
 ) -> None:
-    """Import conversations from files into a new run.
-
-    Reads the formats of the original project and what `camel play --save` writes. --scenario is recorded with the
-    conversations.
-
-    Example: camel import trial.jsonl runs/imported
-    """
+    """Import conversations from files into a new run."""
     from itertools import chain
 
     from msgspec.structs import replace

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, DryRun, RunPlace, Yes, flag, print_json
+from camel.cli import options as shared
+from camel.cli.options import flag, print_json
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,20 +18,13 @@ SHOWN = 20
 
 
 def gc(
-    run: RunPlace,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    compacted: Annotated[
-        bool, flag("--compacted", "Also remove small files that `camel run compact` has replaced.")
-    ] = False,
-    as_json: AsJson = False,
+    run: shared.RunPlace,
+    yes: shared.Yes = False,
+    dry_run: shared.DryRun = False,
+    compacted: Annotated[bool, flag("--compacted", "Also remove files that compact has merged.")] = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """List files that a run does not need, and remove them.
-
-    It asks before it removes anything; --dry-run lists all files.
-
-    Example: camel run gc runs/trial --dry-run
-    """
+    """List files that a run does not need, and remove them."""
     import msgspec
 
     from camel.index.garbage import unused

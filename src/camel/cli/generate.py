@@ -7,20 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import (
-    AcceptChange,
-    BaseUrl,
-    Batch,
-    ConfigFile,
-    DryRun,
-    Local,
-    ModelName,
-    Out,
-    option,
-    typed_model,
-)
+from camel.cli.options import option, typed_model
 
 if TYPE_CHECKING:
     from camel.generation.config import GenerateConfig
@@ -29,37 +18,23 @@ if TYPE_CHECKING:
     from camel.jobs.runner import Outcome
 
 
-@defaults(
-    model="as configured",
-    base_url="as configured",
-    out="as configured",
-    concurrency="as configured, or 2 with --local",
-)
 @long_command(CLUSTER_OPTIONS)
 def generate(
     call: Invocation,
-    config: ConfigFile = Path("camel.toml"),
-    model: ModelName = "",
-    base_url: BaseUrl = "",
+    config: shared.ConfigFile = Path("camel.toml"),
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
     user_model: Annotated[str, option("Model of the user's seat.", "MODEL")] = "",
     assistant_model: Annotated[str, option("Model of the assistant's seat.", "MODEL")] = "",
     critic_model: Annotated[str, option("Model of the critic.", "MODEL")] = "",
-    local: Local = False,
-    batch: Batch = False,
-    out: Out = "",
-    fork: Annotated[
-        str, option("Start a new run in this folder and reuse what the changed settings allow.", "FOLDER")
-    ] = "",
-    accept_change: AcceptChange = None,
-    dry_run: DryRun = False,
+    local: shared.Local = False,
+    batch: shared.Batch = False,
+    out: shared.Out = "",
+    fork: Annotated[str, option("Start a new run here, and reuse what still applies.", "FOLDER")] = "",
+    accept_change: shared.AcceptChange = None,
+    dry_run: shared.DryRun = False,
 ) -> None:
-    """Generate a dataset of conversations.
-
-    Press Ctrl-C to stop; run the same command to continue where it stopped. Budgets count all attempts together, except
-    --budget-hours, which counts this one. --dry-run shows the plan and one prompt of each kind.
-
-    Example: camel generate camel.toml --budget-usd 5
-    """
+    """Generate a dataset of conversations."""
     from msgspec.structs import replace
 
     from camel.cli.command import resume_line

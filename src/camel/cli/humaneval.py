@@ -7,21 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import (
-    BaseUrl,
-    DryRun,
-    Local,
-    MaxTokens,
-    ModelName,
-    Out,
-    Processes,
-    Seed,
-    Temperature,
-    flag,
-    option,
-)
+from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,42 +21,26 @@ if TYPE_CHECKING:
 UNCONTAINED = "--run-programs-of-the-model-without-a-sandbox"
 
 
-@defaults(
-    k="1, 10 and 100",
-    temperature="0.8",
-    top_p="0.95",
-    max_tokens="1024, or 300 with --local",
-    out="runs/humaneval-MODEL",
-    concurrency="64, or 2 with --local",
-)
 @long_command(CLUSTER_OPTIONS)
 def humaneval(
     call: Invocation,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
     n: Annotated[int, option("Samples per problem.", "N", "-n", min=1, max=10_000)] = 200,
-    k: Annotated[list[int] | None, option("Report pass@k for this k; repeatable.", "K", "-k")] = None,
+    k: Annotated[list[int] | None, option("Report pass@k for this k.", "K", "-k")] = None,
     problems: Annotated[int, option("Solve only the first N problems.", "N", min=1, max=164)] = 164,
-    temperature: Temperature = None,
+    temperature: shared.Temperature = None,
     top_p: Annotated[float | None, option("Nucleus sampling: total probability kept.", "NUMBER")] = None,
-    max_tokens: MaxTokens = None,
-    seed: Seed = None,
-    out: Out = "",
-    processes: Processes = None,
-    dry_run: DryRun = False,
-    uncontained: Annotated[
-        bool,
-        flag(UNCONTAINED, "Run the model's programs with all your permissions if bubblewrap is missing."),
-    ] = False,
+    max_tokens: shared.MaxTokens = None,
+    seed: shared.Seed = None,
+    out: shared.Out = "",
+    processes: shared.Processes = None,
+    dry_run: shared.DryRun = False,
+    uncontained: Annotated[bool, flag(UNCONTAINED, "Run programs with your permissions.")] = False,
 ) -> None:
-    """Solve HumanEval and HumanEval+ with a model (Table 3).
-
-    Run the same command again to continue after a stop.
-
-    Example: camel evaluate humaneval --model gpt-4.1-mini -n 10 --problems 20
-    """
-    from camel.cli.panel import print_line
+    """Solve HumanEval and HumanEval+ with a model (Table 3)."""
+    from camel.cli.panel import echo
     from camel.evaluation.humaneval.records import HumanEvalConfig, prompt_text
     from camel.evaluation.humaneval.report import check_extra
     from camel.evaluation.humaneval.solving import HumanEval
@@ -94,9 +66,9 @@ def humaneval(
 
     if dry_run:
         for line in announce():
-            print_line(console, line)
-        print_line(console, f"\n── {job.problems[0].name}", "bold")
-        print_line(console, job.question(job.problems[0]))
+            echo(console, line)
+        echo(console, f"\n── {job.problems[0].name}", "bold")
+        echo(console, job.question(job.problems[0]))
         return
     call.run(job, call.options(in_flight), announce=announce, show=lambda made: _show(console, made, folder))
 
@@ -120,14 +92,14 @@ def _file_name(name: str) -> str:
 
 
 def _show(console: Console, made: HumanEvalReport, folder: Path) -> None:
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.evaluation.humaneval import report
     from camel.reports.blocks import plain_table
 
     head, rows = plain_table(report.table({made.model: (made.humaneval, made.plus)}))
     table(console, head, rows, right=range(1, len(head)))
     for note in report.notes(made):
-        print_line(console, note)
-    print_line(console, f"page    {folder / report.PAGE}")
-    print_line(console, f"text    {folder / report.MARKDOWN}")
-    print_line(console, f"figures {folder / report.FIGURES}")
+        echo(console, note)
+    echo(console, f"page    {folder / report.PAGE}")
+    echo(console, f"text    {folder / report.MARKDOWN}")
+    echo(console, f"figures {folder / report.FIGURES}")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, Stage, flag, print_json
+from camel.cli import options as shared
+from camel.cli.options import flag, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,19 +17,13 @@ if TYPE_CHECKING:
 
 
 def index(
-    run: RunPlace,
+    run: shared.RunPlace,
     text: Annotated[bool, flag("--text", "Also build the full-text index.")] = False,
     findings: Annotated[bool, flag("--findings", "Also run the detectors, for filters and plots.")] = False,
-    stage: Stage = "",
-    as_json: AsJson = False,
+    stage: shared.Stage = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Build the indexes that make a large run quick to explore.
-
-    Runs are indexed while they are generated; use this for large runs and for copies from elsewhere. You can interrupt
-    it and rerun it at any time, also while the run is in progress. `camel study` and --findings share their results.
-
-    Example: camel run index runs/trial --text
-    """
+    """Build the indexes that make a large run quick to explore."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import BaseUrl, Local, ModelName, ScenarioName, argument, option, typed_model
+from camel.cli import options as shared
+from camel.cli.options import argument, option, typed_model
 from camel.core.errors import CamelError, InputError
 
 if TYPE_CHECKING:
@@ -20,30 +20,17 @@ if TYPE_CHECKING:
 LOCAL, API, SERVER = "1", "2", "3"
 
 
-@defaults(
-    model="what the endpoint serves, else gpt-4.1-mini",
-    scenario="ai_society",
-    key_variable="OPENAI_API_KEY, where a key is needed",
-)
 def init(
     context: typer.Context,
     file: Annotated[Path, argument("FILE.toml", "Configuration to write.")] = Path("camel.toml"),
-    local: Local = False,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    key_variable: Annotated[
-        str, option("Environment variable that holds the API key; never the key itself.", "NAME")
-    ] = "",
-    scenario: ScenarioName = "",
+    local: shared.Local = False,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    key_variable: Annotated[str, option("Environment variable that holds the API key.", "NAME")] = "",
+    scenario: shared.ScenarioName = "",
     size: Annotated[str, option("Number of conversations, or a cost such as '$5'.", "N|$N")] = "",
 ) -> None:
-    """Write a configuration for camel generate.
-
-    It asks three questions: which model, what kind of data and how much. With options, or without a terminal, it asks
-    nothing.
-
-    Example: camel init camel.toml --local --scenario ai_society --size 4
-    """
+    """Write a configuration for camel generate."""
     from camel.generation.init import read_size, write_config
 
     model, base_url = typed_model(context, model, base_url)

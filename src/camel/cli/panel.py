@@ -45,7 +45,7 @@ class _BaseView:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        print_line(self.console, text)
+        echo(self.console, text)
 
     def event(self, entry: dict[str, Any]) -> None:
         """Print the text of an event, if it has one."""
@@ -120,7 +120,7 @@ def choose_view(console: Console, as_json: bool) -> View:
     return LivePanel(console) if console.is_terminal else Lines(console)
 
 
-def print_line(console: Console, text: str, style: str = "") -> None:
+def echo(console: Console, text: str, style: str = "") -> None:
     """Print a line without markup, control characters and wrapping."""
     console.print(Text(visible(text), style), soft_wrap=True)
 
@@ -144,7 +144,7 @@ def table(
             cell.rjust(width) if number in right else cell.ljust(width)
             for number, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-        print_line(console, "  ".join(cells).rstrip())
+        echo(console, "  ".join(cells).rstrip())
 
 
 # --- texts -------------------------------------------------------------------------------------------------------

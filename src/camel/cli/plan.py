@@ -6,19 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import (
-    AsJson,
-    BaseUrl,
-    Batch,
-    ConfigFile,
-    Local,
-    ModelName,
-    Out,
-    option,
-    print_json,
-    typed_model,
-)
+from camel.cli import options as shared
+from camel.cli.options import option, print_json, typed_model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,29 +20,19 @@ if TYPE_CHECKING:
 MONTH = 30 * 24.0
 
 
-@defaults(model="as configured", base_url="as configured", out="as configured", rate="estimated")
 def plan(
     context: typer.Context,
-    config: ConfigFile,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    rate: Annotated[
-        float | None, option("Speed of the endpoint, in calls per second.", "CALLS_PER_S")
-    ] = None,
-    scale: Annotated[
-        list[str] | None, option("Size of a level of the scenario, such as task=100; repeatable.", "LEVEL=N")
-    ] = None,
-    local: Local = False,
-    batch: Batch = False,
-    out: Out = "",
-    as_json: AsJson = False,
+    config: shared.ConfigFile,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    rate: Annotated[float | None, option("Speed of the endpoint, in calls per second.", "N")] = None,
+    scale: Annotated[list[str] | None, option("Size of a level, such as task=100.", "LEVEL=N")] = None,
+    local: shared.Local = False,
+    batch: shared.Batch = False,
+    out: shared.Out = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Estimate calls, tokens, cost, storage and time.
-
-    Nothing is called or written. If the run that --out names exists, its own figures are used.
-
-    Example: camel plan camel.toml --rate 50
-    """
+    """Estimate calls, tokens, cost, storage and time."""
     from rich.console import Console
 
     from camel.core.errors import InputError
@@ -73,7 +52,7 @@ def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str =
     """Print the plan, or that of a fork, and one prompt of each kind."""
     from msgspec.structs import replace
 
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.scenarios import sample
 
     prompts = sample(config.loaded_scenario())
@@ -84,8 +63,8 @@ def dry_run(console: Console, config: GenerateConfig, as_json: bool, fork: str =
     if as_json:
         return
     for prompt in prompts:
-        print_line(console, f"\n── {prompt.title}", "bold")
-        print_line(console, prompt.text)
+        echo(console, f"\n── {prompt.title}", "bold")
+        echo(console, prompt.text)
 
 
 def _show(
@@ -128,34 +107,34 @@ def _show(
         }
         print_json(made.to_dict() | timing)
         return
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
 
     if changed:
-        print_line(console, f"{folder.address} was generated with another configuration:", "yellow")
+        echo(console, f"{folder.address} was generated with another configuration:", "yellow")
         for line in changed:
-            print_line(console, f"  {line}", "yellow")
-        print_line(
+            echo(console, f"  {line}", "yellow")
+        echo(
             console,
             "camel generate does not continue it. The plan below is for a new run (--out PATH). To reuse what the changes\n"
             "allow: camel generate CONFIG.toml --fork FOLDER --dry-run\n",
             "yellow",
         )
     for line in fork_lines(source, forked, made) if forked else ():
-        print_line(console, line)
+        echo(console, line)
     _stages(console, made)
     _totals(console, made)
     for line in warnings(made, config, left):
-        print_line(console, f"budget      {line}", "yellow")
+        echo(console, f"budget      {line}", "yellow")
     _times(console, made, config, rate)
     _shard(console, made, config, rate)
     _grounds(console, made, config)
 
 
 def _stages(console: Console, made: Plan) -> None:
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.reports.numbers import counted, short
 
-    print_line(console, f"{made.scenario}: {made.shape}", "bold")
+    echo(console, f"{made.scenario}: {made.shape}", "bold")
     rows = [
         (
             stage.name,
@@ -179,7 +158,7 @@ def _stages(console: Console, made: Plan) -> None:
 
 
 def _totals(console: Console, made: Plan) -> None:
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.generation.forecast import span
     from camel.reports.numbers import counted, money, short
 
@@ -189,28 +168,25 @@ def _totals(console: Console, made: Plan) -> None:
         low, likely, high = (short(getattr(case, name)) for case in need)
         return f"{likely}{unit}{span(low, high, likely)}"
 
-    print_line(console, f"calls       {between('calls')}")
-    print_line(console, f"prompt      {between('prompt', ' tokens')}")
+    echo(console, f"calls       {between('calls')}")
+    echo(console, f"prompt      {between('prompt', ' tokens')}")
     share = need.likely.cached / need.likely.prompt if need.likely.prompt else 0
-    print_line(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
-    print_line(console, f"completion  {between('completion', ' tokens')}")
+    echo(console, f"  cached    {short(need.likely.cached)} tokens, {share:.0%} of the prompt")
+    echo(console, f"completion  {between('completion', ' tokens')}")
     cost, direct = made.money, made.direct
     if cost is None:
-        print_line(
-            console,
-            "money       unknown: the model has no known price; set model.price",
-        )
+        echo(console, "money       unknown: the model has no known price; set model.price")
     else:
-        print_line(
+        echo(
             console,
             f"money       {money(cost.likely)}{span(money(cost.low), money(cost.high), money(cost.likely))}"
             + (f"; {money(direct.likely)} without --batch" if direct and made.batched else ""),
         )
-    print_line(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
+    echo(console, f"storage     {between('bytes', ' bytes')} in {counted(made.shards, 'shard')}")
 
 
 def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.generation.forecast import span
     from camel.generation.plan import WORKER, workers
     from camel.reports.numbers import duration, short
@@ -225,10 +201,10 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
     )
     count = _workers(config, rate)
     many = f"; on a cluster, {count:,} workers with {WORKER} conversations open in each" if count > 1 else ""
-    print_line(console, f"time        {words(whole)}{remaining}: {rate.words}{many}")
+    echo(console, f"time        {words(whole)}{remaining}: {rate.words}{many}")
     if whole.likely > MONTH:
         needed, seconds = made.need.likely.calls / (MONTH * 3600), _seconds(config)
-        print_line(
+        echo(
             console,
             f"in 30 days  {needed:,.0f} calls/s, {short(needed * seconds)} conversations open at {seconds:g} s per call, "
             f"{workers(needed, seconds):,} workers",
@@ -237,7 +213,7 @@ def _times(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
 
 def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate) -> None:
     """Print what is committed together and what a kill could cost."""
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.reports.numbers import counted, money, short
 
     stage, need, price = made.stages[-1], made.need.likely, made.price
@@ -250,12 +226,12 @@ def _shard(console: Console, made: Plan, config: GenerateConfig, rate: CallRate)
     def cost(of: Need) -> str:
         return f", {money(price.cost(of.usage()))}" if price and price.cost(of.usage()) else ""
 
-    print_line(
+    echo(
         console,
         f"shard       {stage.shard_size:,} {what}: about {short(each.calls)} calls, "
         f"{short(each.prompt + each.completion)} tokens{cost(each)}, committed together",
     )
-    print_line(
+    echo(
         console,
         f"a kill      repeats at most the {counted(round(flying.calls), 'call')} in flight"
         f"{cost(flying)}: every other reply is stored before it is used",
@@ -279,7 +255,7 @@ def _workers(config: GenerateConfig, rate: CallRate) -> int:
 
 def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
     """Print what the figures are based on."""
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.generation.config import CONVERSATIONS
     from camel.generation.guesses import FURTHER_CALLS, messages_assumed
     from camel.generation.plan import in_words
@@ -291,7 +267,7 @@ def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
                 f"{stage.measured:,} of {stage.name}" for stage in measured if stage.elsewhere == where
             )
             source = f"{where}, which has other settings" if where else config.where
-            print_line(console, f"measured    on {names} in {source}", "dim")
+            echo(console, f"measured    on {names} in {source}", "dim")
     if any(not stage.measured and stage.done < stage.items for stage in made.stages):
         assumed = config.plan
         messages = messages_assumed(config.loaded_scenario(), assumed)
@@ -304,13 +280,13 @@ def _grounds(console: Console, made: Plan, config: GenerateConfig) -> None:
             if made.stages[-1].name == CONVERSATIONS
             else f"{in_words(assumed.answer_tokens)} tokens per answer"
         )
-        print_line(
+        echo(
             console,
             f"assumed     {each}, {in_words(assumed.item_tokens)} tokens per list entry; change it in [plan] of the configuration",
             "dim",
         )
     if any(not stage.measured and stage.done < stage.items for stage in made.stages[:-1]):
-        print_line(
+        echo(
             console,
             f"            and {in_words(FURTHER_CALLS)} further calls per list, for entries that repeat others",
             "dim",

@@ -8,25 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import (
-    BaseUrl,
-    Context,
-    Dialect,
-    Guided,
-    Local,
-    MaxMessages,
-    MaxTokens,
-    ModelName,
-    Save,
-    Seed,
-    ShowPrompts,
-    ShowReasoning,
-    TaskText,
-    Temperature,
-    flag,
-    option,
-)
+from camel.cli import options as shared
+from camel.cli.options import flag, option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,52 +21,36 @@ if TYPE_CHECKING:
 MESSAGES = 40
 
 
-@defaults(
-    temperature="0.2, or 0.8 with --local",
-    max_tokens="the model's own limit, or 160 with --local",
-    prompts="the paper's prompts",
-)
 def play(
     assistant: Annotated[str, option("Role of the assistant.", "ROLE")] = "Python Programmer",
     user: Annotated[str, option("Role of the user, who gives instructions.", "ROLE")] = "Stock Trader",
-    task: TaskText = "Develop a trading bot for the stock market",
+    task: shared.TaskText = "Develop a trading bot for the stock market",
     human: Annotated[
-        list[str] | None,
-        option("Take a seat: user, assistant or critic; repeatable. /help lists its commands.", "SEAT"),
+        list[str] | None, option("Take the seat user, assistant or critic; type /help there.", "SEAT")
     ] = None,
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    dialect: Dialect = "",
-    local: Local = False,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    seed: Seed = None,
-    max_messages: MaxMessages = MESSAGES,
-    context: Context = None,
-    guided: Guided = "",
-    critic: Annotated[
-        int, option("Let the model choose each message from N proposals; 0 for no critic.", "N")
-    ] = 0,
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    dialect: shared.Dialect = "",
+    local: shared.Local = False,
+    temperature: shared.Temperature = None,
+    max_tokens: shared.MaxTokens = None,
+    seed: shared.Seed = None,
+    max_messages: shared.MaxMessages = MESSAGES,
+    context: shared.Context = None,
+    guided: shared.Guided = "",
+    critic: Annotated[int, option("Let the model choose each message from N proposals; 0: off.", "N")] = 0,
     specify: Annotated[bool, option("Let the model make the task more specific first.")] = True,
     word_limit: Annotated[int, option("Longest specified task, in words.", "WORDS", min=1)] = 50,
     prompts: Annotated[
-        Path | None,
-        option("Folder with prompts: assistant.txt, user.txt, specifier.txt, opening.txt.", "FOLDER"),
+        Path | None, option("Folder with assistant.txt, user.txt, specifier.txt, opening.txt.", "FOLDER")
     ] = None,
-    show_prompts: ShowPrompts = False,
-    show_reasoning: ShowReasoning = False,
-    save: Save = None,
-    verbatim: Annotated[
-        bool, flag("--verbatim", "With --human: send your text without 'Instruction:' around it.")
-    ] = False,
+    show_prompts: shared.ShowPrompts = False,
+    show_reasoning: shared.ShowReasoning = False,
+    save: shared.Save = None,
+    verbatim: Annotated[bool, flag("--verbatim", "With --human: send your text without markers.")] = False,
     history: Annotated[bool, option("With --human: remember what you type for next time.")] = True,
 ) -> None:
-    """Watch two agents work on a task, or take a seat.
-
-    Press Ctrl-C to stop; --save writes the transcript however the conversation ends.
-
-    Example: camel play --local --task "Plan a school garden" --save garden.md
-    """
+    """Watch two agents work on a task, or take a seat."""
     from rich.console import Console
 
     from camel.cli.keyboard import open_keyboard

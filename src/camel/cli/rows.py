@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
+from camel.cli import options as shared
 from camel.cli.command import LOCAL_OPTIONS, Invocation, long_command
 from camel.cli.completion import runs as complete_runs
-from camel.cli.options import Force, Out, RowLength, argument, flag, leave_to, option, typed
+from camel.cli.options import argument, flag, leave_to, option, typed
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,47 +31,26 @@ def rows(
             "RUN... | RECIPE.toml", "Runs, or a recipe file with all settings.", autocompletion=complete_runs
         ),
     ],
-    out: Out = "rows",
-    seat: Annotated[
-        str, option("Seat whose messages are learned: assistant, user or both.", "SEAT")
-    ] = "assistant",
-    length: RowLength = LENGTH,
-    markers: Annotated[
-        bool, flag("--markers", "Keep Instruction:, Solution: and the other markers.")
-    ] = False,
+    out: shared.Out = "rows",
+    seat: Annotated[str, option("Seat to learn: assistant, user or both.", "SEAT")] = "assistant",
+    length: shared.RowLength = LENGTH,
+    markers: Annotated[bool, flag("--markers", "Keep markers such as Instruction:.")] = False,
     system: Annotated[bool, flag("--system", "Start each row with the system prompt.")] = False,
     inception: Annotated[
-        bool, flag("--inception", "With --system: add the paper's prompts where none is stored.")
+        bool, flag("--inception", "With --system: add the paper's prompts if missing.")
     ] = False,
-    stop: Annotated[
-        list[str] | None,
-        option("Use only conversations with this ending, such as done; repeatable.", "REASON"),
-    ] = None,
+    stop: Annotated[list[str] | None, option("Use only this ending, such as done.", "REASON")] = None,
     without: Annotated[
-        list[str] | None,
-        option("Exclude conversations with this finding, such as role_flipping; repeatable.", "FINDING"),
+        list[str] | None, option("Exclude this finding, such as role_flipping.", "FINDING")
     ] = None,
-    only_language: Annotated[
-        str, option("Use only conversations in this language, such as English.", "NAME")
-    ] = "",
-    near: Annotated[
-        float, option("Exclude rows at least this similar to an earlier one, such as 0.8; 0: off.", "SHARE")
-    ] = 0.0,
+    only_language: Annotated[str, option("Use only this language, such as English.", "NAME")] = "",
+    near: Annotated[float, option("Exclude rows this similar to an earlier one; 0: off.", "SHARE")] = 0.0,
     questions: Annotated[
-        list[str] | None,
-        option(
-            "Exclude rows with these questions: a JSONL file, humaneval or humaneval+; repeatable.", "FILE"
-        ),
+        list[str] | None, option("Exclude these questions: a JSONL file, humaneval or humaneval+.", "FILE")
     ] = None,
-    force: Force = False,
+    force: shared.Force = False,
 ) -> None:
-    """Make training rows: shaped, filtered and deduplicated.
-
-    `camel train` reads the rows. `camel export RUN messages` writes every conversation in full instead, for other
-    programs. Run the same command again to continue after a stop.
-
-    Example: camel rows runs/trial --stop done --near 0.8 --out rows/trial
-    """
+    """Make training rows: shaped, filtered and deduplicated."""
     from camel.training.recipe import Filters, Recipe, Source, read_recipe
     from camel.training.rows_job import RowsJob
     from camel.training.shaping import Seat, Shape

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from camel.cli import options as shared
 from camel.cli.compact import compact
 from camel.cli.gc import gc
 from camel.cli.help import HelpCommand, HelpGroup
 from camel.cli.index import index
-from camel.cli.options import RunPlace
 from camel.cli.status import list_, status
 from camel.cli.verify import verify
 from camel.core.errors import InputError
@@ -23,37 +23,21 @@ app = typer.Typer(name="run", cls=HelpGroup, no_args_is_help=True, rich_markup_m
 
 @app.callback()
 def run() -> None:
-    """Pause, resume, stop, check and tidy runs.
-
-    Example: camel run status runs/trial
-    """
+    """Pause, resume, stop, check and tidy runs."""
 
 
-def pause(run: RunPlace) -> None:
-    """Pause a run: it makes no new calls until you resume it.
-
-    Calls in flight finish and are kept. A paused run stays paused when it is restarted.
-
-    Example: camel run pause runs/trial
-    """
+def pause(run: shared.RunPlace) -> None:
+    """Pause a run: it makes no new calls until you resume it."""
     _request(run, "pause", f"paused: no new calls until camel run resume {run}", "pauses")
 
 
-def resume(run: RunPlace) -> None:
-    """Resume a paused run.
-
-    Example: camel run resume runs/trial
-    """
+def resume(run: shared.RunPlace) -> None:
+    """Resume a paused run."""
     _request(run, "go", "resumed", "resumes")
 
 
-def stop(run: RunPlace) -> None:
-    """Stop a run after its calls in flight, as Ctrl-C does.
-
-    All results are kept; run the same command to continue.
-
-    Example: camel run stop runs/trial
-    """
+def stop(run: shared.RunPlace) -> None:
+    """Stop a run after its calls in flight, as Ctrl-C does."""
     _request(run, "stop", "stopping after the calls in flight", "stops after its calls in flight")
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.help import HelpCommand, HelpGroup, defaults
-from camel.cli.options import ScenarioPlace, Title, argument
+from camel.cli import options as shared
+from camel.cli.help import HelpCommand, HelpGroup
+from camel.cli.options import argument
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,10 +20,7 @@ app = typer.Typer(name="scenarios", cls=HelpGroup, invoke_without_command=True, 
 
 @app.callback()
 def scenarios(context: typer.Context) -> None:
-    """List scenarios, and make your own.
-
-    Example: camel scenarios show ai_society
-    """
+    """List scenarios, and make your own."""
     if context.invoked_subcommand is not None:
         return
     from rich.console import Console
@@ -42,15 +40,10 @@ def scenarios(context: typer.Context) -> None:
 
 
 @app.command(cls=HelpCommand)
-@defaults(title="made from the name")
 def new(
-    path: Annotated[str, argument("NAME", "Name or path of the new folder.")],
-    title: Title = "",
+    path: Annotated[str, argument("NAME", "Name or path of the new folder.")], title: shared.Title = ""
 ) -> None:
-    """Create the folder of a new scenario.
-
-    Example: camel scenarios new debate --title "A debate"
-    """
+    """Create the folder of a new scenario."""
     from camel.scenarios import scaffold
 
     folder = scaffold(Path(path) if "/" in path else path, title)
@@ -59,13 +52,8 @@ def new(
 
 
 @app.command(cls=HelpCommand)
-def check(path: ScenarioPlace) -> None:
-    """Check a scenario and show its prompts.
-
-    The exit status is 1 if there are errors.
-
-    Example: camel scenarios check ./debate
-    """
+def check(path: shared.ScenarioPlace) -> None:
+    """Check a scenario and show its prompts."""
     from camel.reports.numbers import counted
     from camel.scenarios import check as problems_of
     from camel.scenarios import load
@@ -83,11 +71,8 @@ def check(path: ScenarioPlace) -> None:
 
 
 @app.command(cls=HelpCommand)
-def show(name: ScenarioPlace) -> None:
-    """Show the levels of a scenario and one prompt of each kind.
-
-    Example: camel scenarios show ai_society
-    """
+def show(name: shared.ScenarioPlace) -> None:
+    """Show the levels of a scenario and one prompt of each kind."""
     from rich.console import Console
 
     from camel.cli.panel import table
@@ -121,6 +106,6 @@ def _show_samples(scenario: Scenario) -> None:
 def _print(text: str, style: str = "") -> None:
     from rich.console import Console
 
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
 
-    print_line(Console(highlight=False), text, style)
+    echo(Console(highlight=False), text, style)

@@ -7,26 +7,20 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import Concurrency, Context, Port, option
+from camel.cli import options as shared
+from camel.cli.options import option
 
 SLOTS, WINDOW = 2, 4096
 
 
-@defaults(gguf="SmolLM2-135M-Instruct", threads="at most 2")
 def serve(
-    port: Port = 8080,
+    port: shared.Port = 8080,
     gguf: Annotated[Path | None, option("GGUF file to serve.", "FILE")] = None,
-    concurrency: Concurrency = SLOTS,
-    context: Context = WINDOW,
+    concurrency: shared.Concurrency = SLOTS,
+    context: shared.Context = WINDOW,
     threads: Annotated[int | None, option("CPU threads.", "N")] = None,
 ) -> None:
-    """Serve a small model on this machine until Ctrl-C.
-
-    It listens on 127.0.0.1 with the OpenAI protocol. --context applies to each conversation. Needs the extra `local`.
-
-    Example: camel serve --gguf models/trial/model.gguf
-    """
+    """Serve a small model on this machine until Ctrl-C."""
     from camel.models import local
 
     settings = local.LocalServer(

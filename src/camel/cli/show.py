@@ -6,16 +6,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-from camel.cli.options import (
-    Acknowledge,
-    AsJson,
-    RunPlace,
-    ShowPrompts,
-    ShowReasoning,
-    acknowledged,
-    argument,
-    print_json,
-)
+from camel.cli import options as shared
+from camel.cli.options import acknowledged, argument, print_json
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,19 +21,14 @@ FIRST = 10
 
 
 def show(
-    run: RunPlace,
+    run: shared.RunPlace,
     id: Annotated[str, argument("ID", "Conversation to print; without it, a summary of the run.")] = "",
-    acknowledge: Acknowledge = None,
-    show_prompts: ShowPrompts = False,
-    show_reasoning: ShowReasoning = False,
-    as_json: AsJson = False,
+    acknowledge: shared.Acknowledge = None,
+    show_prompts: shared.ShowPrompts = False,
+    show_reasoning: shared.ShowReasoning = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Print a summary of a run, or one conversation.
-
-    The summary has the models, progress, endings and cost, and the ids of the first conversations.
-
-    Example: camel show runs/trial 001_001_001
-    """
+    """Print a summary of a run, or one conversation."""
     from rich.console import Console
 
     from camel.library.run import Run
@@ -97,7 +84,7 @@ def _show_run(
     labels: Sequence[str],
     as_json: bool,
 ) -> None:
-    from camel.cli.panel import current, print_line
+    from camel.cli.panel import current, echo
     from camel.core.message import in_one_line
     from camel.reports.numbers import money, short
 
@@ -117,28 +104,24 @@ def _show_run(
     if as_json:
         print_json({**now.to_dict(), "seats": seats, "conversations": rows})
         return
-    print_line(console, " · ".join(part for part in (now.run, now.scenario, now.state) if part), "bold")
+    echo(console, " · ".join(part for part in (now.run, now.scenario, now.state) if part), "bold")
     used = {model for models in seats.values() for model in models} or {now.model}
     models = "; ".join(f"{seat}: {', '.join(names)}" for seat, names in seats.items())
-    print_line(console, f"models    {models if len(used) > 1 else next(iter(used))}")
+    echo(console, f"models    {models if len(used) > 1 else next(iter(used))}")
     if stage := current(now):
         failed = f", {now.failed:,} failed" if now.failed else ""
-        print_line(console, f"progress  {stage.title}: {stage.committed:,} of {stage.planned:,}{failed}")
+        echo(console, f"progress  {stage.title}: {stage.committed:,} of {stage.planned:,}{failed}")
     if now.stops:
-        print_line(
-            console, "endings   " + ", ".join(f"{name} {count:,}" for name, count in now.stops.items())
-        )
+        echo(console, "endings   " + ", ".join(f"{name} {count:,}" for name, count in now.stops.items()))
     cost = "price unknown" if now.money is None else money(now.money)
-    print_line(
-        console, f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n"
-    )
+    echo(console, f"cost      {cost}, {short(now.usage.total)} tokens, {short(now.usage.calls)} calls\n")
     width = max((len(row["id"]) for row in rows), default=0)
     for row in rows:
         text = ": ".join(part for part in (" & ".join(row["roles"].values()), row["task"]) if part)
         line = f"{row['id']:<{width}}  {row['messages']:>3} messages  {row['ended']:<12}  {in_one_line(text)}"
-        print_line(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
+        echo(console, line if len(line) <= console.width else f"{line[: console.width - 1]}…")
     if total > len(rows):
-        print_line(console, f"and {total - len(rows):,} more: camel explore {now.run}")
+        echo(console, f"and {total - len(rows):,} more: camel explore {now.run}")
 
 
 def _models(transcripts: Sequence[Transcript]) -> dict[str, list[str]]:

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-_REASONS = {
-    signal.SIGINT: "you stopped it",
-    signal.SIGTERM: "the process was terminated (SIGTERM)",
-}
+_REASONS = {signal.SIGINT: "you stopped it", signal.SIGTERM: "the process was terminated (SIGTERM)"}
 if hasattr(signal, "SIGHUP"):
     _REASONS[signal.SIGHUP] = "the terminal was closed (SIGHUP)"
 

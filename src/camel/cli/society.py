@@ -7,56 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import (
-    BaseUrl,
-    Context,
-    Dialect,
-    Local,
-    MaxMessages,
-    MaxTokens,
-    ModelName,
-    Save,
-    Seed,
-    ShowPrompts,
-    ShowReasoning,
-    TaskText,
-    Temperature,
-    argument,
-)
+from camel.cli import options as shared
+from camel.cli.options import argument
 
 if TYPE_CHECKING:
     from camel.core.society import Society
 
 
-@defaults(
-    task="that of the file",
-    temperature="that of the file",
-    max_tokens="that of the file",
-    max_messages="that of the file",
-)
 def society(
     file: Annotated[Path, argument("FILE", "Society's TOML file, or a folder with a society.toml.")],
-    task: TaskText = "",
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    dialect: Dialect = "",
-    local: Local = False,
-    temperature: Temperature = None,
-    max_tokens: MaxTokens = None,
-    seed: Seed = None,
-    max_messages: MaxMessages = None,
-    context: Context = None,
-    show_prompts: ShowPrompts = False,
-    show_reasoning: ShowReasoning = False,
-    save: Save = None,
+    task: shared.TaskText = "",
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    dialect: shared.Dialect = "",
+    local: shared.Local = False,
+    temperature: shared.Temperature = None,
+    max_tokens: shared.MaxTokens = None,
+    seed: shared.Seed = None,
+    max_messages: shared.MaxMessages = None,
+    context: shared.Context = None,
+    show_prompts: shared.ShowPrompts = False,
+    show_reasoning: shared.ShowReasoning = False,
+    save: shared.Save = None,
 ) -> None:
-    """Watch a society of any size work on a task.
-
-    --temperature and --max-tokens apply to all members.
-
-    Example: camel society examples/societies/debate.toml --local
-    """
+    """Watch a society of any size work on a task."""
     from msgspec.structs import replace
     from rich.console import Console
 

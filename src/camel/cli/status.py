@@ -7,21 +7,19 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, argument, print_json
+from camel.cli import options as shared
+from camel.cli.options import argument, print_json
 from camel.core.errors import InputError
 
 OLD = 15.0
 """Seconds after which the figures of a run in progress are reported as old."""
 
 
-def status(run: RunPlace, as_json: AsJson = False) -> None:
-    """Show the progress and cost of a run, and how to resume it.
-
-    Example: camel run status runs/trial
-    """
+def status(run: shared.RunPlace, as_json: shared.AsJson = False) -> None:
+    """Show the progress and cost of a run, and how to resume it."""
     from rich.console import Console
 
-    from camel.cli.panel import line, panel, print_line, stopped, uncommitted
+    from camel.cli.panel import echo, line, panel, stopped, uncommitted
     from camel.jobs.status import read_status
     from camel.reports.numbers import duration, short
     from camel.runs.run import JOURNALS
@@ -36,7 +34,7 @@ def status(run: RunPlace, as_json: AsJson = False) -> None:
         console.print(panel(now, min(96, console.width)))
     else:
         state = stopped(now.why, now.state) if now.why else "paused" if now.paused else now.state
-        print_line(console, f"{now.scenario} · {now.model} · {state}")
+        echo(console, f"{now.scenario} · {now.model} · {state}")
         for stage in now.stages:
             notes = [
                 f"{stage.committed:,} of {stage.planned:,} committed",
@@ -44,45 +42,42 @@ def status(run: RunPlace, as_json: AsJson = False) -> None:
                 f"{stage.failed:,} failed" if stage.failed else "",
                 f"{short(stage.tokens)} tokens" if stage.extra and stage.tokens else "",
             ]
-            print_line(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
-        print_line(console, line(now))
+            echo(console, f"stage {stage.title}: {', '.join(note for note in notes if note)}")
+        echo(console, line(now))
         if now.stops:
             ends = ", ".join(f"{reason} {count:,}" for reason, count in now.stops.items())
-            print_line(console, f"ended: {ends}")
-    print_line(console, f"run     {now.run}{' (in progress)' if now.state == 'working' else ''}")
+            echo(console, f"ended: {ends}")
+    echo(console, f"run     {now.run}{' (in progress)' if now.state == 'working' else ''}")
     if now.state == "working" and (now.age is None or now.age > OLD):
         old = "unknown" if now.age is None else f"{duration(now.age)} old"
-        print_line(
+        echo(
             console,
             f"figures {old}: only committed results are visible from this machine. "
             f"Run camel run status {now.run} where the run is executing for live figures.",
         )
     for replica in now.replicas:
         if now.state == "working" and replica.state != "closed":
-            print_line(console, f"endpoint {replica.url} does not answer; it gets no calls for a while")
+            echo(console, f"endpoint {replica.url} does not answer; it gets no calls for a while")
     if now.journals and now.state != "complete":
-        print_line(
+        echo(
             console,
             f"journal {now.journals} ({JOURNALS}): only there can be seen whether a process works on the run",
         )
     if now.paused:
-        print_line(console, f"paused  continue with camel run resume {now.run}")
+        echo(console, f"paused  continue with camel run resume {now.run}")
     if now.forked_from:
-        print_line(console, f"forked  from {now.forked_from}")
+        echo(console, f"forked  from {now.forked_from}")
     if now.log:
-        print_line(console, f"log     {now.log}")
+        echo(console, f"log     {now.log}")
     if now.resume and now.state in ("stopped", "new"):
-        print_line(console, f"resume  {now.resume}")
+        echo(console, f"resume  {now.resume}")
 
 
 def list_(
     folder: Annotated[str, argument("FOLDER", "Folder to search, or s3://bucket/prefix.")] = "runs",
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """List the runs in a folder.
-
-    Example: camel run list runs
-    """
+    """List the runs in a folder."""
     from rich.console import Console
 
     from camel.cli.panel import current, spent, table

@@ -7,19 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import (
-    Acknowledge,
-    BaseUrl,
-    Batch,
-    Judge,
-    Out,
-    Processes,
-    RunPlace,
-    Sample,
-    acknowledged,
-)
+from camel.cli.options import acknowledged
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,26 +21,19 @@ SAMPLE = 5_000
 """Most conversations that a judge is asked about."""
 
 
-@defaults(judge="none", out="RUN/study", concurrency="16, or 2 with a model on this machine")
 @long_command(CLUSTER_OPTIONS)
 def study(
     call: Invocation,
-    run: RunPlace,
-    judge: Judge = None,
-    sample: Sample = 100,
-    base_url: BaseUrl = "",
-    batch: Batch = False,
-    out: Out = "",
-    processes: Processes = None,
-    acknowledge: Acknowledge = None,
+    run: shared.RunPlace,
+    judge: shared.Judge = None,
+    sample: shared.Sample = 100,
+    base_url: shared.BaseUrl = "",
+    batch: shared.Batch = False,
+    out: shared.Out = "",
+    processes: shared.Processes = None,
+    acknowledge: shared.Acknowledge = None,
 ) -> None:
-    """Find and measure behaviors in a run.
-
-    With --judge, one model decides for a sample whether conversations that ended as done solved their task; nothing else
-    calls a model. Results are kept, and the same command continues after a stop.
-
-    Example: camel study runs/trial --judge gpt-4.1 --sample 50
-    """
+    """Find and measure behaviors in a run."""
     from camel.evaluation.findings import study_folder
     from camel.evaluation.study_job import StudyJob
     from camel.evaluation.windows import AskedModel
@@ -83,15 +66,12 @@ def study(
             yield expect_line("judge", chat.name, judging.estimate(remaining), price_of(chat))
 
     call.run(
-        job,
-        call.options(in_flight),
-        announce=announce,
-        show=lambda made: _show(call.console, made, folder),
+        job, call.options(in_flight), announce=announce, show=lambda made: _show(call.console, made, folder)
     )
 
 
 def _show(console: Console, made: Study, folder: Path) -> None:
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.evaluation.study import SEEN, UNSEEN, shown
     from camel.evaluation.study_report import PAGE
     from camel.reports.numbers import counted, interval, percent
@@ -109,7 +89,7 @@ def _show(console: Console, made: Study, folder: Path) -> None:
                 seat,
             )
         )
-    print_line(console, f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
+    echo(console, f"{counted(made.conversations, 'conversation')}, {counted(made.messages, 'message')}")
     if rows:
         head = ("behavior", "of conversations", "95%", "of messages", "95%", "most in")
         table(console, head, rows, right={1, 3})
@@ -117,23 +97,23 @@ def _show(console: Console, made: Study, folder: Path) -> None:
     if absent:
         most = percent(max(one.conversations.high for one in absent))
         names = ", ".join(one.title.lower() for one in absent)
-        print_line(console, f"not found (each in at most {most}): {names}")
+        echo(console, f"not found (each in at most {most}): {names}")
     ends = ", ".join(f"{stop} {percent(rate.rate)} ({interval(rate)})" for stop, rate in made.stops.items())
-    print_line(console, f"ended   {ends}")
+    echo(console, f"ended   {ends}")
     if made.deserved:
         done = made.deserved
         more = f", {done.undecided:,} undecided" if done.undecided else ""
-        print_line(
+        echo(
             console,
             f"done    deserved in {percent(done.rate.rate)} ({interval(done.rate)}) of {done.rate.of:,} judged{more}"
             if done.rate.of
             else f"done    none could be judged{more}: the judge answered neither yes nor no",
         )
-    print_line(console, f"note    {SEEN} {UNSEEN}")
-    print_line(console, f"next    camel explore {made.run}")
+    echo(console, f"note    {SEEN} {UNSEEN}")
+    echo(console, f"next    camel explore {made.run}")
     if not made.deserved:
-        print_line(console, f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
-    print_line(console, f"        camel evaluate agents {made.run} --judge MODEL")
-    print_line(console, f"page    {folder / PAGE}")
-    print_line(console, f"figures {folder / 'study.json'}")
-    print_line(console, f"plots   {folder / 'plots'}")
+        echo(console, f'        camel study {made.run} --judge MODEL    # was "done" deserved?')
+    echo(console, f"        camel evaluate agents {made.run} --judge MODEL")
+    echo(console, f"page    {folder / PAGE}")
+    echo(console, f"figures {folder / 'study.json'}")
+    echo(console, f"plots   {folder / 'plots'}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from camel.cli.help import defaults
-from camel.cli.options import Address, DryRun, Out, RowLength, argument, leave_to, option, typed
+from camel.cli import options as shared
+from camel.cli.options import argument, leave_to, option, typed
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,55 +22,34 @@ WITH_FILE = ("--address", "--write-gguf", "--dry-run", "--device", "--parameters
 """Options that can be combined with a configuration file."""
 
 
-@defaults(
-    recipe="lora, or dpo with --preferences",
-    base_model="that of the recipe",
-    epochs="that of the recipe",
-    steps="no limit",
-    batch_size="that of the recipe",
-    length="that of the recipe",
-    learning_rate="that of the recipe",
-    devices="that of the recipe",
-    device="A100-80GB, or CPU for a recipe for CPUs",
-)
 def train(
     command: typer.Context,
     given: Annotated[
-        list[str] | None,
-        argument("ROWS... | CONFIG.toml", "Folders of rows, or a file with all settings."),
+        list[str] | None, argument("ROWS... | CONFIG.toml", "Folders of rows, or a file with all settings.")
     ] = None,
     preferences: Annotated[
-        list[str] | None,
-        option("Learn the choices of critics (DPO) instead of rows; repeatable.", "RUN|FILE"),
+        list[str] | None, option("Learn the choices of critics (DPO).", "RUN|FILE")
     ] = None,
     recipe: Annotated[str, option("Base settings: paper, lora, qlora, dpo or cpu.", "NAME")] = "",
     base_model: Annotated[
-        str, option("Model to train: a folder, a name on the hub, a GGUF file, or local.", "MODEL")
+        str, option("Model to train: a folder, hub name, GGUF file or local.", "MODEL")
     ] = "",
-    out: Out = "model",
+    out: shared.Out = "model",
     epochs: Annotated[float | None, option("Passes over the rows.", "NUMBER")] = None,
     steps: Annotated[int | None, option("Most training steps.", "N")] = None,
     batch_size: Annotated[int | None, option("Rows per step.", "ROWS")] = None,
-    length: RowLength = None,
+    length: shared.RowLength = None,
     learning_rate: Annotated[float | None, option("Learning rate.", "NUMBER")] = None,
     devices: Annotated[int | None, option("GPUs, or CPU processes.", "N")] = None,
-    address: Address = "",
+    address: shared.Address = "",
     write_gguf: Annotated[bool, option("Also write model.gguf, for camel serve.")] = True,
-    dry_run: DryRun = False,
-    device: Annotated[
-        str, option("With --dry-run: device to estimate for, A100-80GB, H100-80GB or CPU.", "NAME")
-    ] = "",
+    dry_run: shared.DryRun = False,
+    device: Annotated[str, option("With --dry-run: A100-80GB, H100-80GB or CPU.", "NAME")] = "",
     parameters: Annotated[
-        str, option("With --dry-run: parameters of a model that is not on this machine, such as 7B.", "COUNT")
+        str, option("With --dry-run: size of a model that is elsewhere, such as 7B.", "COUNT")
     ] = "",
 ) -> None:
-    """Fine-tune a model on rows or on preferences.
-
-    `camel rows` makes the rows. --dry-run estimates memory, time and cost. Run the same command again to continue after a
-    stop. Needs the extra `train`.
-
-    Example: camel train rows/trial --recipe cpu --out models/trial
-    """
+    """Fine-tune a model on rows or on preferences."""
     from rich.console import Console
 
     from camel.jobs.signals import INTERRUPTED
@@ -136,7 +115,7 @@ def _estimate(console: Console, config: TrainConfig, device: str, address: str, 
 
 
 def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> bool:
-    from camel.cli.panel import print_line
+    from camel.cli.panel import echo
     from camel.reports.numbers import duration
     from camel.training.launch import launched
     from camel.training.trained import Step
@@ -148,12 +127,12 @@ def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> b
         if stopping:
             raise KeyboardInterrupt
         stopping = True
-        print_line(console, "stopping after this step; a checkpoint is saved")
+        echo(console, "stopping after this step; a checkpoint is saved")
 
     def notice(step: Step) -> None:
         rate = step.tokens / max(step.seconds, 1e-9)
         remaining = step.seconds / max(1, step.step) * (step.of - step.step)
-        print_line(
+        echo(
             console,
             f"step {step.step:,} of {step.of:,} · loss {step.loss:.3f} · {rate:,.0f} tokens/s · {step.memory:.1f} GB · "
             f"about {duration(remaining)} remaining",
@@ -167,7 +146,7 @@ def _train(console: Console, config: TrainConfig, gguf: bool, address: str) -> b
             signal.signal(number, handler)
     if found is None:
         return False
-    print_line(
+    echo(
         console,
         f"loss {found.first_loss:.3f} to {found.last_loss:.3f} in {found.steps:,} steps · {found.out}/README.md"
         + (f"\nnext: camel serve --gguf {found.out}/model.gguf" if gguf else ""),

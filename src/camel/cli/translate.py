@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
+from camel.cli import options as shared
 from camel.cli.command import CLUSTER_OPTIONS, Invocation, long_command
-from camel.cli.help import defaults
-from camel.cli.options import AcceptChange, BaseUrl, Batch, Local, ModelName, RunPlace, option
+from camel.cli.options import option
 from camel.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,24 +18,18 @@ CHANGES = ["model.name"]
 """Settings that may change between attempts."""
 
 
-@defaults(concurrency="64, or 2 with --local")
 @long_command(CLUSTER_OPTIONS)
 def translate(
     call: Invocation,
-    run: RunPlace,
-    to: Annotated[list[str], option("Language: ar zh ko ja hi ru es fr de it; repeatable.", "CODE")],
-    model: ModelName = "",
-    base_url: BaseUrl = "",
-    local: Local = False,
-    batch: Batch = False,
-    accept_change: AcceptChange = None,
+    run: shared.RunPlace,
+    to: Annotated[list[str], option("Language: ar zh ko ja hi ru es fr de it.", "CODE")],
+    model: shared.ModelName = "",
+    base_url: shared.BaseUrl = "",
+    local: shared.Local = False,
+    batch: shared.Batch = False,
+    accept_change: shared.AcceptChange = None,
 ) -> None:
-    """Translate a run's conversations into other languages.
-
-    Markers such as Instruction: are kept. Run the same command again to continue after a stop.
-
-    Example: camel translate runs/trial --to de --to fr
-    """
+    """Translate a run's conversations into other languages."""
     from camel.cli.command import resume_line
     from camel.generation.translate import Translation
     from camel.models.spec import find_spec

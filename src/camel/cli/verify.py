@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from camel.cli.options import AsJson, RunPlace, flag, print_json
+from camel.cli import options as shared
+from camel.cli.options import flag, print_json
 
 SHOWN = 20
 FIX = (
@@ -16,16 +17,11 @@ FIX = (
 
 
 def verify(
-    run: RunPlace,
+    run: shared.RunPlace,
     unfinished: Annotated[bool, flag("--unfinished", "Accept shards that are not generated yet.")] = False,
-    as_json: AsJson = False,
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Check the hash, rows and ids of every file of a run.
-
-    The exit status is 1 if a file is damaged or missing.
-
-    Example: camel run verify runs/trial
-    """
+    """Check the hash, rows and ids of every file of a run."""
     import msgspec
     from rich.console import Console
 

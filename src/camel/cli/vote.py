@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from camel.cli.options import AllowHost, AsJson, Host, OpenBrowser, Out, Port, argument, flag, option
+from camel.cli import options as shared
+from camel.cli.options import argument, flag, option
 from camel.core.errors import InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -20,25 +21,17 @@ if TYPE_CHECKING:
 
 def vote(
     pairs: Annotated[Path, argument("FOLDER", "Folder of an evaluation, or a .jsonl file of pairs.")],
-    port: Port = 8092,
-    host: Host = "127.0.0.1",
+    port: shared.Port = 8092,
+    host: shared.Host = "127.0.0.1",
     url: Annotated[str, option("Address that voters open, where a proxy is in front.", "URL")] = "",
-    allow_host: AllowHost = None,
-    invite: Annotated[
-        list[str] | None, option("Print a personal link for this voter; repeatable.", "NAME")
-    ] = None,
-    open_browser: OpenBrowser = None,
+    allow_host: shared.AllowHost = None,
+    invite: Annotated[list[str] | None, option("Print a personal link for this voter.", "NAME")] = None,
+    open_browser: shared.OpenBrowser = None,
     results: Annotated[bool, flag("--results", "Show the results so far and exit.")] = False,
-    out: Out = "",
-    as_json: AsJson = False,
+    out: shared.Out = "",
+    as_json: shared.AsJson = False,
 ) -> None:
-    """Let people vote on pairs of solutions in the browser.
-
-    Press Ctrl-C to stop; the same command continues. --out (.json for figures, .csv for votes) and --json need --results.
-    Needs the extra `explore`.
-
-    Example: camel vote runs/trial/evaluation --results
-    """
+    """Let people vote on pairs of solutions in the browser."""
     from camel.storage import inside
 
     for run in (one for one in pairs.parents if (one / "run.json").is_file()):
@@ -89,45 +82,39 @@ def _print_results(pairs: Path, out: Path | None, as_json: bool) -> None:
 
 
 def _show(console: Console, made: Results) -> None:
-    from camel.cli.panel import print_line, table
+    from camel.cli.panel import echo, table
     from camel.reports.numbers import counted, interval, percent
 
     skipped = f", {made.skipped:,} skipped" if made.skipped else ""
     people = counted(len(made.voters), "voter")
-    print_line(
-        console, f"{counted(made.votes, 'vote')} by {people} on {counted(made.pairs, 'pair')}{skipped}"
-    )
+    echo(console, f"{counted(made.votes, 'vote')} by {people} on {counted(made.pairs, 'pair')}{skipped}")
     if made.elsewhere:
-        print_line(
-            console, f"{counted(made.elsewhere, 'vote')} are ignored: the texts of their pairs have changed"
-        )
+        echo(console, f"{counted(made.elsewhere, 'vote')} are ignored: the texts of their pairs have changed")
     if not made.votes:
-        print_line(console, "no votes yet: run camel vote without --results to collect them")
+        echo(console, "no votes yet: run camel vote without --results to collect them")
         return
     several = len(made.compared) > 1
     for one in made.compared:
         where = f" ({one.group})" if several and one.group else ""
-        print_line(console, f"\n{one.system_a} against {one.system_b}{where}")
+        echo(console, f"\n{one.system_a} against {one.system_b}{where}")
         head = ("", "wins", "95%", "draws", "95%", "losses", "95%", "of")
         table(console, head, _rows(one), right={1, 3, 5, 7})
         if (longer := one.length.longer_wins).of:
             share = f"{percent(longer.rate)} ({interval(longer)})"
-            print_line(
-                console, f"the longer solution won {share} of {counted(longer.of, 'pair')} without a draw"
-            )
-    print_line(console, f"\nagreement of voters (Fleiss' kappa)  {_kappa(made.agreement)}")
+            echo(console, f"the longer solution won {share} of {counted(longer.of, 'pair')} without a draw")
+    echo(console, f"\nagreement of voters (Fleiss' kappa)  {_kappa(made.agreement)}")
     for judge in made.judges:
-        print_line(console, f"most voters and {judge.one} (Cohen's kappa)  {_kappa(judge.kappa)}")
+        echo(console, f"most voters and {judge.one} (Cohen's kappa)  {_kappa(judge.kappa)}")
     for two in made.between[:20]:
-        print_line(console, f"{two.one} and {two.other} (Cohen's kappa)  {_kappa(two.kappa)}")
+        echo(console, f"{two.one} and {two.other} (Cohen's kappa)  {_kappa(two.kappa)}")
     if made.first.of:
         share = f"{percent(made.first.rate)} ({interval(made.first)})"
-        print_line(console, f"the solution shown first won {share} of {made.first.of:,} votes without a draw")
+        echo(console, f"the solution shown first won {share} of {made.first.of:,} votes without a draw")
     rows: list[tuple[str, ...]] = []
     for one in made.voters:
         agreed = percent(one.with_majority.rate) if one.with_majority.of else "–"
         rows.append((one.voter, f"{one.votes:,}", f"{one.skipped:,}", f"{one.draws:,}", agreed))
-    print_line(console, "")
+    echo(console, "")
     table(console, ("voter", "votes", "skipped", "draws", "as most others"), rows, right={1, 2, 3, 4})
 
 
