@@ -90,7 +90,7 @@ def test_fixed_tasks_ask_for_no_list(endpoint: SimulatorProcess, tmp_path: Path)
     assert [stage.name for stage in read_status(settings.out).stages] == ["conversations"]
     assert calls == sum(len(one.messages) for one in run)
     scenario = settings.loaded_scenario()
-    expected = [scenario.facts(index, lambda *_: ())["task"] for index in range(4)]
+    expected = [scenario.facts(index, lambda level, number: ())["task"] for index in range(4)]
     # As they are: no specifier came between.
     assert [(one.task.original, one.task.specified) for one in run] == [(task, "") for task in expected]
 

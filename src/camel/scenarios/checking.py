@@ -170,7 +170,7 @@ def _headings(scenario: Scenario) -> Iterator[_Found]:
             yield where, f"depends on {above[0].name}, which a model may be asked for: give it a prompt too"
         elif all(one.count <= one.most for one in above):
             for number in range(scenario.lists(level.name)):
-                facts = scenario.list_facts(level.name, number, lambda *_: ())
+                facts = scenario.list_facts(level.name, number, lambda _name, _number: ())
                 if (parents := tuple(facts.values())) not in found:
                     missing = shown(f"# {heading(parents)}")
                     yield where, f"has no list {missing}: headings name the items of the levels before it"

@@ -103,9 +103,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def given(self) -> tuple[NamedList, ...]:
         """The lists that come with the scenario; none if a model is asked."""
-        if self.nested:
-            return self.nested
-        return (NamedList((), self.items),) if self.items else ()
+        return self.nested or ((NamedList((), self.items),) if self.items else ())
 
     @property
     def most(self) -> int:
@@ -414,10 +412,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
         return f"{' × '.join(f'{level.count:,}' for level in self.levels)} = {total}"
 
     def asking(self, names: Collection[str] | None = None) -> Scenario:
-        """A copy in which a model is asked for the lists of these levels and of those that depend on them.
-
-        Left out: of every level that has a prompt.
-        """
+        """A copy that asks a model for the lists of these levels, all with a prompt if None, and of those that depend on them."""
         asked = {level.name for level in self.levels if level.prompt} if names is None else set(names)
         levels: list[Level] = []
         for level in self.levels:
@@ -438,16 +433,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, dict=True, forbid_unkn
                 )
             if level.given and wanted > level.most:
                 if not level.prompt:
-                    raise InputError(
-                        f"the count of {name} can be at most {level.most}: that many items are given"
-                    )
+                    raise InputError(f"{name} can have at most {level.most} items: that many are given")
                 short.append(name)
-        scenario = self.asking(short)
         levels = (
             msgspec.structs.replace(level, count=counts.get(level.name, level.count))
-            for level in scenario.levels
+            for level in self.asking(short).levels
         )
-        return msgspec.structs.replace(scenario, levels=tuple(levels))
+        return msgspec.structs.replace(self, levels=tuple(levels))
 
     def fingerprint(self) -> str:
         """A hash of everything that affects what is generated, prompt texts included; the title does not."""
