@@ -690,7 +690,7 @@ def test_a_gguf_file_is_served(tmp_path: Path):
     (command,) = commands(block.body)
     path = tmp_path / command[-1]
     path.parent.mkdir(parents=True)
-    path.symlink_to(find_model())
+    path.symlink_to(find_model(print))
     process = subprocess.Popen(
         [sys.executable, "-m", *command, "--port", "0"],
         cwd=tmp_path,
