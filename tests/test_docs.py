@@ -373,6 +373,7 @@ SLOW = {
     "evaluate.md",
     "generate.md",
     "humaneval.md",
+    "index.md",
     "map.md",  # loads an embedding model
     "people.md",
     "quick-start.md",
