@@ -29,7 +29,7 @@ from camel.core.errors import (
     ContextOverflow,
     DeadlineExceeded,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     NotUnderstood,
     QuotaExhausted,
     ReplyTooLarge,
@@ -68,7 +68,7 @@ def class_of(error: ModelError) -> Class:
         return "item"
     if isinstance(error, RequestRejected):
         return "unclear" if error.status in (None, 400, 422) else "rejection"
-    return "rejection" if isinstance(error, NotAuthorised | QuotaExhausted) else "outage"
+    return "rejection" if isinstance(error, NotAuthorized | QuotaExhausted) else "outage"
 
 
 def failure_of(error: ModelError, halt: Halt, *, last: bool = False) -> str:

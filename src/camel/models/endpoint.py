@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from camel.core.checks import shown, similar
-from camel.core.errors import InputError, ModelError, NotAuthorised, Unreachable
+from camel.core.errors import InputError, ModelError, NotAuthorized, Unreachable
 from camel.models import wire
 
 
@@ -131,7 +131,7 @@ def served_models(
         told = wire.one_line(f"{url} does not list its models: {type(error).__name__}: {error}")
         told = secrets.sub("[key]", told) if secrets else told
         if isinstance(error, urllib.error.HTTPError) and error.code in (401, 403):
-            raise NotAuthorised(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
+            raise NotAuthorized(f"{told} (check OPENAI_API_KEY)", status=error.code) from None
         mend = "is the server running? If it lists none, name the model"
         if isinstance(error, urllib.error.HTTPError) and error.code == 404 and not url.endswith("/v1/models"):
             mend = "the address of most servers ends in /v1"

@@ -15,7 +15,7 @@ from camel.core.errors import (
     InputError,
     MalformedReply,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     RequestRejected,
 )
 from camel.models.endpoint import proxy_for
@@ -214,7 +214,7 @@ class Waiter:
 def is_misplaced(error: ModelError) -> bool:
     """Whether the fault may be that of one replica of several: another model is behind it, another key, or no model."""
     rejected = isinstance(error, RequestRejected) and error.status in (404, 405)
-    return rejected or isinstance(error, MalformedReply | NotAuthorised)
+    return rejected or isinstance(error, MalformedReply | NotAuthorized)
 
 
 def by_affinity(name: str, replicas: list[Replica]) -> list[Replica]:

@@ -17,7 +17,7 @@ from camel.core.errors import (
     ContentRejected,
     ContextOverflow,
     ModelError,
-    NotAuthorised,
+    NotAuthorized,
     QuotaExhausted,
     RateLimited,
     RequestRejected,
@@ -77,7 +77,7 @@ def failure(status: int, body: bytes, headers: Mapping[str, str]) -> ModelError:
     ):
         return ContentRejected(text, status=status)
     if status in (401, 403):
-        return NotAuthorised(f"{text} (check the API key and what it may use)", status=status)
+        return NotAuthorized(f"{text} (check the API key and what it may use)", status=status)
     if status in (408, 409, 425) or (status >= 500 and status not in (501, 505)):
         failed = ServerFailed(text, status=status)
         failed.retry_after = retry_after(headers)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
-from camel.core.errors import InputError, mend_of
+from camel.core.errors import InputError, advice_for
 from camel.runs.markers import new_attempt
 from camel.storage import inside
 from camel.storage.files import sync
@@ -35,7 +35,7 @@ class LocalFiles:
             probe.write_bytes(bytes(_ROOM))
         except OSError as error:
             raise InputError(
-                f"cannot write journals in {self.root}: {error.strerror}; {mend_of(error) or 'mend that, and the same command goes on'}"
+                f"cannot write journals in {self.root}: {error.strerror}; {advice_for(error) or 'mend that, and the same command goes on'}"
             ) from None
         finally:
             with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from camel.core.errors import CamelError, mend_of
+from camel.core.errors import CamelError, advice_for
 from camel.storage.files import make_folder, sync_folder
 
 _MAGIC = b"camel-journal:2\n"
@@ -90,7 +90,7 @@ class Journal:
             except BaseException as error:
                 # What was written of this group is a torn tail; a frame after it would never be read.
                 self._broken = (isinstance(error, OSError) and error.strerror) or repr(error)
-                if isinstance(error, OSError) and (advice := mend_of(error)):
+                if isinstance(error, OSError) and (advice := advice_for(error)):
                     self._broken += f"; {advice}"
                 if not isinstance(error, Exception):  # the loop itself is going down
                     group.cancel()
