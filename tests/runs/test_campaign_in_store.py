@@ -186,7 +186,7 @@ def test_the_log_can_be_read_from_another_machine(
     campaign = start(given, stop_after=1)
     log = RunLog(campaign.folder.root / "log.jsonl")
     log.write("start", stages={"conversations": 12}, resume="camel generate x.toml")
-    campaign.folder.save_beside("log.jsonl")
+    campaign.folder.copy_to_store("log.jsonl")
     monkeypatch.setenv("CAMEL_JOURNALS", str(tmp_path / "other"))
     now = read_status(given.where)
     assert now.resume == "camel generate x.toml"

@@ -132,9 +132,7 @@ def _from_lines(text: str, names: bool) -> Iterable[str]:
         return _unmarked([line.text for line in lines], names)
     items: list[list[str]] = []
     held: list[str] = []
-    loose: list[
-        str
-    ] = []  # looks like a remark right below an item; it is one only if no item follows
+    loose: list[str] = []  # looks like a remark right below an item; it is one only if no item follows
     for line in lines:
         if line.style == first.style and line.indent < first.indent + 2:
             if (

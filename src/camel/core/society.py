@@ -407,7 +407,9 @@ def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[st
     models = {name: checked_model(one) for name, one in model.items()}
     Names(names).check("model", (name for name in models if name))
     if "" not in models and (missing := [name for name in names if name not in models]):
-        raise InputError(f'there is no model for {missing[0]}: pass one under its name, or a default model under ""')
+        raise InputError(
+            f'there is no model for {missing[0]}: pass one under its name, or a default model under ""'
+        )
     return models
 
 

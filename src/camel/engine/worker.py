@@ -99,7 +99,7 @@ class _Shard:
         """Whether somebody else was quicker. Asked after the journals were read: they vanish only once the marker is
         there, so that without one they were all there."""
         if self.committed:
-            folder.have_at_hand(folder.marker(stage.name, number))
+            folder.cache_marker(folder.marker(stage.name, number))
         self.journal = folder.open_journal(stage.name, number, self.attempt)
         self.records: dict[int, Any] = {}
         self.left = len(stage.indices(number))
@@ -144,7 +144,7 @@ class _Shard:
         except OSError:
             path.unlink(missing_ok=True)  # on a full disk, half a file is in the way
             raise
-        file, size = self.folder.keep(path)
+        file, size = self.folder.persist(path)
         marker = Marker(
             name.stage,
             self.number,
@@ -159,7 +159,7 @@ class _Shard:
         if not self.folder.commit(marker):
             self.folder.discard(path)
             marker = self.folder.marker(self.stage.name, self.number)
-        self.folder.have_at_hand(marker)
+        self.folder.cache_marker(marker)
 
 
 class _Steps:

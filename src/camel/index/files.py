@@ -222,7 +222,7 @@ def believed(files: Readable, stage: str, fingerprint: str) -> list[tuple[str, H
 
 def files_anew(folder: RunFolder, stage: str) -> dict[int, str]:
     """By shard that a retry has written anew, the name of its file now, without its ending."""
-    anew = folder.markers(stage, sorted(folder.written_anew(stage)))
+    anew = folder.markers(stage, sorted(folder.rewritten(stage)))
     return {marker.shard: PurePosixPath(marker.file).stem for marker in anew}
 
 

@@ -31,7 +31,7 @@ def _unused_of(folder: RunFolder, stage: str, replaced: bool) -> Iterator[FileEn
     committed = folder.committed(stage)
     kept: list[tuple[int, int, str]] = []
     merged = names.merged
-    if folder.written_anew(stage):
+    if folder.rewritten(stage):
         with tempfile.TemporaryDirectory(prefix="camel-gc-") as scratch:
             fingerprint = folder.settings().fingerprint
             good = {name for name, _ in believed(Readable(folder, Path(scratch)), stage, fingerprint)}

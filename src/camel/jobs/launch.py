@@ -111,7 +111,7 @@ class Launch:
         ending = progress_of(last) | {"why": outcome.reason, "status": outcome.status}
         self.end = self.log.write("end", **ending, run=last.run, resume=self.options.resume)
         self.log.forget_now()
-        self.folder.save_beside(self.runner.job.log)
+        self.folder.copy_to_store(self.runner.job.log)
         return outcome
 
     def _begin(self) -> None:

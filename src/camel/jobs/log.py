@@ -69,7 +69,7 @@ class LastEvents(NamedTuple):
 
 def read_log(folder: RunFolder, log: str = LOG) -> Iterator[dict[str, Any]]:
     """What has been written to a log, as far as it is whole."""
-    for line in folder.read_beside(log).splitlines():
+    for line in folder.read_local(log).splitlines():
         try:
             entry: Any = msgspec.json.decode(line)
         except msgspec.MsgspecError:
@@ -81,7 +81,7 @@ def read_log(folder: RunFolder, log: str = LOG) -> Iterator[dict[str, Any]]:
 def read_now(folder: RunFolder, log: str = LOG) -> dict[str, Any] | None:
     """The figures that a job that is at work, or was killed, has left."""
     try:
-        now: Any = msgspec.json.decode(folder.read_beside(now_beside(log)))
+        now: Any = msgspec.json.decode(folder.read_local(now_beside(log)))
     except msgspec.MsgspecError:
         return None
     return cast("dict[str, Any]", now) if isinstance(now, dict) and "time" in now else None

@@ -47,7 +47,7 @@ from camel.models.traced import traced
 from camel.runs.again import Retry, StageName, named
 from camel.runs.compact import damaged
 from camel.runs.run import RunFolder
-from camel.runs.verify import gone
+from camel.runs.verify import missing_files
 from camel.storage.journal import Damage
 
 COUNTED_FIRST = 1_000
@@ -227,9 +227,9 @@ class JobState:
         for stage in new:
             self._stages[stage.name] = stage
             self.tallies[stage.name], self._counted[stage.name] = Tally(self._planned(stage)), Counted()
-            if not self._shared and (lost := gone(self.folder, named(stage.name).stage)):
+            if not self._shared and (lost := missing_files(self.folder, named(stage.name).stage)):
                 more = f", and {len(lost) - 1:,} other data files are" if lost[1:] else ""
-                raise damaged(self.folder, lost[0], f"is gone{more}")
+                raise damaged(self.folder, lost[0], f"is missing{more}")
         if new and not self._shared:
             self._begin_counting([stage.name for stage in new])
 

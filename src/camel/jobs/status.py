@@ -40,7 +40,7 @@ def job_folder(where: str | Path) -> RunFolder:
     """The folder of a run, or of another job: that of a report stands for what is kept in it."""
     folder = open_folder(where)
     inner = RunFolder(folder.root / KEPT)
-    if folder.on_disk and not folder.exists and inner.read_beside(LOG):
+    if folder.on_disk and not folder.exists and inner.read_local(LOG):
         return inner
     return folder
 

@@ -122,7 +122,7 @@ class CatalogueRun:
             with pq.ParquetFile(place) as file:
                 yield file, start
         except FileNotFoundError:
-            raise damaged(self.folder, name, "is gone") from None
+            raise damaged(self.folder, name, "is missing") from None
         except (OSError, arrow().ArrowException, UnicodeDecodeError, msgspec.MsgspecError) as error:
             said = " ".join(str(error).split()).rstrip(".")
             raise damaged(self.folder, name, f"is damaged: {said}") from None
