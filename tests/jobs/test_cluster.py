@@ -193,7 +193,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
         Fence(driver.folder, 0.0).renew()
         site = await site_of(config)
         given_out, _ = shares_of(config)({"w": site.report()}, ["w"])
-        site.obey(given_out["w"])  # without a word from the coordinator no call is made
+        site.apply_share(given_out["w"])  # without a word from the coordinator no call is made
         told: list[tuple[str, int]] = []
 
         class Supervisor:
@@ -247,7 +247,7 @@ async def test_the_account_of_a_worker_that_is_killed_says_what_it_sent(
         site = await site_of(config, "w1")
         shares = shares_of(config, accounts=site.folder.root)
         given, _ = shares({"w1": site.report()}, ["w1"])
-        site.obey(given["w1"])
+        site.apply_share(given["w1"])
         assert site.report().follows == given["w1"].offer
 
         def sent() -> int:

@@ -271,7 +271,7 @@ async def test_a_worker_does_not_wait_for_the_store_where_it_has_to_say_that_it_
 
     async def coordinate() -> None:
         while True:
-            site.obey(share_out({"w": site.report()}, ["w"])[0]["w"])
+            site.apply_share(share_out({"w": site.report()}, ["w"])[0]["w"])
             await asyncio.sleep(0.2)
 
     waited: list[str] = []

@@ -16,7 +16,7 @@ from camel.core.errors import InputError, ModelError, RateLimited
 from camel.core.message import Usage
 from camel.core.model import Model, Price, Reply, Request, WrappedModel
 from camel.engine.halt import Halt, Halted
-from camel.engine.notices import Tell, unheard
+from camel.engine.notices import Tell, ignore_notice
 from camel.engine.site import Grant, ModelReport, WorkerReport
 from camel.jobs.failures import PATIENCE, Failures
 from camel.reports.numbers import money
@@ -110,7 +110,7 @@ class Meter:
         *,
         patience: float = PATIENCE,
         shared: bool = False,
-        tell: Tell = unheard,
+        tell: Tell = ignore_notice,
     ) -> None:
         """`shared` is a worker of a cluster, where others decide whether the run stops."""
         self.budget, self.halt = budget, halt

@@ -21,7 +21,7 @@ from camel.core.errors import InputError
 from camel.core.model import Model
 from camel.engine.coordinator import Totals
 from camel.engine.halt import Halt
-from camel.engine.notices import unheard
+from camel.engine.notices import ignore_notice
 from camel.engine.site import StageReport, WorkerReport, WorkerShare
 from camel.engine.stage import Workload
 from camel.jobs.account import ACCOUNTS, Account
@@ -165,7 +165,7 @@ class JobSite:
             self._account.number if self._account else None,
         )
 
-    def obey(self, share: WorkerShare) -> None:
+    def apply_share(self, share: WorkerShare) -> None:
         """Take over what may be used."""
         self._share, self._meter.grant = share, share.grant
         for name, pool in self._pools.items():
@@ -181,7 +181,7 @@ class JobSite:
     def _state(self, job: Job) -> JobState:
         for name in job.models:  # now, so that its endpoints are in the next report
             self._models.seat(job, name)
-        return JobState(job, self._meter, self._models, unheard, shared=True)
+        return JobState(job, self._meter, self._models, ignore_notice, shared=True)
 
     def _opened(self, name: str, model: Model) -> None:
         if (pool := pool_of(model)) is not None:

@@ -39,7 +39,7 @@ from camel.core.errors import (
 from camel.core.history import History
 from camel.core.model import Reply, Request
 from camel.engine.halt import Halt, Halted, Unfinished
-from camel.engine.notices import Tell, unheard
+from camel.engine.notices import Tell, ignore_notice
 from camel.engine.site import ModelReport, WorkerReport
 from camel.models.replica import FAILURES, ReplicaState
 from camel.reports.numbers import duration
@@ -98,7 +98,7 @@ class Failures:
     """The failures of one process. Use on one event loop."""
 
     def __init__(
-        self, halt: Halt, *, patience: float = PATIENCE, shared: bool = False, tell: Tell = unheard
+        self, halt: Halt, *, patience: float = PATIENCE, shared: bool = False, tell: Tell = ignore_notice
     ) -> None:
         """`shared` is a worker of a cluster, where others decide whether the run stops."""
         self.halt, self.patience, self.shared, self.tell = halt, patience, shared, tell

@@ -17,7 +17,7 @@ import msgspec
 from camel.engine.controlled import controlled, look
 from camel.engine.fence import Fence
 from camel.engine.halt import Halt
-from camel.engine.notices import Tell, unheard
+from camel.engine.notices import Tell, ignore_notice
 from camel.engine.supervisor import Supervisor, run_here
 from camel.jobs.batched import LINES, SHARDS
 from camel.jobs.budget import Budget, Meter
@@ -81,7 +81,7 @@ class Runner:
         """
         self.job, self.concurrency, self.patience = job, concurrency, patience
         self.halt = halt or Halt()
-        self.tell: Tell = unheard
+        self.tell: Tell = ignore_notice
         """Called with each event that is worth a line in the log."""
         self.committed: Callable[[JobState, str, int], None] = lambda state, stage, shard: None
         """Called for each shard that is finished."""
