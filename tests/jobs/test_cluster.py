@@ -25,7 +25,7 @@ from camel.generation.config import GenerateConfig, RunSection
 from camel.generation.generate import Generation
 from camel.jobs.account import read_account
 from camel.jobs.budget import Budget, Meter
-from camel.jobs.cluster import Cluster, JobFactory, JobSite, handed_over, rates_of
+from camel.jobs.cluster import Cluster, JobFactory, JobSite, rates_of, worker_environment
 from camel.jobs.shares import Shares
 from camel.models.simulator import Constant, SimulatorSettings
 from camel.models.spec import ModelSpec
@@ -130,12 +130,14 @@ def test_what_travels_holds_no_key_and_means_the_same_elsewhere(
     data = pickle.dumps(JobFactory(job.absolute(), str(tmp_path), 4))
     assert b"sk-very-secret" not in data
     assert pickle.loads(data).job.place == str(tmp_path / "run")
-    handed = handed_over(job)
+    handed = worker_environment(job)
     assert handed["OPENAI_API_KEY"] == "sk-very-secret"
     assert "HOME_MADE" not in handed
     assert handed["CAMEL_JOURNALS"] == str(tmp_path / "runs/.journals")
     monkeypatch.setenv("CAMEL_JOURNALS", "journals")
-    assert handed_over(job)["CAMEL_JOURNALS"] == str(tmp_path / "journals"), "wherever a worker is started"
+    assert worker_environment(job)["CAMEL_JOURNALS"] == str(tmp_path / "journals"), (
+        "wherever a worker is started"
+    )
 
 
 async def test_a_node_that_does_not_see_the_run_makes_none_of_its_own(
