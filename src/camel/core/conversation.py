@@ -72,9 +72,7 @@ class Agent:
             raise InputError(f"sampling must be a Sampling, not {shown(sampling)}")
         for field_name in ("role", "system", "opening"):
             if not isinstance(getattr(self, field_name), str):
-                raise InputError(
-                    f"an agent's {field_name} must be text, not {shown(getattr(self, field_name))}"
-                )
+                raise InputError(f"agent {field_name} must be text, not {shown(getattr(self, field_name))}")
         object.__setattr__(self, "model", checked_model(self.model))
         checked_policy(self.history)
         if self.critic is not None and (

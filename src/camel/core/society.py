@@ -408,7 +408,7 @@ def _seated(model: Model | Mapping[str, Model], names: Sequence[str]) -> dict[st
     Names(names).check("model", (name for name in models if name))
     if "" not in models and (missing := [name for name in names if name not in models]):
         raise InputError(
-            f'there is no model for {missing[0]}: pass one under its name, or a default model under ""'
+            f'there is no model for {missing[0]}: pass one under its name, or a default under ""'
         )
     return models
 

@@ -186,9 +186,7 @@ class BatchedModel(WrappedModel):
             if batch.id:
                 await self._collect(batch, await self._api.look(batch.id))
         except ModelError as error:
-            advice = (
-                f"to submit its {len(batch.ids):,} requests again (they are paid for again), delete {where}"
-            )
+            advice = f"to submit (and pay for) its {len(batch.ids):,} requests again, delete {where}"
             self._retry_or_halt(error, f"cannot read the batch {batch.id}", advice)
 
     async def _collect(self, batch: _Batch, found: ProviderBatch) -> None:

@@ -223,7 +223,7 @@ class Failures:
                 if not told:
                     told = True
                     self.tell(
-                        "outage", f"the endpoint does not answer, calls wait: {self.words}", words=self.words
+                        "outage", f"endpoint does not answer, calls wait: {self.words}", words=self.words
                     )
                 await self._sleep(pause if self.shared else max(0.0, min(pause, left)))
                 pause = min(LONGEST_PAUSE, 2 * pause)
@@ -274,9 +274,7 @@ def rejection(times: int, words: str) -> str:
     what = f"{times} calls in a row" if times else "all calls"
     named = next((name for name in SETTINGS if name in words), "")
     where = f" (in the configuration: sampling.{named})" if named else ""
-    return (
-        f"the endpoint rejected {what}: {words}{where}; fix this and run the same command again to continue"
-    )
+    return f"the endpoint rejected {what}: {words}{where}; fix this and rerun the command to continue"
 
 
 def outage(seconds: float, words: str, answered: bool) -> str:

@@ -63,9 +63,7 @@ class Launch:
         self.view = view or Silent()
         for spec in (one for one in job.models.values() if isinstance(one, ModelSpec) and one.is_here):
             if options.address:
-                raise InputError(
-                    f"{spec.name} runs only on this machine: for a cluster, pass a model as NAME@URL"
-                )
+                raise InputError(f"{spec.name} runs only on this machine: for a cluster, use NAME@URL")
             if spec.batch:
                 raise InputError(f"{spec.name} has no batch API: omit --batch or --local")
             spec.prepare(self.view.note)

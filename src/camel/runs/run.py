@@ -395,9 +395,7 @@ class RunFolder(LocalFiles):
     def drop_journals(self, stage: str, shard: int) -> None:
         """Remove the journals of a committed shard."""
         if not self.is_committed(stage, shard):
-            raise AssertionError(
-                f"shard {shard} of {stage} is not committed, so its journals are still needed"
-            )
+            raise AssertionError(f"shard {shard} of {stage} is not committed: its journals are needed")
         _remove(self.journals_of(stage, shard))
 
     def sweep(self, stage: str) -> None:

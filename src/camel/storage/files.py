@@ -79,9 +79,7 @@ def _put_file(folder: Path, name: str, data: bytes) -> None:
         with (folder / file_name(name)).open("xb") as file:
             file.write(data)
     except FileExistsError:
-        raise InputError(
-            f"two conversations have the id {shown(name)}: export them to separate places"
-        ) from None
+        raise InputError(f"two conversations have the id {shown(name)}: export them separately") from None
 
 
 class _Archive:
@@ -94,7 +92,7 @@ class _Archive:
     def put(self, name: str, data: bytes) -> None:
         entry = tarfile.TarInfo(file_name(name))
         if entry.name in self._names:
-            raise InputError(f"two conversations have the id {shown(name)}: export them to separate places")
+            raise InputError(f"two conversations have the id {shown(name)}: export them separately")
         self._names.add(entry.name)
         entry.size = len(data)
         self._archive.addfile(entry, BytesIO(data))
