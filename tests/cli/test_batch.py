@@ -21,6 +21,7 @@ from tests.support.in_process import Done, camel
 
 CONFIG = """
 scenario = "{scenario}"
+lists = "asked"
 out = "run"
 counts = {{ {counts} }}
 [model]

@@ -53,7 +53,7 @@ def write(
 ) -> Path:
     path = folder / "config.toml"
     path.write_text(
-        f'scenario = "{scenario}"\nout = "run"\ncounts = {{ {counts} }}\n{more}\n'
+        f'scenario = "{scenario}"\nout = "run"\nlists = "asked"\ncounts = {{ {counts} }}\n{more}\n'
         f'[model]\nname = "simulated"\nbase_url = "{endpoint.base_url}"\n{model}\n[run]\n{run}\n'
     )
     return path

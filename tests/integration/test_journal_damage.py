@@ -64,7 +64,7 @@ def configure(folder: Path, witness: Witness, calls: int | None = None) -> None:
     counts = ", ".join(f"{name} = {count}" for name, count in COUNTS.items())
     budget = f"[budget]\ncalls = {calls}\n" if calls else ""
     (folder / "config.toml").write_text(
-        f'scenario = "ai_society"\nout = "run"\ncounts = {{ {counts} }}\nshard_size = 4\n[model]\nname = "simulated"\n'
+        f'scenario = "ai_society"\nout = "run"\nlists = "asked"\ncounts = {{ {counts} }}\nshard_size = 4\n[model]\nname = "simulated"\n'
         f'base_url = "{witness.endpoint.base_url}"\n[run]\nconcurrency = 5\n{budget}'
     )
 

@@ -68,6 +68,7 @@ class Scene:
             model=ModelSpec("simulated", base_url=self.witness.endpoint.base_url),
             out=str(self.root / name),
             counts=COUNTS,
+            lists="asked",
             shard_size=SHARD,
             run=RunSection(concurrency=WINDOW),
         )
@@ -119,7 +120,7 @@ class Run:
         self.file = scene.root / f"{name}.toml"
         counts = ", ".join(f"{key} = {value}" for key, value in config.counts.items())
         self.file.write_text(
-            f'scenario = "ai_society"\nout = "{config.out}"\nshard_size = {config.shard_size}\ncounts = {{ {counts} }}\n'
+            f'scenario = "ai_society"\nout = "{config.out}"\nlists = "asked"\nshard_size = {config.shard_size}\ncounts = {{ {counts} }}\n'
             f'[model]\nname = "simulated"\nbase_url = "{config.model.base_url}"\n[run]\nconcurrency = {WINDOW}\n'
         )
         self.command = [

@@ -186,6 +186,7 @@ async def test_what_the_driver_shows_adds_up(tmp_path: Path, monkeypatch: pytest
             model=ModelSpec("simulated", base_url=endpoint.base_url),
             out=str(tmp_path / "run"),
             counts={"assistant_role": 2, "user_role": 2, "task": 4},
+            lists="asked",
             shard_size=4,
             run=RunSection(concurrency=4),
         )

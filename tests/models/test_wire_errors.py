@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from camel.core.errors import (
+    ContentRejected,
     ContextOverflow,
     InputError,
     MalformedReply,
@@ -23,7 +24,7 @@ from camel.core.message import Usage
 from camel.core.model import Reply, Request
 from camel.models.chat import ChatModel
 from camel.models.completions import StreamedReply, read_reply
-from camel.models.wire import failure, one_line, retry_after
+from camel.models.wire import believed, failure, one_line, retry_after
 from tests.support.hostile import KEEP, completion, delta, encoded, events, good, gzipped, http, serving
 
 
@@ -109,6 +110,18 @@ def test_a_prompt_that_is_too_long_is_known_by_its_words(status: int):
     assert type(failure(404, b"input is too long", {})) is RequestRejected
 
 
+@pytest.mark.parametrize("status", [400, 403, 422, 451])
+def test_content_that_is_not_served_is_known_by_its_words(status: int):
+    assert type(failure(status, b"blocked by the content filter", {})) is ContentRejected
+    assert type(failure(401, b"blocked by the content filter", {})) is NotAuthorised
+
+
+def test_an_error_next_to_a_choice_counts_unless_it_is_null():
+    assert read_reply(encoded({**completion("a"), "error": None})).content == "a"
+    with pytest.raises(ServerFailed):
+        read_reply(encoded({**completion("a"), "error": {"message": "gone"}}))
+
+
 @pytest.mark.parametrize(
     ("status", "kind"), [(400, QuotaExhausted), (499, QuotaExhausted), (500, ServerFailed)]
 )
@@ -164,6 +177,11 @@ def test_counts_that_can_be_believed(usage: Any, read: Usage):
     assert read_reply(encoded(completion(usage=usage))).usage == read
 
 
+def test_no_more_is_written_to_a_cache_than_was_read_without_it():
+    assert believed(10, 1, cached=4, written=20).written == 6
+    assert believed(10, 1, cached=4, written=5).written == 5
+
+
 # --- choices ---------------------------------------------------------------------------------------------------------
 
 
@@ -214,6 +232,11 @@ def test_the_usage_and_the_model_of_a_stream():
         ({"content": "a"}, None, ("a", "stop")),
         ({"content": "a"}, "tool_calls", ("a", "other")),
         ({"content": "a"}, "length", ("a", "length")),
+        ({"content": "a"}, "max_tokens", ("a", "length")),
+        ({"content": "a"}, "model_length", ("a", "length")),
+        ({"content": "a"}, "insufficient_system_resource", ("a", "length")),
+        ({"content": "a"}, "end_turn", ("a", "stop")),
+        ({"content": "a"}, "", ("a", "stop")),
         ({"content": "a"}, "content_filter", ("a", "content_filter")),
         ({"content": None}, "stop", ("", "stop")),
         ({"content": "", "refusal": "no"}, "stop", ("no", "refusal")),

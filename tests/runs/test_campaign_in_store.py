@@ -64,7 +64,9 @@ def endpoint(_endpoint: SimulatorProcess) -> SimulatorProcess:
 def config(endpoint: SimulatorProcess, out: str, **more: Any) -> GenerateConfig:
     model = ModelSpec("simulated", base_url=endpoint.base_url)
     run = RunSection(concurrency=4)
-    return GenerateConfig("ai_society", model, out=out, counts=COUNTS, shard_size=2, run=run, **more)
+    return GenerateConfig(
+        "ai_society", model, out=out, counts=COUNTS, lists="asked", shard_size=2, run=run, **more
+    )
 
 
 async def site_of(given: GenerateConfig) -> JobSite:

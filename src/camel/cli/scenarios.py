@@ -94,7 +94,8 @@ def show(
         _say("runs only when acknowledged; see the comments in its scenario.toml")
     rows: list[tuple[str, ...]] = []
     for level in scenario.levels:
-        lists = "given" if level.items else f"{scenario.lists(level.name):,}"
+        given = "shipped" if level.prompt else "given"
+        lists = given if level.given else f"{scenario.lists(level.name):,}"
         rows.append((level.name, f"{level.count:,}", lists, ", ".join(scenario.needs(level.name))))
     if rows:
         table(Console(highlight=False), ("level", "count", "lists", "depends on"), rows)

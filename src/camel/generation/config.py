@@ -102,6 +102,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     """The run's folder; left out: `runs/<scenario>`."""
     counts: dict[str, int] = {}
     """Other sizes for the scenario's levels."""
+    lists: Literal["shipped", "asked"] = "shipped"
+    """Whether lists that come with the scenario are used, or the model is asked for all of them, as in the paper."""
     sampling: Sampling | None = None
     critic: CriticSettings | None = None
     """Who chooses what is said in role plays; left out: as the scenario declares."""
@@ -137,7 +139,7 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def loaded_scenario(self) -> Scenario:
         """The scenario at its configured size, if it may be run."""
-        scenario = load(self.scenario).resized(self.counts)
+        scenario = load(self.scenario, self.lists).resized(self.counts)
         scenario.gate(self.acknowledge)
         if self.critic and not isinstance(scenario.end, RolePlay):
             raise InputError(f"{scenario.name} is no role play, and a [critic] needs one: take it out")
@@ -217,6 +219,8 @@ class GenerateConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         # Only where there is one: runs from before there were critics, histories and seats have no such fields.
         optional: dict[str, Any] = {"critic": msgspec.to_builtins(self.critic)} if self.critic else {}
         optional |= {"model.weights": self.model.weights} if self.model.weights else {}
+        # Absent where all lists are asked for.
+        optional |= {"lists": "shipped"} if any(one.given and one.prompt for one in scenario.levels) else {}
         if self.history:  # when something is forgotten depends on the window
             optional |= {"history": self.history, "model.context_tokens": self.model.window}
         for name, seat in self.models.items():

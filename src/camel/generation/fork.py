@@ -107,7 +107,7 @@ def _changed(scenario: Scenario, saved: Settings, wanted: Mapping[str, Any]) -> 
 def _lists_before(config: Mapping[str, Any]) -> dict[str, str]:
     """The hashes of a run from before runs kept them: those of its scenario, where that is as it was."""
     try:
-        scenario = load(str(config["scenario"])).resized(config.get("counts", {}))
+        scenario = load(str(config["scenario"]), "asked").resized(config.get("counts", {}))
     except CamelError:
         return {}
     same = scenario.fingerprint() == config.get("scenario_fingerprint")
