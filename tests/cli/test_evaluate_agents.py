@@ -15,7 +15,7 @@ import pytest
 
 from camel import InputError
 from camel.cli import app
-from camel.models.connect import label, named_at
+from camel.models.connect import label, split_name
 from camel.models.simulator import SimulatorProcess, SimulatorSettings
 from tests.support import command
 from tests.support.contests import KINDS, PLANTED, kind_of
@@ -335,5 +335,5 @@ def _kept(folder: Path) -> int:
 
 
 def test_a_model_s_name_in_reports_holds_no_password():
-    assert label(*named_at("gpt@https://me:hunter2@example.org:8443/v1")) == "gpt@example.org:8443"
-    assert label(*named_at("gpt")) == "gpt"
+    assert label(*split_name("gpt@https://me:hunter2@example.org:8443/v1")) == "gpt@example.org:8443"
+    assert label(*split_name("gpt")) == "gpt"

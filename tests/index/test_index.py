@@ -133,7 +133,7 @@ def test_both_indexes_tell_the_same_of_a_conversation(tmp_path: Path):
     folder.create(Settings("f", {}, "0"))
     path = folder.data_path(STAGE, 0, "a", ".parquet")
     written = index.write_indexed(folder, STAGE, path, [odd, Transcript("bare", Task("said"))], "f")
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     assert folder.commit(Marker(STAGE, 0, file, written.rows, written.sha256, "f", {}, size))
     assert make_text_index(folder, STAGE).rows == 2
     with Catalogue([folder.address]) as catalogue:

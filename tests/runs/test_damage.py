@@ -98,7 +98,7 @@ def test_a_damaged_shard_of_an_object_store(bucket: Callable[[str], str]):
     marker = folder.marker(STAGE, 1)
     data = folder.read(marker.file)
     folder.store.remove([marker.file])
-    with pytest.raises(InputError, match="is gone"):
+    with pytest.raises(InputError, match="is missing"):
         list(Run(folder.address))
     folder.store.create(marker.file, data[:-1] + b"x")
     with pytest.raises(InputError, match="SHA-256"):
@@ -115,7 +115,7 @@ def test_a_lost_object_is_said_where_a_run_is_explored(bucket: Callable[[str], s
         [name] = {row.run for row in catalogue.page(Query()).rows}
         folder.store.remove([folder.marker(STAGE, 1).file])
         assert catalogue.conversation(name, "000000").id == "000000"
-        with pytest.raises(InputError, match="is gone"):
+        with pytest.raises(InputError, match="is missing"):
             catalogue.conversation(name, "000004")
     with Catalogue([folder.address]) as catalogue:
         assert catalogue.count(Query()) == 3

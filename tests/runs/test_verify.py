@@ -25,7 +25,7 @@ from camel.runs.garbage import IDLE, OLD, Garbage, collect_garbage
 from camel.runs.markers import Marker
 from camel.runs.run import DRIVER, RunFolder
 from camel.runs.settings import Settings
-from camel.runs.verify import Planned, gone, verify
+from camel.runs.verify import Planned, missing_files, verify
 from tests.support import in_process
 from tests.support.in_process import Done
 from tests.support.records import STAGE, a_run, commit, transcript
@@ -103,7 +103,7 @@ def repeat(folder: RunFolder) -> None:
     """A file that is in itself as it should be."""
     path = folder.data_path(STAGE, 1, "again", ".parquet")
     written = write_shard(path, map(transcript, [0, 3, 3]))
-    file, size = folder.keep(path)
+    file, size = folder.persist(path)
     remark(file=file, size=size, sha256=written.sha256)(folder)
 
 
@@ -117,9 +117,9 @@ def repeat(folder: RunFolder) -> None:
         (rot, "damaged"),
         (beyond, "beyond the 4"),
         (repeat, "id of another"),
-        (repeat, "stand in"),
+        (repeat, "are also in"),
         (remark(rows=2), "3 rows"),
-        (remark(rows=2), "3 are planned"),
+        (remark(rows=2), "planned 3"),
         (remark(sha256="0" * 64), "SHA-256"),
         (remark(fingerprint="g"), "fingerprint"),
         (remark(shard=3), "shard 3"),
@@ -140,7 +140,7 @@ def test_an_edited_list_is_a_note(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 1)
     path = folder.data_path("task", 0, "a", ".txt")
     path.write_text("1. A task")
-    folder.commit(Marker("task", 0, folder.keep(path).file, 1, "0" * 64, "f"))
+    folder.commit(Marker("task", 0, folder.persist(path).file, 1, "0" * 64, "f"))
     report = verify(folder)
     assert report.sound
     assert "was edited" in report.notes[0]
@@ -151,10 +151,10 @@ async def clutter(folder: RunFolder) -> None:
     for shard, name in ((1, "loser"), (9, "open")):
         path = folder.data_path(STAGE, shard, name, ".parquet")
         path.write_bytes(b"x")
-        folder.keep(path)
+        folder.persist(path)
     path = folder.data_path(STAGE, 0, "x", ".parquet").with_name("c000000-000003-x.parquet")
     path.write_bytes(b"x")
-    folder.keep(path)
+    folder.persist(path)
     for shard in (0, 9):
         log = folder.open_journal(STAGE, shard, "j")
         await log.append(b"said")
@@ -308,14 +308,14 @@ def test_the_commands(place: Place, tmp_path: Path, snapshot: Callable[..., None
 
 def test_a_file_that_is_gone_is_seen_without_reading_any(tmp_path: Path):
     folder = a_run(RunFolder(tmp_path / "run"), 8)
-    assert gone(folder, STAGE) == []
+    assert missing_files(folder, STAGE) == []
     compact(folder, STAGE, target=1)
     compact(folder, STAGE)
     collect_garbage(folder, compacted=True)
-    assert gone(folder, STAGE) == []
+    assert missing_files(folder, STAGE) == []
     large = next((folder.root / "data" / STAGE).glob("c*"))
     large.unlink()
-    assert len(gone(folder, STAGE)) == 8
+    assert len(missing_files(folder, STAGE)) == 8
 
 
 def test_one_damaged_file_is_one_line_that_leads_out(tmp_path: Path):

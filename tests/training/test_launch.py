@@ -135,7 +135,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = open_folder(root / "run")
     file = folder.data_path("conversations", 0, new_attempt(), ".parquet")
     written = write_shard(file, [conversation(number) for number in range(16)])
-    kept, size = folder.keep(file)
+    kept, size = folder.persist(file)
     folder.commit(Marker("conversations", 0, kept, written.rows, written.sha256, "x", {}, size))
     folder.create(Settings("x", {"scenario": "test"}, "0"))
     with warnings.catch_warnings():

@@ -32,7 +32,7 @@ from camel.cli.study import study
 from camel.cli.train import train
 from camel.cli.translate import translate
 from camel.cli.vote import vote
-from camel.core.errors import CamelError, Damaged, InputError, mend_of
+from camel.core.errors import CamelError, Damaged, InputError, advice_for
 
 GROUPS: dict[str, tuple[Any, ...]] = {
     "Start": (demo, play, society, agents),
@@ -110,7 +110,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        if not (advice := mend_of(error)):
+        if not (advice := advice_for(error)):
             raise
         place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
         _print_error(f"{place}{error.strerror or error}: {advice}")

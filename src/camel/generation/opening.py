@@ -63,7 +63,7 @@ def open_made_from(
         saved = {**folder.settings().config, **folder.accepted()}
         if new := {name: wanted.get(name) for name in accept if saved.get(name) != wanted.get(name)}:
             folder.accept(new)
-    if (changed := differences(folder, wanted, own_size=own_size)) and not folder.make_anew(settings):
+    if (changed := differences(folder, wanted, own_size=own_size)) and not folder.reset_settings(settings):
         lines = "".join(f"\n  {line}" for line in changed)
         raise InputError(f"{folder.address} was made from other settings:{lines}\n{hint}")
     return folder

@@ -31,13 +31,13 @@ from camel.index.facets import FOLDER
 from camel.index.files import (
     Readable,
     are_newest,
-    files_anew,
     files_of,
     is_for,
     is_of,
     name_of,
     read_footer,
     read_header,
+    rewritten_files,
 )
 from camel.index.marks import marked
 from camel.index.sorted import ordered_name
@@ -122,7 +122,7 @@ class CatalogueRun:
             with pq.ParquetFile(place) as file:
                 yield file, start
         except FileNotFoundError:
-            raise damaged(self.folder, name, "is gone") from None
+            raise damaged(self.folder, name, "is missing") from None
         except (OSError, arrow().ArrowException, UnicodeDecodeError, msgspec.MsgspecError) as error:
             said = " ".join(str(error).split()).rstrip(".")
             raise damaged(self.folder, name, f"is damaged: {said}") from None
@@ -187,7 +187,7 @@ class _Watched:
         committed = self.folder.committed(stage)
         files = files_of(self.folder, stage)
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
-        anew = files_anew(self.folder, stage)
+        anew = rewritten_files(self.folder, stage)
         seen = (stage, committed, files.merged, files.cubes, texts, anew)
         if seen == self._seen:
             return False
