@@ -24,7 +24,9 @@ from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
 from camel.explorer.app import create_app
 from camel.explorer.rooms import Agents
+from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
+from camel.storage.store import is_remote
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
 """Environment: the token for addresses other than loopback; a new one at each start unless set."""
@@ -46,13 +48,21 @@ def serve(
 ) -> None:
     """Serve runs until interrupted. `ready` is called with the link once the port is open.
 
+    Folders of runs are searched again while it serves, so that new runs appear.
+
     `open_browser=None` opens a browser if there is a screen and a terminal. `public` needs no token on any address.
     With `agents`, the app can hold conversations.
     """
+
+    def find() -> list[str]:
+        return [one for run in runs for one in (find_runs(run) or [run])]
+
     open_door = public or is_loopback(host)
+    # A folder is searched again for new runs; a bucket is not, because listing it takes long.
+    again = None if any(is_remote(run) for run in runs) else find
     chosen = checked_token(os.environ.get(TOKEN, ""))
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, listening(host, port) as door:
+    with Catalogue(find(), find=again) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
             catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
