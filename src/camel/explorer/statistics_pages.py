@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 from starlette.responses import Response
 
 from camel.explorer import statistics, views
-from camel.explorer.charts import FEWEST, Chart
+from camel.explorer.charts import FEWEST
 from camel.explorer.home import run_head
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.views import PageState
@@ -28,10 +26,9 @@ def add_statistics_pages(site: Site) -> None:
             here="list",
             run=run_head(asked, query.runs[0], "statistics") if len(query.runs) == 1 else None,
             figures=figures(asked, state),
-            charts=[shown_chart(state, one) for one in made],
+            charts=made,
             notes=statistics.notes(asked.catalogue, state, made),
             chips=views.chips(state, "/statistics"),
-            up=state.url("/list"),
         )
 
     @site.get("/statistics/{file}")
@@ -45,19 +42,6 @@ def add_statistics_pages(site: Site) -> None:
         headers = {"content-disposition": f'attachment; filename="{made.name}.{kind}"'}
         media, make = statistics.KINDS[kind]
         return Response(make(made), media_type=media, headers=headers)
-
-
-def shown_chart(state: PageState, made: Chart) -> dict[str, Any]:
-    """A plot with the links to its files, for the template `plots.html`."""
-    kinds = [kind for kind in statistics.KINDS if made.spec is not None or kind == "csv"]
-    files = [(kind.upper(), state.url(f"/statistics/{made.name}.{kind}")) for kind in kinds]
-    return {
-        "title": made.title,
-        "caption": made.caption,
-        "figure": made.figure,
-        "name": made.name,
-        "files": files,
-    }
 
 
 def figures(asked: PageRequest, state: PageState) -> list[tuple[str, str]]:
