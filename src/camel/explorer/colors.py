@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from camel.index.build import UNFINISHED
 
-PALETTE = "#0f4299 #9c521d #8462d5 #06797c #a58a00 #8a0703 #4a94ba #6b385e".split()
+PALETTE = ["#0f4299", "#9c521d", "#8462d5", "#06797c", "#a58a00", "#8a0703", "#4a94ba", "#6b385e"]
 BLUE, ORANGE, VIOLET, TEAL, GOLD, BRICK, SKY, PLUM = PALETTE
 GRAY, INK = "#7c7f83", "#1b1c1e"
 

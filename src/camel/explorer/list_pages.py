@@ -19,9 +19,8 @@ from camel.explorer.compare import align
 from camel.explorer.home import run_head
 from camel.explorer.maps import maps_in
 from camel.explorer.markup import as_plain
-from camel.explorer.reading import ShownMessage, terms_of
+from camel.explorer.reading import ShownMessage, pulse, terms_of
 from camel.explorer.routing import PageRequest, Site
-from camel.explorer.score import pulse
 from camel.explorer.views import PageState
 from camel.query.answers import Page
 from camel.query.where import Query

@@ -7,14 +7,13 @@ from typing import Any
 from msgspec import json, to_builtins
 from starlette.responses import Response
 
-from camel.explorer import statistics, views
+from camel.explorer import views
 from camel.explorer.home import hidden_labels, measured, run_head, run_rows, source_of
 from camel.explorer.list_pages import HISTOGRAMS, browse
 from camel.explorer.measured import FILES, reports_of
-from camel.explorer.reading import shown_messages
+from camel.explorer.reading import pulse, score, shown_messages
 from camel.explorer.routing import PageRequest, Site
-from camel.explorer.score import pulse, score
-from camel.explorer.statistics_pages import figures
+from camel.explorer.statistics import charts, figures
 from camel.explorer.views import PageState
 from camel.query.answers import NeedsConsent, NotThere, Row
 from camel.query.where import Query
@@ -52,7 +51,7 @@ def add_run_pages(site: Site) -> None:
             state=state,
             run=run_head(asked, name, "run"),
             figures=figures(asked, state),
-            charts=statistics.charts(asked.catalogue, state, ("stop", "messages", "tokens")),
+            charts=charts(asked.catalogue, state, ("stop", "messages", "tokens")),
             measured=measured(source, asked.allowed),
             **browse(asked, state, 12, ("run",)),
         )

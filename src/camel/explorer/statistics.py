@@ -1,4 +1,4 @@
-"""Statistics of a selection: its plots, for the page and as SVG, PNG and CSV.
+"""Statistics of a selection: the page, and its plots as SVG, PNG and CSV.
 
 The one decision to know: a plot is a function of the catalogue and the reader's query. What is drawn, downloaded or listed
 has therefore passed the same consent gate and the same filters. The plot of a filtered field is omitted, because it
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from camel.detectors import DETECTORS
 from camel.evaluation.study import SEEN, UNSEEN
@@ -31,11 +32,13 @@ from camel.explorer.charts import (
     shares,
 )
 from camel.explorer.colors import ending, ending_order
-from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, number_words, toggled
+from camel.explorer.home import run_head
+from camel.explorer.routing import PageRequest, Site
+from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, chips, facet_name, number_words, toggled
 from camel.index.facets import FACETS
-from camel.query.answers import Histogram
+from camel.query.answers import Histogram, NotThere
 from camel.query.catalogue import Catalogue
-from camel.reports.numbers import counted, money
+from camel.reports.numbers import counted, money, short
 from camel.reports.plots import colors
 
 Maker = Callable[[Catalogue, PageState], Chart | None]
@@ -223,3 +226,59 @@ PLOTS: Mapping[str, Maker] = {
     **{name: _facet(name) for name in ("run", "scenario", "label", "assistant", "user", "other", "model")},
 }
 """By the names of their files, in the order of the page."""
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def add_statistics_pages(site: Site) -> None:
+    """Add their routes."""
+
+    @site.get("/statistics")
+    def statistics_page(asked: PageRequest) -> Response:
+        state, query = asked.state, asked.state.query
+        made = charts(asked.catalogue, state)
+        return asked.page(
+            "statistics.html",
+            here="list",
+            run=run_head(asked, query.runs[0], "statistics") if len(query.runs) == 1 else None,
+            figures=figures(asked, state),
+            charts=made,
+            notes=notes(asked.catalogue, state, made),
+            chips=chips(state, "/statistics"),
+        )
+
+    @site.get("/statistics/{file}")
+    def plot(asked: PageRequest) -> Response:
+        name, _, kind = asked.request.path_params["file"].rpartition(".")
+        made = chart(asked.catalogue, asked.state, name) if kind in KINDS else None
+        if made is None or (made.spec is None and kind != "csv"):
+            raise NotThere(
+                "there is no such plot of these conversations: the statistics page lists those there are"
+            )
+        headers = {"content-disposition": f'attachment; filename="{made.name}.{kind}"'}
+        media, make = KINDS[kind]
+        return Response(make(made), media_type=media, headers=headers)
+
+
+def figures(asked: PageRequest, state: PageState) -> list[tuple[str, str]]:
+    """The line of figures about a selection: figure and label."""
+    catalogue, query = asked.catalogue, state.query
+    total = catalogue.count(query)
+    made = [(f"{total:,}", "conversation" if total == 1 else "conversations")]
+    for name in ("messages", "tokens"):
+        found = catalogue.histogram(query, name, bins=1)
+        if found.summary is not None and (count := sum(found.series.get("", []))):
+            made.append((short(found.summary.mean * count), name))
+    cost = catalogue.histogram(query, "cost", bins=1)
+    if cost.summary is not None and (count := sum(cost.series.get("", []))):
+        made.append((money(cost.summary.mean * count), f"for {count:,}" if count < total else "cost"))
+    if total and not query.facets.get("stop"):
+        done = catalogue.count(replace(query, facets=query.facets | {"stop": ("done",)}))
+        made.append(
+            (f"{done / total:.0%}" if total >= FEWEST else f"{done} of {total}", "ended with the task done")
+        )
+    if total and not query.facets.get("finding"):
+        clean = catalogue.count(replace(query, facets=query.facets | {"finding": ("",)}))
+        made.append((f"{total - clean:,}", "with findings"))
+    return made

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
-from camel.explorer.reading import findings, marks_of, shown_messages
-from camel.explorer.score import score
+from camel.explorer.reading import findings, marks_of, score, shown_messages
 from camel.index.build import UNFINISHED
 from camel.query.answers import Row, ShownHit
 from camel.query.where import Query
