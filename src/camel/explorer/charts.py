@@ -18,7 +18,7 @@ import msgspec
 
 from camel.explorer.colors import GRAY
 from camel.reports.intervals import wilson
-from camel.reports.plots import Plot, Spec, colors, names, png, svg
+from camel.reports.plots import Plot, Spec, colors, names
 
 FEWEST = 10
 """Values from which on a plot is drawn and shares are given; fewer are listed."""
@@ -47,14 +47,9 @@ class Chart(msgspec.Struct, frozen=True):
     """The same for Vega-Lite; None where it is a sentence."""
 
 
-def as_svg(made: Chart) -> str:
-    """The plot as an SVG file."""
-    return svg(Plot(made.name, made.title, made.caption, made.spec or {}))
-
-
-def as_png(made: Chart) -> bytes:
-    """The plot as a PNG file."""
-    return png(Plot(made.name, made.title, made.caption, made.spec or {}))
+def as_plot(made: Chart) -> Plot:
+    """What draws its files."""
+    return Plot(made.name, made.title, made.caption, made.spec or {})
 
 
 def as_csv(made: Chart) -> str:

@@ -14,6 +14,7 @@ from camel import reports
 from camel._version import __version__
 from camel.explorer import renderer, views
 from camel.explorer.charts import count_ticks
+from camel.explorer.colors import ending
 from camel.explorer.markup import as_plain
 from camel.explorer.measured import day
 from camel.reports.numbers import duration, money, short
@@ -38,5 +39,6 @@ def environment(*folders: Path) -> Environment:
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
     shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
     shared.update(version=__version__, count_ticks=count_ticks, url=views.url, run_url=views.run_url, day=day)
-    shared.update(short=short, money=money, duration=duration, limit_words=views.limit_words)
+    shared.update(short=short, money=money, duration=duration, limit_words=views.limit_words, ending=ending)
+    shared.update(facet_name=views.facet_name, toggled=views.toggled)
     return pages

@@ -24,8 +24,7 @@ from camel.explorer.charts import (
     Chart,
     Rows,
     as_csv,
-    as_png,
-    as_svg,
+    as_plot,
     bars_spec,
     columns_spec,
     printable,
@@ -39,7 +38,7 @@ from camel.index.facets import FACETS
 from camel.query.answers import Histogram, NotThere
 from camel.query.catalogue import Catalogue
 from camel.reports.numbers import counted, money, short
-from camel.reports.plots import colors
+from camel.reports.plots import colors, png, svg
 
 Maker = Callable[[Catalogue, PageState], Chart | None]
 
@@ -206,8 +205,8 @@ def _length_by_stop(catalogue: Catalogue, state: PageState) -> Chart | None:
 
 
 KINDS: Mapping[str, tuple[str, Callable[[Chart], str | bytes]]] = {
-    "svg": ("image/svg+xml", as_svg),
-    "png": ("image/png", as_png),
+    "svg": ("image/svg+xml", lambda made: svg(as_plot(made))),
+    "png": ("image/png", lambda made: png(as_plot(made))),
     "csv": ("text/csv; charset=utf-8", as_csv),
 }
 """The files of a plot: media type, and what makes it."""

@@ -11,19 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from msgspec.structs import replace
 
 from camel.core.transcript import Transcript
 from camel.explorer.colors import GRAY, SEATS, Mark, ending
 from camel.explorer.reading import findings, marks_of, score, shown_messages
 from camel.index.build import UNFINISHED
-from camel.query.answers import Row, ShownHit
+from camel.query.answers import Row
 from camel.query.where import Query
 from camel.reports.numbers import money, short
 
-SHOWN = 7
-"""Values of a facet that are shown before "more"."""
 MOST = 150
 """Values of a facet that are shown at all; the search finds the others."""
 TITLES = {
@@ -151,7 +149,7 @@ def toggled(query: Query, facet: str, value: str) -> Query:
 def facet_lists(
     state: PageState, counts: Mapping[str, Sequence[tuple[str, int]]], without: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """The facets with their values, each a link that adds or removes it."""
+    """The facets with their values and counts; those that are chosen come first."""
     lists: list[dict[str, Any]] = []
     for name, title in TITLES.items():
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
@@ -161,23 +159,8 @@ def facet_lists(
             continue
         if name in ("length", "size", "cost"):
             values = [*counted_values, *(value for value in chosen if value not in counted_values)]
-        most = max(counted_values.values(), default=0)
-        shown = [
-            {
-                "name": facet_name(name, value),
-                "count": counted_values.get(value, 0),
-                "on": value in chosen,
-                "link": state.url("/list", query=toggled(state.query, name, value)),
-                "mark": ending(value) if name == "stop" else None,
-                "bar": 36 * counted_values.get(value, 0) / most
-                if len(set(counted_values.values())) > 1
-                else 0,
-            }
-            for value in values[:MOST]
-        ]
-        lists.append(
-            {"name": name, "title": title, "shown": shown[:SHOWN], "more": shown[SHOWN:], "all": len(values)}
-        )
+        shown = [(value, counted_values.get(value, 0)) for value in values[:MOST]]
+        lists.append({"name": name, "title": title, "chosen": chosen, "counts": shown, "all": len(values)})
     return lists
 
 
@@ -221,15 +204,8 @@ def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[s
         "roles": roles(row.user, row.assistant, *row.others),
         "ending": ending(row.stop),
         "link": state.conversation(row.run, row.id) + (at_message(row.hit.message) if row.hit else ""),
-        "hit": hit_html(row.hit) if row.hit else "",
         "pin": state.compare(address, here),
     }
-
-
-def hit_html(hit: ShownHit) -> Markup:
-    """A search hit with its words marked."""
-    mark = Markup("<mark>{}</mark>").format
-    return Markup("").join(mark(text) if is_word else escape(text) for text, is_word in hit.pieces)
 
 
 # --- a conversation ----------------------------------------------------------------------------------------------
