@@ -41,7 +41,7 @@ def explore(
         typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nPress Ctrl-C to stop.")
 
     serve(
-        found,
+        runs,
         host=host,
         port=port,
         allow_hosts=allow_host or (),

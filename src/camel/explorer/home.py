@@ -1,36 +1,39 @@
-"""The first page: every run that was given, how far it is and what it used.
+"""Facts about the runs of the catalogue, for the table on the first page and the top of a run's pages.
 
-The one decision to know: figures of a run's folder (its markers, its log) know no labels. They are shown only where the
-run has no conversation that this reader may not see.
+The one decision to know: figures from a run's folder (its markers, its log) know no labels. They are shown only if the
+run has no conversation that is hidden from this reader.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from camel.core.checks import shown as quoted
 from camel.core.errors import CamelError
-from camel.explorer.views import PageState
+from camel.explorer.colors import ending, ending_order
+from camel.explorer.measured import reports_of
+from camel.explorer.routing import PageRequest
+from camel.explorer.views import url
 from camel.index.facets import elements
 from camel.jobs.progress import Snapshot
 from camel.jobs.status import read_status
 from camel.maps.table import maps_of
+from camel.query.answers import NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.sources import CatalogueRun
 from camel.query.where import Query
 from camel.record.release import RESTRICTED
-from camel.reports.numbers import counted, money, short
 from camel.scenarios import load
-
-STATES = {"working": "live", "complete": "good", "stopped": "", "new": ""}
 
 
 def labels_of(source: CatalogueRun) -> frozenset[str]:
     """The labels that conversations of a run have, or will have."""
     found = labels_in(source)
-    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is elsewhere now
+    with contextlib.suppress(CamelError, OSError):  # an import, or a scenario that is not on this machine
         found |= set(load(str(source.folder.settings().config.get("scenario", ""))).labels)
     return found
 
@@ -45,57 +48,62 @@ def hidden_labels(source: CatalogueRun, allowed: Collection[str]) -> frozenset[s
     return labels_of(source).intersection(RESTRICTED) - set(allowed)
 
 
-def run_cards(catalogue: Catalogue, allowed: Collection[str]) -> list[dict[str, Any]]:
-    """The runs as the first page shows them."""
-    return [_card(catalogue, source, allowed) for source in catalogue.runs]
+def source_of(catalogue: Catalogue, name: str) -> CatalogueRun:
+    """A run by its name; raises `NotThere`."""
+    source = next((one for one in catalogue.runs if one.name == name), None)
+    if source is None:
+        raise NotThere(f"there is no run {quoted(name)}")
+    return source
 
 
-def _card(catalogue: Catalogue, source: CatalogueRun, allowed: Collection[str]) -> dict[str, Any]:
-    state = PageState(Query(runs=(source.name,)))
-    hidden = hidden_labels(source, allowed)
-    config = source.folder.settings().config
-    count = catalogue.count(state.query)
-    imported = "imported" in config
-    card: dict[str, Any] = {
-        "title": source.name.replace("_", " "),
-        "where": "" if imported else source.address,
-        "state": f"imported ({config['imported']})" if imported else "",
-        "state_class": "",
-        "scenario": "" if imported else str(config.get("scenario", "")),
-        "labels": sorted(labels_of(source)),
-        "figures": [("conversations", f"{count:,}")] if count or not hidden else [],
-        "planned": 0,
-        "done": 0,
-        "progress": "",
+def run_facts(asked: PageRequest, source: CatalogueRun, *, state: bool = True) -> dict[str, Any]:
+    """What pages show about a run: its settings, how many conversations and reports it has, and, if asked for, its state."""
+    hidden, config = hidden_labels(source, asked.allowed), source.folder.settings().config
+    now: Snapshot | None = None
+    with contextlib.suppress(CamelError, OSError):
+        now = read_status(source.address) if state and not hidden and "imported" not in config else None
+    time = now.as_of if now else ""
+    if not time and source.folder.on_disk:  # without a log: when the folder was made
+        time = datetime.fromtimestamp((source.folder.root / "run.json").stat().st_mtime, UTC).isoformat()
+    return {
+        "name": source.name,
+        "address": "" if "imported" in config else source.address,
+        "config": config,
+        "now": now,
+        "count": asked.catalogue.count(Query(runs=(source.name,))),
         "hidden": sorted(hidden),
-        "closed": bool(hidden) and not count,
-        "link": state.url("/list"),
-        "random": state.url("/random"),
-        "statistics": state.url("/statistics"),
-        "map": state.url("/map") if maps_of(source.folder) else "",
-        "watch": "" if imported else f"/watch/{quote(source.name, safe='')}",
+        "reports": 0 if hidden else len(reports_of(source)),
+        "has_map": bool(maps_of(source.folder)),
+        "time": time,
     }
-    if imported or hidden:
-        return card
-    try:
-        now = read_status(source.address)
-    except (CamelError, OSError):
-        return card
-    return card | _figures(now, card)
 
 
-def _figures(now: Snapshot, card: dict[str, Any]) -> dict[str, Any]:
-    figures = list(card["figures"])
-    if now.usage.calls:
-        figures.append(("tokens", short(now.usage.total)))
-    if now.money:
-        figures.append(("spent", money(now.money)))
-    stage = next((one for one in now.stages if one.committed < one.planned), None)
-    done: dict[str, Any] = {"state": now.state, "state_class": STATES[now.state], "figures": figures}
-    if stage is not None and stage.planned:
-        done |= {
-            "planned": stage.planned,
-            "done": stage.finished,
-            "progress": f"{stage.title}: {stage.finished:,} of {counted(stage.planned, 'item')}",
-        }
-    return done
+def run_rows(asked: PageRequest) -> list[dict[str, Any]]:
+    """The runs as the first page lists them, newest first."""
+    rows = [run_facts(asked, source) for source in asked.catalogue.runs]
+    for row in rows:
+        facets = asked.catalogue.facets(Query(runs=(row["name"],))) if row["count"] else {}
+        stops = sorted(facets.get("stop", ()), key=lambda one: ending_order(one[0]))
+        row["endings"] = [(ending(stop), count) for stop, count in stops if count]
+        row["models"] = [name for name, count in facets.get("model", ()) if name and count]
+    return sorted(rows, key=lambda row: row["time"], reverse=True)
+
+
+def run_head(asked: PageRequest, name: str, tab: str) -> dict[str, Any]:
+    """The facts of a run for the template `run_head.html`, and the tab that is open."""
+    return run_facts(asked, source_of(asked.catalogue, name), state=tab == "run") | {"tab": tab}
+
+
+def measured(source: CatalogueRun, allowed: Collection[str]) -> list[dict[str, str]]:
+    """Everything that was measured about a run: kind, title, a sentence, the date and the link of each report."""
+    if hidden_labels(source, allowed):  # reports quote conversations
+        return []
+    made = [
+        shown
+        for stored in reports_of(source)
+        for shown in stored.shown(f"/reports/{quote(source.name, safe='')}")
+    ]
+    for of in maps_of(source.folder):
+        link = url("/map", [("run", source.name), ("of", of)])
+        made.append({"kind": "Map", "title": f"Map of {of}", "about": "", "date": "", "link": link})
+    return made

@@ -1,118 +1,73 @@
-"""Pages of lists and conversations: the runs, the list, one conversation, two side by side."""
+"""Pages of lists and conversations: the list with its facets, one conversation, two compared."""
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
-from urllib.parse import quote
 
+from markupsafe import Markup
+from msgspec.structs import replace
 from starlette.responses import RedirectResponse, Response
 
+from camel.core.errors import CamelError
 from camel.explorer import views
-from camel.explorer.home import run_cards
+from camel.explorer.compare import align
+from camel.explorer.home import run_head
 from camel.explorer.maps import maps_in
-from camel.explorer.reading import terms_of
+from camel.explorer.markup import as_plain
+from camel.explorer.reading import ShownMessage, pulse, terms_of
 from camel.explorer.routing import PageRequest, Site
+from camel.explorer.views import PageState
+from camel.query.answers import Page
 from camel.query.where import Query
 from camel.reports.numbers import counted
 
 ROWS = 40
 """Rows of a page."""
-SAMPLE = 20
+HISTOGRAMS = 200_000
+"""Conversations up to which facets of numbers are histograms; of more, the counted buckets are shown, which cost nothing."""
+BINS = 14
+FEWEST = 10
+"""Conversations from which on a distribution is drawn."""
 
 
 def add_list_pages(site: Site) -> None:
     """Add their routes."""
     get = site.get
 
-    @get("/")
-    def home(asked: PageRequest) -> Response:
-        return asked.page(
-            "runs.html",
-            here="runs",
-            runs=run_cards(asked.catalogue, asked.allowed),
-            total=asked.catalogue.count(),
-            restricted=asked.catalogue.restricted(),
-            notes=asked.catalogue.notes(),
-        )
-
     @get("/list")
     def listing(asked: PageRequest) -> Response:
         if (canonical := _canonical(asked)) is not None:
             return RedirectResponse(canonical, 303)
-        state, query = asked.state, asked.state.query
-        after, before = asked.last.get("after"), asked.last.get("before")
-        at, sample = asked.whole("at", 1, 2**53), asked.whole("sample", 1, 200)
-        seed = asked.whole("seed", 0, 2**53) or 0
-        here = [
-            (name, asked.last[name])
-            for name in ("after", "before", "at", "sample", "seed")
-            if name in asked.last
-        ]
-        if sample:
-            found = asked.catalogue.sample(query, sample, seed)
-            rows = [views.list_row(row, None, state, here) for row in found]
-            total, notes = asked.catalogue.count(query), []
-            paging = {"next": None, "previous": None, "where": ""}
-            summary = f"{len(rows):,} at random of {counted(total, 'conversation')}"
-        else:
-            result = (
-                asked.catalogue.jump(query, at - 1, ROWS)
-                if at
-                else asked.catalogue.page(query, after, before, ROWS)
-            )
-            rows = [
-                views.list_row(row, result.at + number, state, here) for number, row in enumerate(result.rows)
-            ]
-            # That an index is missing stands on the first page; here, what concerns this list.
-            total = result.total
-            notes = [note for note in result.notes if note not in asked.catalogue.notes()]
-            paging = {
-                "next": result.next and state.url("/list", [("after", result.next)]),
-                "previous": result.previous and state.url("/list", [("before", result.previous)]),
-                "where": f"{result.at + 1:,}–{result.at + len(rows):,} of {total:,}" if rows else "",
-            }
-            summary = counted(total, "conversation")
-        kept = state.params()
+        query = asked.state.query
         return asked.page(
             "list.html",
             here="list",
+            run=run_head(asked, query.runs[0], "list") if len(query.runs) == 1 else None,
             heading=f"“{query.text}”" if query.text else "Conversations",
-            facets=views.facet_lists(state, asked.catalogue.facets(query)),
-            ranges=views.ranges(query),
-            range_keeps=[(key, value) for key, value in kept if not key.endswith("-range")],
-            chips=views.chips(state, "/list"),
-            summary=summary,
-            total=total,
-            rows=rows,
-            several_runs=len(asked.catalogue.runs) > 1,
-            notes=notes,
-            hidden=asked.catalogue.restricted(),
-            pinned=state.pin and {"name": state.pin, "unpin": state.url("/list", here, pin="")},
-            sampling=bool(sample),
-            again=state.url("/list", [("sample", str(sample or SAMPLE)), ("seed", _seed())]),
-            whole=state.url("/list"),
-            sample=state.url("/list", [("sample", str(SAMPLE)), ("seed", _seed())]),
-            random=state.url("/random"),
-            statistics=state.url("/statistics"),
-            map=state.url("/map") if maps_in(asked.catalogue) else "",
-            sorts=[
-                (value, "Best first" if not value and query.text else name) for value, name in views.SORTS
-            ],
-            sort=query.sort,
-            order=query.order,
-            sort_keeps=[(key, value) for key, value in kept if key not in ("sort", "order")],
-            jump_keeps=kept,
-            empty="No conversation fits all of this. Remove a filter above, or search for other words."
-            if kept
-            else "Nothing has been committed yet: it appears here as the run goes on.",
-            **paging,
+            chips=views.chips(asked.state, "/list"),
+            **browse(asked, asked.state),
         )
+
+    @get("/pulses")
+    def pulses(asked: PageRequest) -> Response:
+        """The pulses of some conversations. A list loads them after its page, because each is read from the data."""
+        drawn: list[Any] = []
+        for address in asked.request.query_params.getlist("of")[:ROWS]:
+            run, _, id = address.partition("/")
+            try:
+                drawn.append(pulse(asked.catalogue.conversation(run, id)))
+            except (CamelError, OSError):
+                drawn.append(None)
+        return asked.page("pulses.html", pulses=drawn)
 
     @get("/random")
     def random(asked: PageRequest) -> Response:
-        found = asked.catalogue.sample(asked.state.query, 1, int(_seed()))
+        found = asked.catalogue.sample(asked.state.query, 1, secrets.randbelow(10**9))
         if not found:
             return RedirectResponse(asked.state.url("/list"), 303)
         return RedirectResponse(asked.state.conversation(found[0].run, found[0].id), 303)
@@ -121,28 +76,18 @@ def add_list_pages(site: Site) -> None:
     def conversation(asked: PageRequest) -> Response:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
         transcript = asked.catalogue.conversation(run, id)
-        beside = asked.catalogue.neighbours(run, id, state.query)
-        address = f"{run}/{id}"
-        other = state.pin and state.pin != address
-        base = f"/conversation/{quote(run, safe='')}"
+        near = asked.catalogue.neighbours(run, id, state.query)
+        cost, after = asked.catalogue.row(run, id).cost, near.next
         return asked.page(
             "conversation.html",
-            talk=views.talk(run, transcript, asked.catalogue.row(run, id).cost),
-            run_title=run,
+            here="list",
+            conversation=views.conversation(run, transcript, cost),
             terms=terms_of(state.query.text),
             raw=state.raw,
             thoughts=True,
-            raw_link=state.conversation(run, id, raw=not state.raw),
-            up=state.url("/list"),
-            up_name="Results" if state.query.to_params() else "All conversations",
-            previous=beside.previous and state.conversation(beside.previous.run, beside.previous.id),
-            next=beside.next and state.conversation(beside.next.run, beside.next.id),
-            random=state.url("/random"),
-            json=views.url(f"{base}/json", [("id", id)]),
-            markdown=views.url(f"{base}/markdown", [("id", id)]),
-            permalink=views.url(base, [("id", id)]),
-            pin=state.compare(address, []) if other else state.url("/list", pin=address),
-            pin_text="Compare with pinned" if other else "Compare with another",
+            previous=near.previous and state.conversation(near.previous.run, near.previous.id),
+            next=after and state.conversation(after.run, after.id),
+            next_title=after and views.title_of(views.roles(after.user, after.assistant, *after.others)),
         )
 
     @get("/conversation/{run}/json")
@@ -157,21 +102,104 @@ def add_list_pages(site: Site) -> None:
     def compare(asked: PageRequest) -> Response:
         state = asked.state
         sides = [asked.last.get(side, "") for side in ("left", "right")]
-        talks: list[dict[str, Any]] = []
+        terms, parts = terms_of(state.query.text), site.pages.get_template("parts.html").module
+
+        def render(shown: ShownMessage) -> Markup:
+            return as_plain(shown.message.content, terms) if state.raw else parts.text_of(shown, terms)  # type: ignore[attr-defined]
+
+        compared: list[dict[str, Any]] = []
         for address in sides:
             run, _, id = address.partition("/")
-            made = views.talk(run, asked.catalogue.conversation(run, id))
-            talks.append(made | {"link": state.conversation(run, id)})
+            compared.append(views.conversation(run, asked.catalogue.conversation(run, id)))
         return asked.page(
             "compare.html",
-            talks=talks,
-            terms=terms_of(state.query.text),
-            raw=state.raw,
+            here="list",
+            sides=compared,
+            turns=align(compared[0]["messages"], compared[1]["messages"], render),
+            terms=terms,
             thoughts=True,
-            raw_link=state.url("/compare", [("left", sides[0]), ("right", sides[1])], raw=not state.raw),
-            swap=state.url("/compare", [("left", sides[1]), ("right", sides[0])]),
-            up=state.url("/list"),
         )
+
+
+def browse(
+    asked: PageRequest, state: PageState, most: int = ROWS, without: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The facets and rows of a list, for the template `browse.html`."""
+    query, catalogue, last = state.query, asked.catalogue, asked.last
+    at, sample = asked.whole("at", 1, 2**53), asked.whole("sample", 1, 200)
+    here = [(name, last[name]) for name in ("after", "before", "at", "sample", "seed") if name in last]
+    if sample:
+        rows = catalogue.sample(query, sample, asked.whole("seed", 0, 2**53) or 0)
+        page = Page(rows, None, None, catalogue.count(query), 0)
+    elif at:
+        page = catalogue.jump(query, at - 1, most)
+    else:
+        page = catalogue.page(query, last.get("after"), last.get("before"), most)
+    numbers = [None if sample else page.at + place for place in range(len(page.rows))]
+    histograms = _histograms(asked, state) if catalogue.count() <= HISTOGRAMS else []
+    drawn = {"messages": "length", "tokens": "size", "cost": "cost"}
+    without = [*without, *(drawn[one["name"]] for one in histograms)]
+    sampled = f"{len(page.rows):,} at random of " if sample else ""
+    return {
+        "facets": views.facet_lists(state, catalogue.facets(query), without),
+        "histograms": histograms,
+        "page": page,
+        "rows": [views.list_row(row, at, state, here) for row, at in zip(page.rows, numbers, strict=True)],
+        "summary": sampled + counted(page.total, "conversation"),
+        "several_runs": len(catalogue.runs) > 1 and len(query.runs) != 1,
+        # Notes about whole runs are on the first page; here, those about this list.
+        "notes": [note for note in page.notes if note not in catalogue.notes()],
+        "hidden": catalogue.restricted(),
+        "paging": here,
+        "sampling": bool(sample),
+        "seed": str(secrets.randbelow(10**9)),
+        "has_map": bool(maps_in(catalogue)),
+        "sorts": {} if sample else _sorts(state),
+    }
+
+
+def _sorts(state: PageState) -> dict[str, dict[str, str]]:
+    """By column: the link that sorts by it, or reverses the order, and the order it has now."""
+    query, made = state.query, dict[str, dict[str, str]]()
+    for name in ("", "messages", "tokens", "cost"):
+        now = query.sort == name
+        order = {"asc": "desc", "desc": "asc"}[query.order] if now else "desc" if name else "asc"
+        link = state.url("/list", query=replace(query, sort=name, order=order))
+        made[name] = {"link": link, "order": f"{query.order}ending" if now else ""}
+    return made
+
+
+def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
+    """Facets of numbers: bars that each link to their range; one distinct value, or few values, have none."""
+    made: list[dict[str, Any]] = []
+    for name in ("messages", "tokens", "cost"):
+        rest = {other: limits for other, limits in state.query.ranges.items() if other != name}
+        query = replace(state.query, ranges=rest)
+        found = asked.catalogue.histogram(query, name, bins=BINS)
+        counts, chosen = found.series.get("", []), state.query.ranges.get(name)
+        if sum(counts) < FEWEST or len(counts) < 2 or found.summary is None:
+            continue
+        spans = [(low, high if name == "cost" else high - 1) for low, high in pairwise(found.edges)]
+        low, high = (-math.inf if one is None else one for one in chosen or (None, None))
+        # A histogram of one bar ends at the largest value; one of several may end after it.
+        ends = asked.catalogue.histogram(query, name, bins=1).edges
+        made.append(
+            {
+                "name": name,
+                "title": views.NUMBER_TITLES[name],
+                "counts": counts,
+                "spans": spans,
+                "inside": [chosen is not None and b >= low and (high < 0 or a <= high) for a, b in spans],
+                "links": [
+                    state.url("/list", query=replace(query, ranges=rest | {name: one})) for one in spans
+                ],
+                "ends": (ends[0], ends[1] - (name != "cost")),
+                "median": found.summary.median,
+                "shown": views.number_words(name),
+                "reset": state.url("/list", query=query) if chosen else "",
+            }
+        )
+    return made
 
 
 def _canonical(asked: PageRequest) -> str | None:
@@ -188,22 +216,18 @@ def _canonical(asked: PageRequest) -> str | None:
         ranges |= read.ranges
     if not sent:
         return None
-    return asked.state.url("/list", query=views.replace(asked.state.query, ranges=ranges))
+    return asked.state.url("/list", query=replace(asked.state.query, ranges=ranges))
 
 
 def _copy(asked: PageRequest, kind: str) -> Response:
-    """A conversation to take away, with its labels."""
+    """A conversation as a file, with its labels."""
     run, id = asked.request.path_params["run"], asked.last.get("id", "")
     transcript = asked.catalogue.conversation(run, id)
     headers: dict[str, str] = {}
     if asked.last.get("download"):
-        # A name from outside goes into a header and onto a disk: letters, digits and little else.
+        # The name comes from outside and goes into a header and onto a disk: letters, digits and little else.
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{run}-{id}").strip("-")[:100] or "conversation"
         headers["content-disposition"] = f'attachment; filename="{name}.{kind}"'
     if kind == "json":
         return Response(transcript.to_json(), media_type="application/json", headers=headers)
     return Response(transcript.to_markdown(), media_type="text/markdown; charset=utf-8", headers=headers)
-
-
-def _seed() -> str:
-    return str(secrets.randbelow(10**9))

@@ -1,214 +1,217 @@
-"""Statistics: the plots of a selection, for the page, as SVG, PNG and CSV.
+"""Statistics of a selection: the page, and its plots as SVG, PNG and CSV.
 
-The one decision to know: a plot is a function of the catalogue and the reader's query, so that whatever is drawn, downloaded
-or listed has passed the same gate and the same filters. They are drawn as those of a study are (`evaluation.plots`), but
-small, so that their labels can be read on a phone; each bar is a link to its conversations.
+The one decision to know: a plot is a function of the catalogue and the reader's query. What is drawn, downloaded or listed
+has therefore passed the same consent gate and the same filters. The plot of a filtered field is omitted, because it
+would show nothing but the filter.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
 
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from camel.detectors import DETECTORS
 from camel.evaluation.study import SEEN, UNSEEN
-from camel.explorer.behaviour_charts import by_role, by_seat, by_turn
+from camel.explorer.behavior_charts import by_role, by_seat, by_turn
 from camel.explorer.charts import (
     BINS,
     FEWEST,
-    GO,
-    LABELS,
     MOST,
-    WIDTH,
     Chart,
     Rows,
     as_csv,
-    as_png,
-    as_svg,
-    bars,
-    colors,
-    numbers_axis,
-    plot_of,
+    as_plot,
+    bars_spec,
+    columns_spec,
     printable,
     shares,
 )
-from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, toggled
+from camel.explorer.colors import ending, ending_order
+from camel.explorer.home import run_head
+from camel.explorer.routing import PageRequest, Site
+from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, chips, facet_name, number_words, toggled
 from camel.index.facets import FACETS
-from camel.query.answers import Histogram
+from camel.query.answers import Histogram, NotThere
 from camel.query.catalogue import Catalogue
-from camel.reports.numbers import money, short
-from camel.reports.plots import ACCENT, SEAT_COLOURS, Spec
+from camel.reports.numbers import counted, money, short
+from camel.reports.plots import colors, png, svg
+
+Maker = Callable[[Catalogue, PageState], Chart | None]
 
 
-def charts(catalogue: Catalogue, state: PageState) -> list[Chart]:
-    """All plots that a selection allows."""
-    return [made for make in PLOTS.values() if (made := make(catalogue, state)) is not None]
+def charts(catalogue: Catalogue, state: PageState, names: Sequence[str] = ()) -> list[Chart]:
+    """All plots of a selection, or those that are named."""
+    made = (chart(catalogue, state, name) for name in names or PLOTS)
+    return [one for one in made if one is not None]
+
+
+def chart(catalogue: Catalogue, state: PageState, name: str) -> Chart | None:
+    """One plot by its name; None if there is no such plot of these conversations."""
+    return PLOTS[name](catalogue, state) if name in PLOTS else None
 
 
 def notes(catalogue: Catalogue, state: PageState, made: Sequence[Chart]) -> list[str]:
-    """What the plots do not say of what was found: where nobody has looked, and that nobody found anything."""
+    """What the plots do not say about findings: which conversations no detector has read, or that nothing was found."""
     chosen = [one for one in catalogue.runs if not state.query.runs or one.name in state.query.runs]
     said = [note for note in catalogue.notes() if "--findings" in note]
     said += [f"Findings: {note}" for one in chosen for note in one.damage]
-    if not catalogue.count(state.query) or any(one.plot.name == "finding" for one in made):
+    if not catalogue.count(state.query) or any(one.name == "finding" for one in made):
         return said
     if waiting := sum(part.unknown for one in chosen for part in one.parts if not part.damage):
-        them = "a conversation is" if waiting == 1 else f"{waiting:,} conversations are"
         return said or [
-            f"Findings: {them} not looked through yet. Reload in a moment; camel run index RUN --findings keeps it."
+            f"Findings: the detectors have not read {counted(waiting, 'conversation')} yet. Reload in a moment, "
+            "or store the findings with camel run index RUN --findings."
         ]
     return said or [
-        f"Findings: the detectors looked through these conversations and found nothing. {SEEN} {UNSEEN} "
+        f"Findings: the detectors read these conversations and found nothing. {SEEN} {UNSEEN} "
         "camel study RUN --judge MODEL asks a model."
     ]
 
 
-def chart(catalogue: Catalogue, state: PageState, name: str) -> Chart | None:
-    """One of them, by its name."""
-    return PLOTS[name](catalogue, state) if name in PLOTS else None
-
-
-# --- facets ------------------------------------------------------------------------------------------------------
-
-
-def _facet(name: str) -> Callable[[Catalogue, PageState], Chart | None]:
+def _facet(name: str) -> Maker:
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
+        if state.query.runs if name == "run" else state.query.facets.get(name):
+            return None
         values = [one for one in catalogue.facets(state.query).get(name, []) if one[1]]
         if len(values) < 2 and not (name in ("stop", "finding") and values):
             return None
-        chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
+        if name == "stop":
+            values.sort(key=lambda one: ending_order(one[0]))
         one_each = not (name in FACETS and FACETS[name].many)
         total = sum(count for _, count in values) if one_each else catalogue.count(state.query)
         rows: Rows = []
-        links: list[str] = []
         for value, count in values:
-            query = state.query if value in chosen else toggled(state.query, name, value)
-            links.append(state.url("/list", query=query))
             known = name == "finding" and value in DETECTORS
-            shown = DETECTORS[value].title if known else facet_name(name, value)
-            rows.append({name: printable(shown), "conversations": count, **shares(count, total)})
-        title = f"{TITLES[name]}, the most frequent" if len(values) > MOST else TITLES[name]
-        caption = f"Of {total:,} conversations. The file with the data has 95% intervals."
-        return Chart(plot_of(name, title, caption, bars(rows[:MOST], name)), rows, links)
+            shown = printable(DETECTORS[value].title if known else facet_name(name, value))
+            rows.append({name: shown, "conversations": count, **shares(count, total)})
+        title, text = TITLES[name], ""
+        if one_each and len(values) == 1:
+            text = f"{f'All {total:,} conversations' if total > 1 else 'The conversation'} ended: {rows[0][name]}."
+        elif one_each and len({count for _, count in values}) == 1 and len(values) <= MOST:
+            text = f"{counted(values[0][1], 'conversation')} each: {', '.join(row[name] for row in rows)}."
+        if text:
+            return Chart(name, title, "", rows, "text", {"text": text})
+        caption = f"Of {counted(total, 'conversation')}{', with 95% intervals' if total >= FEWEST else ''}."
+        caption = f"The {MOST} most frequent of {len(values):,}. {caption}" if len(values) > MOST else caption
+        marks = [ending(value) for value, _ in values[:MOST]] if name == "stop" else []
+        links = [state.url("/list", query=toggled(state.query, name, value)) for value, _ in values[:MOST]]
+        drawn = {"field": name, "rows": rows[:MOST], "total": total, "links": links, "marks": marks}
+        spec = bars_spec(rows[:MOST], name, [mark.color for mark in marks])
+        return Chart(name, title, caption, rows, "stack" if marks else "bars", drawn, spec)
 
     return make
 
 
-# --- numbers -----------------------------------------------------------------------------------------------------
+def _number(name: str) -> Maker:
+    title, unit, shown = (
+        f"{NUMBER_TITLES[name]} per conversation",
+        NUMBER_TITLES[name].lower(),
+        number_words(name),
+    )
 
-
-def _number(name: str) -> Callable[[Catalogue, PageState], Chart | None]:
     def make(catalogue: Catalogue, state: PageState) -> Chart | None:
-        made = catalogue.histogram(state.query, name, bins=BINS)
-        if not made.series:
+        if name in state.query.ranges:
             return None
-        rows: Rows = []
-        links: list[str] = []
-        for low, high, count in zip(made.edges, made.edges[1:], made.series[""], strict=False):
-            last = high - 1 if name != "cost" else high
-            rows.append({"from": low, "to": last, "conversations": count})
-            limits = state.query.ranges | {name: (low, last)}
-            links.append(state.url("/list", query=replace(state.query, ranges=limits)))
-        spec = _columns(rows, made, NUMBER_TITLES[name].lower())
-        return Chart(
-            plot_of(name, f"{NUMBER_TITLES[name]} of a conversation", _summary(made), spec), rows, links
-        )
+        made = catalogue.histogram(state.query, name, bins=BINS)
+        counts = made.series.get("", [])
+        if not (total := sum(counts)):
+            return None
+        unknown = f"Unknown for {made.unknown:,}." if made.unknown else ""
+        if len(counts) == 1 or total < FEWEST:
+            text, rows = _few(catalogue, state, name, made)
+            return Chart(name, title, unknown, rows, "text", {"text": text})
+        ends = [(low, high if name == "cost" else high - 1) for low, high in pairwise(made.edges)]
+        rows: Rows = [
+            {"from": low, "to": last, "conversations": count}
+            for (low, last), count in zip(ends, counts, strict=True)
+        ]
+        ranged = [replace(state.query, ranges=state.query.ranges | {name: limits}) for limits in ends]
+        caption, middle = f"{counted(total, 'conversation')}.", made.summary
+        drawn = {"edges": made.edges, "layers": [("nb", counts)], "labels": _labels(made), "median": None}
+        drawn["links"] = [state.url("/list", query=query) for query in ranged]
+        if middle:
+            drawn["median"] = middle.median + _half(made), f"median {shown(middle.median)}"
+            mean = f"{middle.mean:.1f}" if name != "cost" and middle.mean < 100 else shown(middle.mean)
+            caption += f" Mean {mean}; 90% are between {shown(middle.low)} and {shown(middle.high)}."
+        spec = columns_spec(rows, made.edges, unit)
+        return Chart(name, title, f"{caption} {unknown}".strip(), rows, "columns", drawn, spec)
 
     return make
 
 
-def _summary(made: Histogram) -> str:
-    """The mean and quantiles, in words."""
-    shown = money if made.number == "cost" else short
-    said = made.summary
-    if said is None:
-        return ""
-    mean = f"{said.mean:.1f}" if made.number != "cost" and said.mean < 100 else shown(said.mean)
-    text = f"Mean {mean}, median {shown(said.median)}; nine of ten between {shown(said.low)} and {shown(said.high)}."
-    return text + (f" Not known of {made.unknown:,}." if made.unknown else "")
+def _few(catalogue: Catalogue, state: PageState, name: str, made: Histogram) -> tuple[str, Rows]:
+    """One distinct value, or too few values for a plot, as a sentence."""
+    total, shown = sum(made.series[""]), number_words(name)
+    unit = "" if name == "cost" else f" {NUMBER_TITLES[name].lower()}"
+    if len(made.series[""]) == 1 and (name == "cost" or made.edges[1] - made.edges[0] == 1):
+        values = [made.edges[0]] * total
+        text = f"All {total:,} conversations have" if total > 1 else "The conversation has"
+        text = f"{money(sum(values))} in total." if name == "cost" else f"{text} {shown(values[0])}{unit}."
+    else:
+        found = catalogue.page(replace(state.query, sort=name, order="asc"), limit=50).rows
+        values = [value for row in found if (value := getattr(row, name)) is not None]
+        text = f"{', '.join(map(shown, values))}{unit}."
+    return text, [{name: value, "conversations": values.count(value)} for value in dict.fromkeys(values)]
 
 
-def _along(made: Histogram, title: str) -> tuple[float, Spec]:
-    """The axis on which the bars of a histogram stand, and by how much they are moved there.
-
-    Where each bar is one number it stands above it, and a single one is not all of the plot.
-    """
-    low, high, moved = made.edges[0], made.edges[-1], 0.0
-    style: dict[str, Any] = {"tickCount": 5, "grid": False, "labelFlush": True}
-    style["format"] = "$~g" if made.number == "cost" else "~s"
-    if made.number != "cost" and made.edges[1] - low == 1:
-        moved = -0.5
-        style["values"] = list(range(int(low), int(high), math.ceil((high - low) / 10)))
-        style["labelFlush"] = False
-        middle = (low + high) / 2
-        low, high = min(low, middle - FEWEST / 2), max(high, middle + FEWEST / 2)
-    return moved, {
-        "field": "low",
-        "bin": {"binned": True},
-        "type": "quantitative",
-        "title": title,
-        "axis": style,
-        "scale": {"domain": [low + moved, high + moved], "nice": False, "zero": False},
-    }
+def _half(made: Histogram) -> float:
+    """Where in the column of a single whole number its middle is."""
+    return 0.5 if made.number != "cost" and made.edges[1] - made.edges[0] == 1 else 0.0
 
 
-def _columns(rows: Rows, made: Histogram, title: str) -> Spec:
-    width = made.edges[1] - made.edges[0]
-    moved, along = _along(made, title)
-    values = [
-        {
-            "low": row["from"] + moved,
-            "high": row["from"] + moved + width,
-            "n": row["conversations"],
-            "link": f"{GO}{number}",
-        }
-        for number, row in enumerate(rows)
-    ]
-    leads = {"href": {"field": "link"}, "description": {"field": "n", "type": "quantitative"}}
-    return _binned(values, along, "n", 170, {"color": ACCENT}, leads)
-
-
-def _binned(values: Rows, along: Spec, count: str, height: int, mark: Spec, more: Mapping[str, Spec]) -> Spec:
-    """Bars from `low` to `high` on an axis."""
-    encoding = {"x": along, "x2": {"field": "high"}, "y": numbers_axis(count), **more}
-    return {
-        "data": {"values": values},
-        "width": WIDTH + LABELS - 50,
-        "height": height,
-        "mark": {"type": "bar", "binSpacing": 1, **mark},
-        "encoding": encoding,
-    }
+def _labels(made: Histogram) -> list[tuple[float, str]]:
+    """Places and words on the axis of a histogram: each number below its column, or four at equal distances."""
+    shown, low, high = number_words(made.number), made.edges[0], made.edges[-1]
+    if half := _half(made):
+        return [(n + half, shown(n)) for n in range(int(low), int(high), math.ceil((high - low) / 8))]
+    places = [low + (high - low) * part / 3 for part in range(4)]
+    if made.number == "cost":
+        return [(place, f"${place:.2g}" if place else "$0") for place in places]
+    places[-1] -= 1  # the last whole number before the edge
+    return [(place, shown(round(place))) for place in places]
 
 
 def _length_by_stop(catalogue: Catalogue, state: PageState) -> Chart | None:
-    made = catalogue.histogram(state.query, "messages", by="stop", bins=BINS)
-    if len(made.series) < 2:
+    if state.query.facets.get("stop") or "messages" in state.query.ranges:
         return None
-    order = sorted(made.series, key=lambda stop: -sum(made.series[stop]))[:8]
+    made = catalogue.histogram(state.query, "messages", by="stop", bins=BINS)
+    total = sum(map(sum, made.series.values()))
+    if len(made.series) < 2 or len(made.edges) < 3 or total < FEWEST:
+        return None
+    order = sorted(made.series, key=ending_order)[:8]
+    marks = [ending(stop) for stop in order]
     rows: Rows = [
-        {"stop": facet_name("stop", stop), "from": low, "to": high - 1, "conversations": count}
-        for stop in order
-        for low, high, count in zip(made.edges, made.edges[1:], made.series[stop], strict=False)
+        {"stop": mark.title, "from": low, "to": high - 1, "conversations": count}
+        for stop, mark in zip(order, marks, strict=True)
+        for (low, high), count in zip(pairwise(made.edges), made.series[stop], strict=True)
     ]
-    moved, along = _along(made, "messages")
-    values = [{**row, "low": row["from"] + moved, "high": row["to"] + 1 + moved} for row in rows]
-    names = [facet_name("stop", stop) for stop in order]
-    palette = [*SEAT_COLOURS, "#c2476b", "#7d8a34", "#5a6f8f", "#9a7a4f"][: len(names)]
-    spec = _binned(values, along, "conversations", 190, {}, {"color": colors("stop", names, palette)})
-    return Chart(plot_of("length-by-stop", "Length and how it ended", "", spec), rows)
+    layers = [(f"mk {mark.css}", made.series[stop]) for stop, mark in zip(order, marks, strict=True)]
+    drawn = {
+        "edges": made.edges,
+        "layers": layers,
+        "labels": _labels(made),
+        "median": None,
+        "links": [],
+        "key": marks,
+    }
+    color = colors("stop", [mark.title for mark in marks], [mark.color for mark in marks])
+    spec = columns_spec(rows, made.edges, "messages", color=color)
+    caption = f"{counted(total, 'conversation')}."
+    return Chart("length-by-stop", "Messages by ending", caption, rows, "columns", drawn, spec)
 
 
 KINDS: Mapping[str, tuple[str, Callable[[Chart], str | bytes]]] = {
-    "svg": ("image/svg+xml", as_svg),
-    "png": ("image/png", as_png),
+    "svg": ("image/svg+xml", lambda made: svg(as_plot(made))),
+    "png": ("image/png", lambda made: png(as_plot(made))),
     "csv": ("text/csv; charset=utf-8", as_csv),
 }
 """The files of a plot: media type, and what makes it."""
 
-PLOTS: Mapping[str, Callable[[Catalogue, PageState], Chart | None]] = {
+PLOTS: Mapping[str, Maker] = {
     "stop": _facet("stop"),
     "messages": _number("messages"),
     "tokens": _number("tokens"),
@@ -222,3 +225,59 @@ PLOTS: Mapping[str, Callable[[Catalogue, PageState], Chart | None]] = {
     **{name: _facet(name) for name in ("run", "scenario", "label", "assistant", "user", "other", "model")},
 }
 """By the names of their files, in the order of the page."""
+
+
+# --- the page ---------------------------------------------------------------------------------------------------
+
+
+def add_statistics_pages(site: Site) -> None:
+    """Add their routes."""
+
+    @site.get("/statistics")
+    def statistics_page(asked: PageRequest) -> Response:
+        state, query = asked.state, asked.state.query
+        made = charts(asked.catalogue, state)
+        return asked.page(
+            "statistics.html",
+            here="list",
+            run=run_head(asked, query.runs[0], "statistics") if len(query.runs) == 1 else None,
+            figures=figures(asked, state),
+            charts=made,
+            notes=notes(asked.catalogue, state, made),
+            chips=chips(state, "/statistics"),
+        )
+
+    @site.get("/statistics/{file}")
+    def plot(asked: PageRequest) -> Response:
+        name, _, kind = asked.request.path_params["file"].rpartition(".")
+        made = chart(asked.catalogue, asked.state, name) if kind in KINDS else None
+        if made is None or (made.spec is None and kind != "csv"):
+            raise NotThere(
+                "there is no such plot of these conversations: the statistics page lists those there are"
+            )
+        headers = {"content-disposition": f'attachment; filename="{made.name}.{kind}"'}
+        media, make = KINDS[kind]
+        return Response(make(made), media_type=media, headers=headers)
+
+
+def figures(asked: PageRequest, state: PageState) -> list[tuple[str, str]]:
+    """The line of figures about a selection: figure and label."""
+    catalogue, query = asked.catalogue, state.query
+    total = catalogue.count(query)
+    made = [(f"{total:,}", "conversation" if total == 1 else "conversations")]
+    for name in ("messages", "tokens"):
+        found = catalogue.histogram(query, name, bins=1)
+        if found.summary is not None and (count := sum(found.series.get("", []))):
+            made.append((short(found.summary.mean * count), name))
+    cost = catalogue.histogram(query, "cost", bins=1)
+    if cost.summary is not None and (count := sum(cost.series.get("", []))):
+        made.append((money(cost.summary.mean * count), f"for {count:,}" if count < total else "cost"))
+    if total and not query.facets.get("stop"):
+        done = catalogue.count(replace(query, facets=query.facets | {"stop": ("done",)}))
+        made.append(
+            (f"{done / total:.0%}" if total >= FEWEST else f"{done} of {total}", "ended with the task done")
+        )
+    if total and not query.facets.get("finding"):
+        clean = catalogue.count(replace(query, facets=query.facets | {"finding": ("",)}))
+        made.append((f"{total - clean:,}", "with findings"))
+    return made
