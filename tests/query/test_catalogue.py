@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from camel.core.errors import InputError
+from camel.core.message import Message
 from camel.core.task import Task
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, detect
@@ -572,6 +573,70 @@ def test_search_finds_what_is_said_with_an_index_and_without(texts: World, text:
         opened = texts.catalogue.conversation(row.run, row.id)
         said = opened.task.original if row.hit.message < 0 else opened.messages[row.hit.message].content
         assert "".join(piece for piece, _ in row.hit.pieces).strip("…") in " ".join(said.split())
+
+
+UNSPACED = (
+    "我们昨天去北京吃饭，猫在家里。",
+    "私は東京タワーに3月に行きました",
+    "ฉันดื่มน้ำที่กรุงเทพทุกวัน",
+    "서울에서 만나요",
+    "请用Python写代码，不用 Java 写。",
+)
+
+
+@pytest.fixture(scope="module")
+def unspaced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+    """Two runs that say the same in scripts without spaces; only the first has a text index."""
+    folder = tmp_path_factory.mktemp("unspaced")
+    pytest.importorskip("tantivy")
+    for name in ("indexed", "scanned"):
+        run = open_folder(folder / name)
+        run.create(Settings("f", {"shard_size": 10}, "0"))
+        said = [
+            Transcript(f"{n}", Task("t"), [], [Message(0, "user", "Nomad", text)])
+            for n, text in enumerate(UNSPACED)
+        ]
+        commit(run, 0, said)
+    make_text_index(open_folder(folder / "indexed"), STAGE)
+    with Catalogue([folder / "indexed", folder / "scanned"]) as catalogue:
+        yield catalogue
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("北京", 0),
+        ("去北京吃饭", 0),
+        ("猫", 0),
+        ("饭 猫", 0),
+        ("京去", None),
+        ("吃饭猫", None),
+        ("東京", 1),
+        ("タワー", 1),
+        ("3月", 1),
+        ("に3月に", 1),
+        ("月3", None),
+        ("น้ำ", 2),
+        ("กรุงเทพ", 2),
+        ("น", 2),
+        ("서울", 3),
+        ("python", 4),
+        ("用python写", 4),
+        ("用java写", 4),
+        ("pytho", None),
+        ('"不用 java"', 4),
+    ],
+)
+def test_words_inside_a_sentence_without_spaces_are_found(unspaced: Catalogue, text: str, found: int | None):
+    page = unspaced.search(Query(text=text))
+    assert sorted(ids(page)) == ([] if found is None else [("indexed", str(found)), ("scanned", str(found))])
+    for row in page.rows:
+        assert row.hit is not None
+        marked = [piece.lower() for piece, is_word in row.hit.pieces if is_word]
+        assert marked
+        assert all(
+            "".join(piece.split()) in "".join(text.lower().replace('"', "").split()) for piece in marked
+        )
 
 
 def test_search_is_narrowed_sorted_paged_and_counted_like_a_list(texts: World):
