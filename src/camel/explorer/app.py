@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from camel.explorer.access import Consent, Keys, local
+from camel.explorer.downloads import add_downloads
 from camel.explorer.list_pages import add_list_pages
 from camel.explorer.map_pages import add_map_pages
 from camel.explorer.play_pages import add_play
@@ -44,6 +45,7 @@ def create_app(
     app = new_app("CAMEL explorer", lifespan, keys, hosts=hosts, token=token, command=command, frames=frames)
     site = Site(app, catalogue, Consent(keys), plays=agents is not None)
     add_list_pages(site)
+    add_downloads(site)
     add_statistics_pages(site)
     add_map_pages(site)
     add_watch_pages(site, control)

@@ -71,12 +71,12 @@ def as_csv(made: Chart) -> str:
     names = [name for name in made.rows[0] if name != "link"] if made.rows else []
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_cell(row[name]) for name in names] for row in made.rows)
+    writer.writerows([csv_cell(row[name]) for name in names] for row in made.rows)
     return text.getvalue()
 
 
-def _cell(value: Any) -> Any:
-    """A cell that a spreadsheet takes for what it is: a text of a model's may not become a formula."""
+def csv_cell(value: Any) -> Any:
+    """A cell that a spreadsheet shows as it is: text of a model must not become a formula."""
     if isinstance(value, str):
         value = _UNSEEN.sub("\ufffd", value)
         return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

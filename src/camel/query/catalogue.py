@@ -35,6 +35,8 @@ from camel.record.release import RESTRICTED
 
 LARGEST = 1_000
 """Rows of a page."""
+_ONE_BY_ONE = 4
+"""Conversations of a shard below which each is read by itself."""
 EVERYTHING = Query()
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -187,7 +189,29 @@ class Catalogue:
     def conversation(self, run: str, id: str) -> Transcript:
         """Read one conversation; of a run, one row group of one file."""
         key = self._now().find(run, id)
-        transcript = key.source.read(key.shard, key.row)
+        return self._checked(key.source.read(key.shard, key.row), run, id)
+
+    @_again
+    def conversations(self, rows: Sequence[Row]) -> list[Transcript]:
+        """Read the conversations of a page, in its order; several of one shard in one pass over it."""
+        now = self._now()
+        shards: dict[tuple[str, int], list[Row]] = {}
+        for row in rows:
+            shards.setdefault((row.run, row.shard), []).append(row)
+        read: dict[tuple[str, int, int], Transcript] = {}
+        for (run, shard), some in shards.items():
+            source, wanted = now.source(run), {row.row: row.id for row in some}
+            if len(some) < _ONE_BY_ONE:
+                found = ((row, source.read(shard, row)) for row in wanted)
+            else:
+                found = enumerate(source.shard(shard, max(wanted) + 1))
+            for row, transcript in found:
+                if row in wanted:
+                    read[run, shard, row] = self._checked(transcript, run, wanted[row])
+        return [read[row.run, row.shard, row.row] for row in rows]
+
+    def _checked(self, transcript: Transcript, run: str, id: str) -> Transcript:
+        """A conversation that was read, if this reader may see it and it is the one that the index names."""
         if hidden := self._hidden.intersection(transcript.labels):
             raise NeedsConsent(hidden)
         if transcript.id != id:
