@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from camel.core.errors import InputError
 from camel.core.message import Message
@@ -33,7 +34,8 @@ from camel.index.text import make_text_index
 from camel.models.prices import cost
 from camel.query.answers import NeedsConsent, NotThere, Page
 from camel.query.catalogue import Catalogue
-from camel.query.where import Query
+from camel.query.where import ANNOTATED, NO, YES, Query
+from camel.runs.annotations import Annotations, files_for
 from camel.runs.compact import compact
 from camel.runs.garbage import collect_garbage
 from camel.runs.run import open_folder
@@ -65,8 +67,11 @@ class Known(NamedTuple):
         t = self.transcript
         roles = {speaker.name: speaker.role for speaker in t.speakers}
         models = dict.fromkeys(m.model for m in t.messages if m.model)
-        if FACETS[facet].edges:
+        if facet in FACETS and FACETS[facet].edges:
             return [bucket(FACETS[facet], self.number(FACETS[facet].column))]
+        if facet in ANNOTATED:
+            star, tags, note = said_about(t)
+            return {"starred": [YES] if star else [], "tag": tags, "noted": [YES] if note else []}[facet]
         return {
             "scenario": [t.scenario],
             "assistant": [roles.get("assistant", "")],
@@ -90,11 +95,19 @@ class Known(NamedTuple):
                 (low is not None and value < low) or (high is not None and value > high)
             ):
                 return False
-        for name, wanted in query.facets.items():
+        for name, wanted in [*query.facets.items(), *query.annotated.items()]:
             has = self.values(name)
-            if name != but and not (set(has) & set(wanted) or ("" in wanted and not has)):
+            none = NO if name in ("starred", "noted") else ""
+            if name != but and not (set(has) & set(wanted) or (none in wanted and not has)):
                 return False
         return True
+
+
+def said_about(t: Transcript) -> tuple[bool, list[str], str]:
+    """The annotation of a conversation: its star, its tags and its note."""
+    n = sum(map(ord, t.id))
+    tags = ["odd", "no", "x' or '1'='1"][: n % 3] + ([SECRET] if "misalignment" in t.labels else [])
+    return n % 4 == 0, tags, f"{SECRET}" * ("misalignment" in t.labels) or "read again" * (n % 5 == 1)
 
 
 class World:
@@ -162,6 +175,11 @@ def _world(folder: Path, known: list[Known]) -> Iterator[World]:
             made = more
         mapped(folder / name)
         known += [Known(name, one) for one in made]
+        annotations = Annotations(files_for(folder / name, folder / name))
+        for one in known:
+            star, tags, note = said_about(one.transcript)
+            if one.run == name:
+                annotations.change(one.transcript.id, star=star, tags=tags, note=note)
     with pytest.MonkeyPatch.context() as patch:
         # So that a few rows are enough for all ways to a row far down a sorted list.
         patch.setattr("camel.query.number_scan._SORTED_AT_ONCE", 4)
@@ -199,6 +217,16 @@ queries = st.builds(
         st.just({}),
         st.fixed_dictionaries({"messages": st.sampled_from([(2, 12), (None, 5), (1.5, None)])}),
         st.fixed_dictionaries({"cost": st.sampled_from([(0, 0.01), (None, None)])}),
+    ),
+    annotated=st.sampled_from(
+        [
+            *[{}] * 6,
+            {"starred": (YES,)},
+            {"starred": (NO,), "tag": ("odd", "")},
+            {"noted": (YES, NO), "tag": ("no",)},
+            {"noted": (YES,)},
+            {"tag": (SECRET, "x' or '1'='1")},
+        ]
     ),
     sort=st.sampled_from(["", "order", *NUMBERS]),
     order=st.sampled_from(["asc", "desc"]),
@@ -266,14 +294,15 @@ def test_a_jump_is_where_paging_would_have_come(world: World, query: Query, n: i
 @given(queries)
 @example(Query())
 @example(Query(facets={"stop": ("done",)}))
+@example(Query(annotated={"tag": ("odd",)}))
 @relaxed
 def test_facets_are_what_counting_by_hand_gives(world: World, query: Query):
     facets = world.catalogue.facets(query)
-    for name in FACETS:
+    for name in [*FACETS, *ANNOTATED]:
         found = [one for one in world.visible() if one.fits(query, but=name)]
         counted = Counter(value for one in found for value in one.values(name))
         assert dict(facets[name]) == dict(counted), name
-    every = Query(facets=query.facets, ranges=query.ranges)
+    every = replace(query, runs=())
     runs = Counter(one.run for one in world.visible() if one.fits(every))
     assert dict(facets["run"]) == {name: runs[name] for name in ("small", "large", "bare")}
     assert world.catalogue.count(query) == len(world.expected(query))
@@ -399,7 +428,7 @@ def _on_map(view: MapView) -> Any:
 def test_restricted_rows_are_in_no_answer_of_any_method(
     world: World, query: Query, text: str, limit: int, n: int
 ):
-    asked = Query(query.runs, text, query.facets, query.ranges, query.sort, query.order)
+    asked = replace(query, text=text)
     seen = world.catalogue
     hidden = [one for one in world.known if "misalignment" in one.transcript.labels]
     allowed = [one for one in world.visible() if one.fits(asked)]
@@ -416,6 +445,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
         "neighbours": lambda: seen.neighbours(some.run, some.transcript.id, asked),
         "row": lambda: seen.row(some.run, some.transcript.id),
         "conversation": lambda: seen.conversation(some.run, some.transcript.id),
+        "conversations": lambda: seen.conversations(seen.page(asked, limit=limit).rows),
+        "annotate": lambda: seen.annotate(some.run, some.transcript.id),
         "check": lambda: seen.check(some.run, some.transcript.id),
         "derived": lambda: [_on_map(map_of(seen, run, "tasks", asked)) for run in maps_in(seen)],
         "notes": seen.notes,
@@ -429,7 +460,8 @@ def test_restricted_rows_are_in_no_answer_of_any_method(
     assert public == probes.keys(), "every method of the catalogue passes this gate: add the new one here"
     for name, ask in probes.items():
         answer = ask()
-        assert SECRET not in repr(answer).replace(repr(asked), ""), name
+        shown = repr(answer).replace(repr(asked), "").replace(repr(asked.annotated), "")
+        assert SECRET not in shown, name
         if name == "map":
             drawn = [(run, id) for run, ids, *_ in answer for id in ids]
             assert not set(drawn) & set(names(hidden))

@@ -36,6 +36,9 @@ def explore(
 
     found = [one for run in runs for one in (find_runs(run) or [run])]
 
+    def find_all() -> list[str]:
+        return [one for run in runs for one in find_runs(run)]
+
     def ready(link: str) -> None:
         typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nCtrl-C stops it.")
 
@@ -48,4 +51,5 @@ def explore(
         public=public,
         open_browser=open_browser,
         ready=ready,
+        find_runs=find_all,
     )

@@ -44,15 +44,17 @@ def serve(
     agents: Agents | None = None,
     open_browser: bool | None = False,
     ready: Callable[[str], None] = lambda url: None,
+    find_runs: Callable[[], Sequence[str]] = lambda: (),
 ) -> None:
-    """Answer until interrupted. `ready` is told the link once the port is open; None opens a browser where a terminal is.
+    """Answer until interrupted. `ready` gets the link once the port is open; None opens a browser where a terminal is.
 
     `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
+    Runs that `find_runs` returns later are added as they appear.
     """
     open_door = public or is_loopback(host)
     chosen = checked_token(os.environ.get(TOKEN, ""))
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, listening(host, port) as door:
+    with Catalogue(runs, annotations=not public) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
             catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
@@ -65,15 +67,15 @@ def serve(
         if can_open() if open_browser is None else open_browser:
             # Beside the server: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        with looking(catalogue):
+        with looking(catalogue, find_runs):
             answer(app, door)
 
 
 @contextlib.contextmanager
-def looking(catalogue: Catalogue) -> Generator[None]:
-    """Have small runs looked through beside those who read, for as long as this lasts."""
+def looking(catalogue: Catalogue, find_runs: Callable[[], Sequence[str]] = lambda: ()) -> Generator[None]:
+    """Look through small runs and take in new ones in a thread, for as long as this lasts."""
     ended = threading.Event()
-    thread = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
+    thread = threading.Thread(target=catalogue.keep_looking, args=[ended, find_runs], daemon=True)
     thread.start()
     try:
         yield

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from pathlib import Path
@@ -32,11 +33,14 @@ from camel.query.sources import CatalogueRun
 from camel.query.view import CatalogueView, Derived
 from camel.query.where import Query, from_cursor
 from camel.record.release import RESTRICTED
+from camel.runs.annotations import Annotation
 
 LARGEST = 1_000
 """Rows of a page."""
 _ONE_BY_ONE = 4
 """Conversations of a shard below which each is read by itself."""
+PAUSE = 2.0
+"""Seconds between two looks at what has come."""
 EVERYTHING = Query()
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -61,10 +65,16 @@ class Catalogue:
     """Conversations of one or several runs, found and counted."""
 
     def __init__(
-        self, runs: Sequence[str | Path], allow: Collection[str] = (), *, memory: str = MEMORY
+        self,
+        runs: Sequence[str | Path],
+        allow: Collection[str] = (),
+        *,
+        memory: str = MEMORY,
+        annotations: bool = True,
     ) -> None:
+        """Open runs. Without `annotations`, stars, tags and notes are neither shown nor stored."""
         self._hidden = _hidden(allow)
-        self._shared = Database([str(run) for run in runs], memory)
+        self._shared = Database([str(run) for run in runs], memory, annotations)
         try:
             now = self._now()
             for source in now.state.sources:
@@ -79,8 +89,11 @@ class Catalogue:
         other._shared, other._hidden = self._shared, _hidden(labels)
         return other
 
-    def keep_looking(self, stop: threading.Event) -> None:
-        """What is done beside readers, until told to stop: small runs are looked through with the detectors as they grow.
+    def keep_looking(
+        self, stop: threading.Event, find_runs: Callable[[], Sequence[str]] = lambda: ()
+    ) -> None:
+        """Work in the background until `stop` is set: look through small runs with the detectors as they grow, and take in
+        the runs that `find_runs` returns as they appear.
 
         Before that, what would keep the first reader waiting is read once: text indexes, and footers of sorted copies.
         What fails, as a store may, is tried again later.
@@ -88,12 +101,16 @@ class Catalogue:
         trouble = (CamelError, *self._shared.trouble)
         with contextlib.suppress(*trouble):
             self._warm(stop)
-        pause = 0.0
+        pause, next_search = 0.0, 0.0
         while not stop.wait(pause):
-            pause = 2.0
+            pause = PAUSE
             with contextlib.suppress(*trouble):
+                if (started := time.monotonic()) >= next_search:
+                    self._shared.add_runs(find_runs())
+                    # Where a search takes long, in a large tree or a store far away, it is made less often.
+                    next_search = time.monotonic() + max(PAUSE, 20 * (time.monotonic() - started))
                 self._shared.state()
-                pause = 0.05 if self._shared.look_through() else 2.0
+                pause = 0.05 if self._shared.look_through() else PAUSE
 
     def _warm(self, stop: threading.Event) -> None:
         now = self._now()
@@ -219,6 +236,19 @@ class Catalogue:
                 f"the index of {run} is damaged: remove its folder 'index', then camel index {run}"
             )
         return transcript
+
+    def annotate(
+        self,
+        run: str,
+        id: str,
+        *,
+        star: bool | None = None,
+        tags: Collection[str] | None = None,
+        note: str | None = None,
+    ) -> Annotation:
+        """Give a conversation a star, tags or a note, stored next to its run; what is None stays as it is."""
+        self._now().find(run, id)
+        return self._shared.annotate(run, id, star=star, tags=tags, note=note)
 
     def check(self, run: str, id: str) -> None:
         """Raise unless what holds a conversation is as it was committed: for whoever passes it on."""

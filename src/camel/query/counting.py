@@ -27,7 +27,7 @@ class Footers(CountPath):
     @classmethod
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Footers | None:
         """For all of the files or none."""
-        if query.text.strip() or any(part.header.counts is None for part in files.parts):
+        if query.by_place or any(part.header.counts is None for part in files.parts):
             return None
         names = [*query.facets, *query.ranges, *([facet] if facet else [])]
         if not names:
@@ -91,7 +91,7 @@ class Cube(CountPath):
     def of(cls, scope: Scope, files: Segment, query: Query, facet: str) -> Cube | None:
         """Where a cube has all facets that are named, and these are all the files that it counts."""
         counted = files.source.counted
-        if counted is None or query.ranges or query.text.strip() or not counted.parts <= set(files.parts):
+        if counted is None or query.ranges or query.by_place or not counted.parts <= set(files.parts):
             return None
         number = counted.cubes.best({*query.facets, facet} - {""})
         return None if number is None else cls(scope, counted, number, query)

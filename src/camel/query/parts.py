@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -108,6 +108,10 @@ class IndexPart:
     def groups_with(self, id: str) -> list[int]:
         """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
         return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
+
+    def may_have(self, ids: Sequence[str]) -> bool:
+        """Whether it may hold one of these ids, which are sorted."""
+        return any(bisect_right(ids, high) > bisect_left(ids, low) for low, high in self.extremes("id"))
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
         """The shard, the row and the labels of a conversation, if one of these row groups has it."""

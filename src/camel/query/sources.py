@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -48,6 +48,7 @@ from camel.query.imports import import_files
 from camel.query.parts import CountedParts, IndexPart, group_starts
 from camel.record.arrow import rows
 from camel.record.parquet import arrow
+from camel.runs.annotations import Annotation, Annotations, files_for
 from camel.runs.compact import compactions, damaged, open_parts, parts_of
 from camel.runs.markers import Marker, new_attempt
 from camel.runs.reader import LAST_STAGES
@@ -69,8 +70,11 @@ class CatalogueRun:
         stage: str,
         parts: list[IndexPart],
         counted: CountedParts | None = None,
+        annotations: Mapping[str, Annotation] | None = None,
     ) -> None:
         self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
+        self.annotations = annotations or {}
+        """By id, what readers have said about conversations."""
         self._first = [part.first for part in parts]
         self._sound: set[str] = set()
 
@@ -165,8 +169,9 @@ LOOKED_THROUGH = 5_000
 class _Watched:
     """A run that may grow."""
 
-    def __init__(self, name: str, folder: RunFolder, scratch: Path) -> None:
+    def __init__(self, name: str, folder: RunFolder, scratch: Path, annotations: Annotations) -> None:
         self.name, self.folder, self._scratch = name, folder, scratch / f"{new_attempt()}"
+        self.annotations = annotations
         self._files = Readable(folder, self._scratch)
         self._parts: dict[int, IndexPart] = {}
         """Of single shards."""
@@ -188,7 +193,8 @@ class _Watched:
         files = files_of(self.folder, stage)
         texts = DiskStore(self.folder.root).folders(f"{TEXT}/{stage}")
         anew = files_anew(self.folder, stage)
-        seen = (stage, committed, files.merged, files.cubes, texts, anew)
+        annotations = self.annotations.read()
+        seen = (stage, committed, files.merged, files.cubes, texts, anew, annotations)
         if seen == self._seen:
             return False
         fingerprint = self.folder.settings().fingerprint
@@ -215,7 +221,7 @@ class _Watched:
         parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
         parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
         cubes = self._read_cubes(merged, stage, files.cubes)
-        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes)
+        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes, annotations)
         self._seen = seen
         return True
 
@@ -347,18 +353,40 @@ class _Watched:
 class Sources:
     """The runs of a catalogue."""
 
-    def __init__(self, runs: Sequence[str]) -> None:
+    def __init__(self, runs: Sequence[str], annotations: bool = True) -> None:
         if not runs:
             raise InputError("name at least one run")
+        self._annotations = annotations
         self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
+        self._watched: list[_Watched] = []
+        self._given: set[str] = set()
         try:
-            taken: set[str] = set()
-            self._watched = [
-                _Watched(_name(run, taken), _folder(run, self._scratch), self._scratch) for run in runs
-            ]
+            for run in runs:
+                self._watch(run)
         except BaseException:
             self.close()
             raise
+
+    def add(self, runs: Iterable[str]) -> bool:
+        """Watch those of these runs that are new and can be opened; whether there are any."""
+        before = len(self._watched)
+        for run in runs:
+            if run not in self._given:
+                with contextlib.suppress(CamelError, OSError):
+                    self._watch(run)
+        return len(self._watched) > before
+
+    def _watch(self, run: str) -> None:
+        folder = _folder(run, self._scratch)
+        name = _name(run, {one.name for one in self._watched})
+        own = folder.root if folder.on_disk and folder.root == Path(run) else None
+        files = files_for(run, own) if self._annotations else []
+        self._watched.append(_Watched(name, folder, self._scratch, Annotations(files)))
+        self._given.add(run)
+
+    def annotations(self, run: str) -> Annotations:
+        """The annotations of a run, to be changed."""
+        return next(one.annotations for one in self._watched if one.name == run)
 
     @property
     def all(self) -> list[CatalogueRun]:
@@ -388,15 +416,13 @@ class Sources:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def _name(run: str, taken: set[str]) -> str:
+def _name(run: str, taken: Collection[str]) -> str:
     """A short name that fits into a URL, and that no other run of the catalogue has."""
     last = [part for part in re.split(r"[/\\]", run) if part not in ("", ".", "..")][-1:] or ["run"]
     base = re.sub(r"[^\w.-]+", "-", last[0]).strip(".-") or "run"
-    name = next(
+    return next(
         one for n in range(1, len(taken) + 2) if (one := base if n == 1 else f"{base}-{n}") not in taken
     )
-    taken.add(name)
-    return name
 
 
 def _folder(run: str, scratch: Path) -> RunFolder:

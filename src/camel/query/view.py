@@ -7,24 +7,25 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.index.facets import FACETS, NUMBERS, elements
 from camel.query.answers import NeedsConsent, NotThere, Page, Row, ShownHit
-from camel.query.conditions import ranked, sortable
+from camel.query.conditions import among, ranked, sortable
 from camel.query.counting import count_facets, count_rows
 from camel.query.database import Key, Segment
 from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import Found, Scope
+from camel.query.scope import Found, Scope, annotated_with
 from camel.query.sorted_copies import SortedCopies
 from camel.query.sources import CatalogueRun
-from camel.query.where import Place, Query, to_cursor
+from camel.query.where import ANNOTATED, Place, Query, to_cursor
+from camel.runs.annotations import Annotation
 
 LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
 """The cheapest first."""
@@ -69,7 +70,21 @@ class CatalogueView(Scope):
         if len(self.state.sources) > 1 or query.runs:
             runs = [one.name for one in self.state.sources]
             result["run"] = [(run, count_rows(self, replace(query, runs=(run,)))) for run in runs]
+        if any(one.annotations for one in self.state.sources):
+            result |= {name: self._count_annotated(query.without(name), name) for name in ANNOTATED}
         return result
+
+    def _count_annotated(self, query: Query, name: str) -> list[tuple[str, int]]:
+        """The values of a filter by annotations and how many rows have each, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for source in self.chosen(query):
+            having = {at: annotated_with(name, one) for at, one in self.annotated(source).items()}
+            sql, places = among(at for at, its in having.items() if its)
+            files = Segment(source, source.parts)
+            table, given = files.table(self.where(query, files).also(sql, *places))
+            for place in self.ask(f"select shard, row from {table}", given) if places else ():
+                counts.update(having[cast("tuple[int, int]", place)])
+        return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
 
     def sample(self, query: Query, n: int, seed: int) -> list[Row]:
         """Rows at random."""
@@ -129,7 +144,8 @@ class CatalogueView(Scope):
         for key, (part, position) in zip(keys, where, strict=True):
             values = read[part][position]
             hit = hits.get(key.name)
-            rows.append(_row(key.source.name, values, ShownHit(*hit.show(), hit.score) if hit else None))
+            shown_hit = ShownHit(*hit.show(), hit.score) if hit else None
+            rows.append(_row(key.source.name, values, shown_hit, key.source.annotations.get(values["id"])))
         if any(self.hidden.intersection(row.labels) for row in rows):
             raise AssertionError("a restricted row has passed the gate")
         return rows
@@ -164,7 +180,7 @@ class CatalogueView(Scope):
         """What a view of a file needs that was derived from a run."""
         source = self.source(run)
         asked = replace(query, runs=(run,), sort="", order="asc")
-        plain = not (asked.facets or asked.ranges or asked.text.strip())
+        plain = not (asked.facets or asked.ranges or asked.by_place)
         return Derived(
             source,
             asked,
@@ -180,6 +196,7 @@ class CatalogueView(Scope):
         return self.database.numbers(sql, [path, *where.given])
 
 
-def _row(run: str, values: dict[str, Any], hit: ShownHit | None) -> Row:
+def _row(run: str, values: dict[str, Any], hit: ShownHit | None, annotation: Annotation | None) -> Row:
     sets: dict[str, Any] = {name: tuple(elements(values[name])) for name in ("others", "labels", "findings")}
-    return Row(run=run, hit=hit, **{**values, **sets})
+    said = {"star": annotation.star, "tags": annotation.tags, "note": annotation.note} if annotation else {}
+    return Row(run=run, hit=hit, **{**values, **sets, **said})
