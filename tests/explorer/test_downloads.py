@@ -60,6 +60,8 @@ def test_a_download_has_everything_in_the_order_of_the_list(world: tuple[Catalog
     assert [int(row["messages"]) for row in found] == [len(one.messages) for one in visible]
     assert {row["run"] for row in found} == {"caravan"}
     assert SECRET not in app.get("/download/conversations.csv").text
+    assert app.get("/download/conversations.csv?user=Nobody").text.startswith("run,id,")
+    assert table(app, user="Nobody") == lines(app, user="Nobody") == []
 
 
 def test_a_download_has_what_the_filter_selects_sorted_as_the_list(
@@ -92,6 +94,8 @@ def test_after_consent_restricted_conversations_carry_their_canary(tmp_path: Pat
     with Catalogue([tmp_path / "red"]) as catalogue:
         app = client(catalogue)
         assert [row["id"] for row in table(app)] == ["000_000"]
+        catalogue.annotate("red", "000_000", star=True, tags=["odd", "long"], note="=1")
+        assert [table(app)[0][name] for name in ("star", "tags", "note")] == ["True", "odd; long", "'=1"]
         consent(app)
         canary = canary_of(folder)
         assert [row["canary"] for row in table(app)] == ["", *[canary] * 4]

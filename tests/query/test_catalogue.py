@@ -363,6 +363,19 @@ def test_histograms_count_every_row(world: World, query: Query, number: str, by:
                 assert quantile == pytest.approx(values[math.ceil(share * len(values)) - 1], abs=step)
 
 
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("facets", [{}, {"user": ("Poet",)}])
+def test_histograms_with_the_same_edges_add_up(world: World, number: str, facets: dict[str, tuple[str, ...]]):
+    whole = world.catalogue.histogram(Query(("small", "large"), facets=facets), number, bins=7)
+    parts = [
+        world.catalogue.histogram(Query((run,), facets=facets), number, edges=whole.edges)
+        for run in ("small", "large")
+    ]
+    assert [one.edges for one in parts] == [whole.edges] * 2
+    assert [sum(bars) for bars in zip(*(one.series[""] for one in parts), strict=True)] == whole.series[""]
+    assert sum(one.unknown for one in parts) == whole.unknown
+
+
 def test_rows_say_what_the_conversations_are(world: World):
     rows = {(row.run, row.id): row for row in world.catalogue.page(limit=1000).rows}
     for number, one in enumerate(world.visible()):
@@ -373,6 +386,7 @@ def test_rows_say_what_the_conversations_are(world: World):
         ]
         assert row.cost == pytest.approx(one.number("cost"))
         assert row.labels == tuple(one.transcript.labels)
+        assert (row.star, list(row.tags), row.note) == said_about(one.transcript)
         if number % 5 == 0:  # of every shard at least one
             assert world.catalogue.row(one.run, one.transcript.id) == row
             assert world.catalogue.conversation(one.run, one.transcript.id) == one.transcript
@@ -480,7 +494,7 @@ def _rows(answer: Any) -> list[Any]:
     if isinstance(answer, Page):
         return answer.rows
     if isinstance(answer, tuple | list):
-        return [one for one in answer if hasattr(one, "labels")]
+        return [one for one in answer if hasattr(one, "run")]
     return [answer] if hasattr(answer, "run") else []
 
 

@@ -257,17 +257,26 @@ class Catalogue:
 
     @_again
     def histogram(
-        self, query: Query = EVERYTHING, number: str = "messages", by: str = "", bins: int = 30
+        self,
+        query: Query = EVERYTHING,
+        number: str = "messages",
+        by: str = "",
+        bins: int = 30,
+        edges: Sequence[float] | None = None,
     ) -> Histogram:
-        """How a number is distributed, over all or by the value of a facet."""
+        """How a number is distributed, over all or by the value of a facet.
+
+        `edges` are those of another histogram, to compare with, whose range holds all values; then there is no summary.
+        """
         if number not in NUMBERS:
             raise InputError(f"there is no number {shown(number)}: there are {', '.join(NUMBERS)}")
         if by and by not in FACETS:
             raise InputError(f"there is no facet {shown(by)}: there are {', '.join(FACETS)}")
         _check_number("bins", bins, 1, 1_000)
         now = self._now()
-        key = ("histogram", query.digest, number, by, bins)
-        return now.remember(key, lambda: histogram(now, query, number, by, bins))
+        given = None if edges is None else list(edges)
+        key = ("histogram", query.digest, number, by, bins, None if edges is None else tuple(edges))
+        return now.remember(key, lambda: histogram(now, query, number, by, bins, given))
 
     @_again
     def derived(self, run: str, query: Query, show: Callable[[Derived], T]) -> T:

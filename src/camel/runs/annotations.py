@@ -21,7 +21,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -51,23 +50,18 @@ class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.star or self.tags or self.note)
 
 
-class AnnotationFile(NamedTuple):
-    """The folder that holds a file of annotations, and its name there."""
-
-    folder: Path
-    name: str
+AnnotationFile = tuple[Path, str]
+"""The folder that holds a file of annotations, and its name there."""
 
 
 def files_for(where: str | Path, folder: Path | None) -> list[AnnotationFile]:
     """Where the annotations of a run are, the preferred place first. `folder` is the run's own, if it is on a disk."""
     given = absolute_place(where)
-    base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "camel" / "annotations"
+    home = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     readable = re.sub(r"[^\w.-]+", "-", Path(given).name).strip(".-")[:60]
     digest = hashlib.blake2b(given.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
-    return [
-        *([AnnotationFile(folder, FILE)] if folder else []),
-        AnnotationFile(base, f"{readable}-{digest}.jsonl"),
-    ]
+    own = home / "camel" / "annotations", f"{readable}-{digest}.jsonl"
+    return [(folder, FILE), own] if folder else [own]
 
 
 class Annotations:
@@ -77,18 +71,13 @@ class Annotations:
         self._files = list(files)
         self._read: tuple[object, dict[str, Annotation]] = (None, {})
 
-    def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Changes when an annotation does."""
-        found: list[tuple[int, int, int]] = []
+    def read(self) -> dict[str, Annotation]:
+        """By id, the conversations that have an annotation."""
+        stamp: list[tuple[int, int, int]] = []
         for file in self._files:
             with contextlib.suppress(OSError):
                 status = inside.status_of(*file)
-                found.append((status.st_ino, status.st_size, status.st_mtime_ns))
-        return tuple(found)
-
-    def read(self) -> dict[str, Annotation]:
-        """By id, the conversations that have an annotation."""
-        stamp = self.stamp()
+                stamp.append((status.st_ino, status.st_size, status.st_mtime_ns))
         if stamp != self._read[0]:
             lines = heapq.merge(*map(_lines, self._files), key=lambda line: line.time)
             found = {line.id: line for line in lines}
@@ -100,9 +89,9 @@ class Annotations:
     ) -> Annotation:
         """Set what is given, and keep the rest."""
         given = {"star": star, "tags": None if tags is None else _clean_tags(tags), "note": note}
-        if note is not None and len(note) > NOTE_CHARS:
-            raise InputError(f"a note has at most {NOTE_CHARS:,} characters, not {len(note):,}")
         changes = {name: value for name, value in given.items() if value is not None}
+        if len(note or "") > NOTE_CHARS:
+            raise InputError(f"a note has at most {NOTE_CHARS:,} characters, not {len(note or ''):,}")
         failed = "this explorer stores none"
         for file in self._files:
             try:
@@ -112,8 +101,8 @@ class Annotations:
         raise InputError(f"the annotation cannot be stored: {failed}")
 
     def _append(self, file: AnnotationFile, id: str, changes: dict[str, object]) -> Annotation:
-        if file.name != FILE:
-            make_folder(file.folder)
+        if file[1] != FILE:
+            make_folder(file[0])
         with inside.open_file(*file, inside.APPEND) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             now = self.read().get(id, Annotation(id))
@@ -125,7 +114,7 @@ class Annotations:
             stream.flush()
             os.fsync(stream.fileno())
         if not data:
-            sync_folder(file.folder)
+            sync_folder(file[0])
         return made
 
 
