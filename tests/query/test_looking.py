@@ -137,6 +137,6 @@ def test_a_run_that_is_made_later_appears(tmp_path: Path):
             assert catalogue.conversation("trial-2", made[3].id) == made[3]
             assert catalogue.page(after=page.next, limit=50).total == 12
             catalogue.annotate("trial-2", made[3].id, star=True)
-            assert [row.id for row in catalogue.page(Query(annotated={"starred": ("yes",)})).rows] == [
+            assert [row.id for row in catalogue.page(Query(facets={"starred": ("yes",)})).rows] == [
                 made[3].id
             ]

@@ -115,6 +115,7 @@ class Catalogue:
     def _warm(self, stop: threading.Event) -> None:
         now = self._now()
         for source in now.state.sources:
+            _ = source.annotated
             for index in now.texts(source):
                 index.search([["the"]], {}, frozenset(), 1)
             for part in source.parts:

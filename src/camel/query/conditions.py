@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from camel.index.facets import FACETS, SEPARATOR, UNKNOWN, Facet, bucket_names, elements
+from camel.query.annotated import FILTERS
 from camel.query.where import Query
 
 
@@ -72,23 +73,6 @@ def facet_condition(facet: Facet, values: Sequence[str]) -> tuple[str, list[Any]
     return (" or ".join(conditions), parameters) if conditions else ("false", [])
 
 
-MOST_SHARDS = 500
-"""Shards that a condition on places names one by one, so that row groups without them are skipped."""
-
-
-def among(places: Iterable[tuple[int, int]]) -> tuple[str, list[Any]]:
-    """The condition that a row is at one of these places (shard, row)."""
-    codes = [shard << 32 | row for shard, row in places]
-    if not codes:
-        return "false", []
-    shards = sorted({code >> 32 for code in codes})
-    if len(shards) <= MOST_SHARDS:
-        within, given = f"shard in ({', '.join('?' for _ in shards)})", shards
-    else:
-        within, given = "shard between ? and ?", [shards[0], shards[-1]]
-    return f"({within} and (shard::bigint << 32 | row) in (select unnest(?)))", [*given, codes]
-
-
 def cube_condition(name: str, values: Sequence[str]) -> tuple[str, list[Any]]:
     """The same on a cube, whose columns have the facets' names and whose buckets are numbers."""
     facet = FACETS[name]
@@ -118,7 +102,7 @@ def grouped(names: Sequence[str], found: Iterable[tuple[Any, ...]]) -> Iterable[
         # A bit for each column that is not grouped by, the first the highest.
         place = next(n for n in range(len(names)) if not which >> (len(names) - 1 - n) & 1)
         into = counted.setdefault(names[place], Counter())
-        for value in facet_values(FACETS[names[place]], values[place]):
+        for value in facet_values(FILTERS[names[place]], values[place]):
             into[value] += int(number)
     return counted.items()
 

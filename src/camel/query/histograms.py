@@ -79,7 +79,7 @@ def _from_copies(copies: SortedCopies, bins: int, given: list[float] | None) -> 
 
 
 def _tables(scope: Scope, query: Query) -> list[Table]:
-    return [scope.table(query, Segment(source, source.parts)) for source in scope.chosen(query)]
+    return [scope.table(query, scope.files(source, query)) for source in scope.chosen(query)]
 
 
 def _extremes(scope: Scope, number: str, tables: Sequence[Table]) -> list[tuple[Any, ...]]:
@@ -145,7 +145,7 @@ def behaviours(scope: Scope, query: Query, role: str) -> Behaviours:
     parts = ", ".join(f"regexp_extract(mark, '^(-?[0-9]+) ([^ ]+) (.*)$', {n})" for n in (1, 2, 3))
     each = f"unnest(string_split(trim(marks, '{SEPARATOR}'), '{SEPARATOR}')) as mark"
     for source in scope.chosen(query):
-        known = [part for part in source.parts if not part.unknown]
+        known = [part for part in scope.files(source, query).parts if not part.unknown]
         if not known:
             continue
         table, given = scope.table(query, Segment(source, known))

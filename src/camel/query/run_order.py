@@ -25,8 +25,6 @@ class RunOrder(ListPath):
     def __init__(self, scope: Scope, query: Query) -> None:
         self.scope, self.query = scope, query
         self.down = query.order == "desc"
-        # The files are given in order, and the database keeps it unless it joins with places.
-        self._order = "order by shard, row" if query.annotated else ""
 
     @classmethod
     def of(cls, scope: Scope, query: Query) -> RunOrder | None:
@@ -63,7 +61,7 @@ class RunOrder(ListPath):
                 continue
             table, given = segment.table(where)
             sql = (
-                f"select shard, row from (select shard, row, row_number() over ({self._order}) - 1 as n from {table}) "
+                f"select shard, row from (select shard, row, row_number() over () - 1 as n from {table}) "
                 "where n in (select unnest(?)) order by n"
             )
             keys += segment.keys(self.scope.ask(sql, [*given, here]))
@@ -101,7 +99,8 @@ class RunOrder(ListPath):
         if not where.sql:
             return segment.keys(positions(segment, low, high))
         table, given = segment.table(where)
-        sql = f"select shard, row from {table} {self._order} limit ? offset ?"
+        # The files are given in order and the database keeps it: it need not sort, and stops when it has enough.
+        sql = f"select shard, row from {table} limit ? offset ?"
         return segment.keys(self.scope.ask(sql, [*given, high - low, low]))
 
     def _along_segment(self, segment: Segment, place: Place | None, limit: int, forward: bool) -> list[Key]:
@@ -122,8 +121,8 @@ class RunOrder(ListPath):
         if not segment.parts:
             return []
         table, given = segment.table(where)
-        # Forward it mostly need not sort, and stops when it has enough.
-        order = self._order if forward else "order by shard desc, row desc"
+        # Forward the files are in order already, and the database keeps it: it stops when it has enough.
+        order = "" if forward else "order by shard desc, row desc"
         return segment.keys(
             self.scope.ask(f"select shard, row from {table} {order} limit ?", [*given, limit])
         )

@@ -6,25 +6,26 @@ The one decision to know: restricted rows are kept out here, by `where`, which e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.index.facets import FACETS, NUMBERS
+from camel.index.facets import NUMBERS
 from camel.index.text import TextIndex
+from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NotThere
-from camel.query.conditions import Condition, among, element, facet_condition, is_hidden, sort_column
+from camel.query.conditions import Condition, element, facet_condition, is_hidden, sort_column
 from camel.query.database import Database, Key, Segment, State
 from camel.query.paths import ListPath
 from camel.query.sources import CatalogueRun
 from camel.query.text import TextFound, TextHit, indexes_of, search
-from camel.query.where import NO, YES, Place, Query
-from camel.runs.annotations import Annotation
+from camel.query.where import Place, Query
 
 T = TypeVar("T")
+AMONG = "(shard::bigint << 32 | row) in (select unnest(?))"
 
 
 class Scope:
@@ -56,11 +57,20 @@ class Scope:
         """The runs that a query is about."""
         for run in sorted(query.runs):
             self.source(run)
-        return [one for one in self.state.sources if one.parts and (not query.runs or one.name in query.runs)]
+        named = [one for one in self.state.sources if not query.runs or one.name in query.runs]
+        return [one for one in named if self.files(one, query).parts]
+
+    def files(self, source: CatalogueRun, query: Query, facet: str = "") -> Segment:
+        """The files in which a query looks for rows of a run, and counts them by a facet."""
+        if facet in ANNOTATED or query.annotated:
+            return Segment(source, [source.annotated] if source.annotated else [])
+        return Segment(source, source.parts)
 
     def segments(self, query: Query) -> list[Segment]:
         """Their files, in portions."""
         chosen = self.chosen(query)
+        if query.annotated:
+            return [self.files(one, query) for one in chosen]
         return [one for one in self.state.segments if one.source in chosen]
 
     def where(self, query: Query, files: Segment) -> Condition:
@@ -71,45 +81,16 @@ class Scope:
             for label in sorted(self.hidden):
                 where = where.also("not contains(labels, ?)", element(label))
         for name, values in sorted(query.facets.items()):
-            one, given = facet_condition(FACETS[name], values)
+            one, given = facet_condition(FILTERS[name], values)
             where = where.also(f"({one})", *given)
         for name, (low, high) in sorted(query.ranges.items()):
             for sign, limit in ((">=", low), ("<=", high)):
                 if limit is not None:
                     where = where.also(f"{name} {sign} ?", limit)
-        for name, values in sorted(query.annotated.items()):
-            where = self._annotated_as(name, values, files.source, where)
         if query.text.strip():
             keys = [key for key in self.found(query).keys if key.source is files.source]
-            sql, given = among((key.shard, key.row) for key in keys)
-            where = where.also(sql, *given)
+            where = where.also(AMONG, [key.shard << 32 | key.row for key in keys])
         return where
-
-    def _annotated_as(
-        self, name: str, values: Sequence[str], source: CatalogueRun, where: Condition
-    ) -> Condition:
-        """A condition, and the one that a row has one of these values of an annotation."""
-        having = {place: annotated_with(name, one) for place, one in self.annotated(source).items()}
-        chosen, given = among(place for place, its in having.items() if its.intersection(values))
-        if ("" if name == "tag" else NO) in values:
-            without, all_given = among(place for place, its in having.items() if its)
-            chosen, given = f"({chosen} or not {without})", [*given, *all_given]
-        return where.also(chosen, *given)
-
-    def annotated(self, source: CatalogueRun) -> dict[tuple[int, int], Annotation]:
-        """By place, what readers have said about conversations of a run, hidden ones included."""
-
-        def find() -> dict[tuple[int, int], Annotation]:
-            ids = sorted(source.annotations)
-            parts = [part for part in source.parts if part.may_have(ids)] if ids else []
-            if not parts:
-                return {}
-            marks = ", ".join("?" for _ in ids)
-            sql = f"select shard, row, id from read_parquet(?) where id in ({marks})"
-            found = self.ask(sql, [[str(part.path) for part in parts], *ids])
-            return {(shard, row): source.annotations[id] for shard, row, id in found}
-
-        return self.database.remember(self.state, ("annotated", source.name), find)
 
     def table(self, query: Query, files: Segment) -> tuple[str, list[Any]]:
         """The rows that index files have of a query, as the database reads them."""
@@ -151,25 +132,16 @@ class Scope:
         self, source: CatalogueRun, query: Query, found: TextFound
     ) -> dict[tuple[int, int], float] | None:
         """Of what was found, the rows that fit the query, with what they are sorted by; None where all of them do."""
-        plain = not (query.ranges or query.annotated)
-        if found.narrowed and plain and query.sorted_by not in NUMBERS:
+        if found.narrowed and not query.ranges and query.sorted_by not in NUMBERS:
             return None
         if not found.hits:
             return {}
         column = sort_column(query.sorted_by) if query.sorted_by in NUMBERS else "0"
-        files = Segment(source, source.parts)
+        files = self.files(source, query)
         where = self.where(replace(query, text=""), files)
-        sql, places = among((hit.shard, hit.row) for hit in found.hits)
-        table, given = files.table(where.also(sql, *places))
+        table, given = files.table(where.also(AMONG, [hit.shard << 32 | hit.row for hit in found.hits]))
         rows = self.ask(f"select shard, row, {column} from {table}", given)
         return {(shard, row): value for shard, row, value in rows}
-
-
-def annotated_with(name: str, annotation: Annotation) -> set[str]:
-    """The values that an annotation has of a filter; none where it says nothing of it."""
-    if name == "tag":
-        return set(annotation.tags)
-    return {YES} if (annotation.star if name == "starred" else annotation.note) else set()
 
 
 class Found(ListPath):

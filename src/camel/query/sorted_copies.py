@@ -48,7 +48,7 @@ class SortedCopies(NumberScan):
     @classmethod
     def of(cls, scope: Scope, query: Query) -> SortedCopies | None:
         """Where the copies have all columns that are named, and few rows are without one."""
-        if query.sorted_by not in NUMBERS or query.ranges or query.by_place:
+        if query.sorted_by not in NUMBERS or query.ranges or query.text.strip():
             return None
         if not set(query.facets) <= set(KEPT):
             return None

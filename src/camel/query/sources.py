@@ -43,6 +43,7 @@ from camel.index.marks import marked
 from camel.index.sorted import ordered_name
 from camel.index.text import FOLDER as TEXT
 from camel.models.prices import cost
+from camel.query.annotated import annotated_part
 from camel.query.answers import first_few
 from camel.query.imports import import_files
 from camel.query.parts import CountedParts, IndexPart, group_starts
@@ -71,10 +72,10 @@ class CatalogueRun:
         parts: list[IndexPart],
         counted: CountedParts | None = None,
         annotations: Mapping[str, Annotation] | None = None,
+        scratch: Path = Path(),
     ) -> None:
         self.name, self.folder, self.stage, self.parts, self.counted = name, folder, stage, parts, counted
-        self.annotations = annotations or {}
-        """By id, what readers have said about conversations."""
+        self.annotations, self._scratch = annotations or {}, scratch
         self._first = [part.first for part in parts]
         self._sound: set[str] = set()
 
@@ -89,6 +90,11 @@ class CatalogueRun:
         bad = [part for part in self.parts if part.damage]
         said = "conversations cannot be looked through"
         return first_few(self.name, [f"{self.name}: {part.rows:,} {said}: {part.damage}" for part in bad])
+
+    @cached_property
+    def annotated(self) -> IndexPart | None:
+        """The file with the rows of annotated conversations, if there are any."""
+        return annotated_part(self.parts, self.annotations, self._scratch) if self.annotations else None
 
     def part_of(self, shard: int) -> IndexPart:
         """The index file that covers a shard."""
@@ -221,7 +227,7 @@ class _Watched:
         parts = [*merged.values(), *(self._parts[shard] for shard in left if shard in self._parts)]
         parts = sorted((part for part in parts if part.rows), key=lambda part: part.first)
         cubes = self._read_cubes(merged, stage, files.cubes)
-        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes, annotations)
+        self.source = CatalogueRun(self.name, self.folder, stage, parts, cubes, annotations, self._scratch)
         self._seen = seen
         return True
 

@@ -7,25 +7,25 @@ import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from camel.core.checks import shown
-from camel.index.facets import FACETS, NUMBERS, elements
+from camel.index.facets import NUMBERS, elements
+from camel.query.annotated import ANNOTATED, FILTERS
 from camel.query.answers import NeedsConsent, NotThere, Page, Row, ShownHit
-from camel.query.conditions import among, ranked, sortable
+from camel.query.conditions import Condition, ranked, sortable
 from camel.query.counting import count_facets, count_rows
-from camel.query.database import Key, Segment
+from camel.query.database import Key
 from camel.query.number_scan import NumberScan
 from camel.query.parts import IndexPart
 from camel.query.paths import ListPath
 from camel.query.run_order import RunOrder
-from camel.query.scope import Found, Scope, annotated_with
+from camel.query.scope import AMONG, Found, Scope
 from camel.query.sorted_copies import SortedCopies
 from camel.query.sources import CatalogueRun
-from camel.query.where import ANNOTATED, Place, Query, to_cursor
-from camel.runs.annotations import Annotation
+from camel.query.where import Place, Query, to_cursor
 
 LIST_PATHS: tuple[type[ListPath], ...] = (Found, RunOrder, SortedCopies, NumberScan)
 """The cheapest first."""
@@ -60,31 +60,19 @@ class CatalogueView(Scope):
         return self.remember(("facets", query.digest), lambda: self._facets(query))
 
     def _facets(self, query: Query) -> dict[str, list[tuple[str, int]]]:
-        counted = {name: Counter[str]() for name in FACETS}
-        groups = [(query, [name for name in FACETS if name not in query.facets])]
+        counted = {name: Counter[str]() for name in FILTERS}
+        groups = [(query, [name for name in FILTERS if name not in query.facets])]
         groups += [(query.without(name), [name]) for name in query.facets]
         for asked, names in groups:
             for name, counts in count_facets(self, asked, names):
                 counted[name].update(counts)
-        result = {name: ranked(FACETS[name], counts) for name, counts in counted.items()}
+        for name in ANNOTATED:
+            counted[name].pop("", None)
+        result = {name: ranked(FILTERS[name], counts) for name, counts in counted.items()}
         if len(self.state.sources) > 1 or query.runs:
             runs = [one.name for one in self.state.sources]
             result["run"] = [(run, count_rows(self, replace(query, runs=(run,)))) for run in runs]
-        if any(one.annotations for one in self.state.sources):
-            result |= {name: self._count_annotated(query.without(name), name) for name in ANNOTATED}
         return result
-
-    def _count_annotated(self, query: Query, name: str) -> list[tuple[str, int]]:
-        """The values of a filter by annotations and how many rows have each, the most frequent first."""
-        counts: Counter[str] = Counter()
-        for source in self.chosen(query):
-            having = {at: annotated_with(name, one) for at, one in self.annotated(source).items()}
-            sql, places = among(at for at, its in having.items() if its)
-            files = Segment(source, source.parts)
-            table, given = files.table(self.where(query, files).also(sql, *places))
-            for place in self.ask(f"select shard, row from {table}", given) if places else ():
-                counts.update(having[cast("tuple[int, int]", place)])
-        return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
 
     def sample(self, query: Query, n: int, seed: int) -> list[Row]:
         """Rows at random."""
@@ -144,8 +132,10 @@ class CatalogueView(Scope):
         for key, (part, position) in zip(keys, where, strict=True):
             values = read[part][position]
             hit = hits.get(key.name)
-            shown_hit = ShownHit(*hit.show(), hit.score) if hit else None
-            rows.append(_row(key.source.name, values, shown_hit, key.source.annotations.get(values["id"])))
+            row = _row(key.source.name, values, ShownHit(*hit.show(), hit.score) if hit else None)
+            if said := key.source.annotations.get(row.id):
+                row = replace(row, star=said.star, tags=said.tags, note=said.note)
+            rows.append(row)
         if any(self.hidden.intersection(row.labels) for row in rows):
             raise AssertionError("a restricted row has passed the gate")
         return rows
@@ -180,7 +170,7 @@ class CatalogueView(Scope):
         """What a view of a file needs that was derived from a run."""
         source = self.source(run)
         asked = replace(query, runs=(run,), sort="", order="asc")
-        plain = not (asked.facets or asked.ranges or asked.by_place)
+        plain = not (asked.facets or asked.ranges or asked.text.strip())
         return Derived(
             source,
             asked,
@@ -191,12 +181,16 @@ class CatalogueView(Scope):
 
     def _rows_of(self, source: CatalogueRun, query: Query, path: str) -> Any:
         """The rows of a derived file that fit a query, as an array; it has the columns of an index."""
-        where = self.where(query, Segment(source, source.parts))
+        files = self.files(source, query)
+        where = self.where(query, files) if files.parts else Condition("false")
+        if query.annotated and files.parts:
+            table, given = files.table(where)
+            places = self.ask(f"select shard::bigint << 32 | row from {table}", given)
+            where = Condition(AMONG, [[place for (place,) in places]])
         sql = f"select file_row_number from read_parquet(?, file_row_number = true) {where.clause}"
         return self.database.numbers(sql, [path, *where.given])
 
 
-def _row(run: str, values: dict[str, Any], hit: ShownHit | None, annotation: Annotation | None) -> Row:
+def _row(run: str, values: dict[str, Any], hit: ShownHit | None) -> Row:
     sets: dict[str, Any] = {name: tuple(elements(values[name])) for name in ("others", "labels", "findings")}
-    said = {"star": annotation.star, "tags": annotation.tags, "note": annotation.note} if annotation else {}
-    return Row(run=run, hit=hit, **{**values, **sets, **said})
+    return Row(run=run, hit=hit, **{**values, **sets})

@@ -17,17 +17,13 @@ import msgspec
 
 from camel.core.checks import shown
 from camel.core.errors import InputError
-from camel.index.facets import FACETS, NUMBERS
+from camel.index.facets import NUMBERS
+from camel.query.annotated import ANNOTATED, FILTERS, YES
 
 Sort = Literal["", "order", "relevance", "messages", "tokens", "calls", "cost"]
 Order = Literal["asc", "desc"]
 _SORTS = ("", "order", "relevance", *NUMBERS)
-YES, NO = "yes", "no"
-ANNOTATED: dict[str, tuple[str, ...]] = {"starred": (YES, NO), "tag": (), "noted": (YES, NO)}
-"""Filters by what readers have said about a conversation, and their values; none where any text is one."""
-PARAMETERS = frozenset(
-    ("run", "q", "sort", "order", *FACETS, *ANNOTATED, *(f"{name}-range" for name in NUMBERS))
-)
+PARAMETERS = frozenset(("run", "q", "sort", "order", *FILTERS, *(f"{name}-range" for name in NUMBERS)))
 """Names of a query's parameters in an address."""
 PAGING = frozenset(("after", "before", "at", "sample", "seed", "pin", "view"))
 """Those that stand beside them in the address of a list, and say what is shown of it."""
@@ -48,14 +44,13 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     """Words that must be said in it; "in quotes" those next to each other."""
     facets: dict[str, tuple[str, ...]] = {}
-    """By facet, the values of which a conversation must have one; an empty value means that it has none."""
+    """By facet, the values of which a conversation must have one; an empty value means that it has none. Annotations are
+    facets too: `{"starred": ("yes",), "noted": ("yes",), "tag": ("odd",)}`."""
     ranges: dict[str, Range] = {}
     """By number (messages, tokens, calls, cost), from and to."""
     sort: Sort = ""
     """Empty: by relevance where there is text, else the order of the run."""
     order: Order = "asc"
-    annotated: dict[str, tuple[str, ...]] = {}
-    """Annotations: `starred` and `noted` are yes or no; `tag` has tags, of which one must be there, or "" for none."""
 
     def __post_init__(self) -> None:
         _check(isinstance(cast("Any", self.text), str) and len(self.text) <= MOST_CHARS, "text", self.text)
@@ -63,14 +58,12 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         _check(self.order in ("asc", "desc"), "order", self.order)
         _texts("runs", self.runs)
         for name, values in self.facets.items():
-            if name not in FACETS:
-                raise InputError(f"there is no facet {shown(name)}: there are {', '.join(FACETS)}")
+            if name not in FILTERS:
+                raise InputError(f"there is no facet {shown(name)}: there are {', '.join(FILTERS)}")
             _texts(name, values)
-        for name, values in self.annotated.items():
-            if name not in ANNOTATED:
-                raise InputError(f"there is no annotation {shown(name)}: there are {', '.join(ANNOTATED)}")
-            _texts(name, values)
-            _check(not ANNOTATED[name] or set(values) <= set(ANNOTATED[name]), name, values)
+            # Of what nobody has annotated there is no file: it cannot be asked for.
+            _check(name not in ANNOTATED or "" not in values, name, values)
+            _check(name not in ("starred", "noted") or set(values) <= {YES}, name, values)
         for name, limits in self.ranges.items():
             if name not in NUMBERS:
                 raise InputError(f"there is no number {shown(name)}: there are {', '.join(NUMBERS)}")
@@ -87,43 +80,26 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
             _check(good, name, limits)
 
     @property
+    def annotated(self) -> bool:
+        """Whether it is about annotated conversations."""
+        return not self.facets.keys().isdisjoint(ANNOTATED)
+
+    @property
     def sorted_by(self) -> str:
         """What it is sorted by."""
         return self.sort or ("relevance" if self.text.strip() else "order")
 
-    @property
-    def by_place(self) -> bool:
-        """Whether rows are chosen by their places, which no count and no sorted copy of an index knows."""
-        return bool(self.text.strip() or self.annotated)
-
-    def values(self, facet: str) -> tuple[str, ...]:
-        """The values of a facet that are chosen; annotations and `run` are facets here too."""
-        return self.runs if facet == "run" else self._of(facet).get(facet, ())
-
-    def choosing(self, facet: str, values: tuple[str, ...]) -> Query:
-        """The same with other values of one facet."""
-        if facet == "run":
-            return msgspec.structs.replace(self, runs=values)
-        others = {name: some for name, some in self._of(facet).items() if name != facet}
-        chosen = others | ({facet: values} if values else {})
-        which = {"annotated": chosen} if facet in ANNOTATED else {"facets": chosen}
-        return msgspec.structs.replace(self, **which)
-
     def without(self, facet: str) -> Query:
         """The same without the values of one facet."""
-        return self.choosing(facet, ())
-
-    def _of(self, facet: str) -> dict[str, tuple[str, ...]]:
-        return self.annotated if facet in ANNOTATED else self.facets
+        left = {name: values for name, values in self.facets.items() if name != facet}
+        return msgspec.structs.replace(self, facets=left)
 
     def to_params(self) -> list[tuple[str, str]]:
         """As the parameters of a URL, in one order, so that equal queries have equal URLs."""
         params = [("run", name) for name in self.runs]
         params += [("q", self.text)] if self.text else []
-        for name in FACETS:
+        for name in FILTERS:
             params += [(name, value) for value in self.facets.get(name, ())]
-        for name in ANNOTATED:
-            params += [(name, value) for value in self.annotated.get(name, ())]
         for name in NUMBERS:
             if name in self.ranges:
                 low, high = self.ranges[name]
@@ -151,9 +127,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(
             runs=tuple(dict.fromkeys(by.get("run", ()))),
             text=last.get("q", ""),
-            facets={name: tuple(dict.fromkeys(by[name])) for name in FACETS if name in by},
+            facets={name: tuple(dict.fromkeys(by[name])) for name in FILTERS if name in by},
             ranges={name: limits for name, limits in ranges.items() if limits != (None, None)},
-            annotated={name: tuple(dict.fromkeys(by[name])) for name in ANNOTATED if name in by},
             sort=cast("Sort", last.get("sort", "")),
             order=cast("Order", last.get("order", "asc")),
         )
