@@ -177,7 +177,7 @@ class _Site:
             "talk.html",
             transcript.labels,
             home="../index.html",
-            talk=views.talk(row.run, transcript),
+            conversation=views.conversation(row.run, transcript),
             terms=self.terms,
             raw=False,
             previous=beside[0] and f"{beside[0]}.html",
