@@ -1,4 +1,4 @@
-"""Stars, tags and notes: the form that changes them, and what pages show of them.
+"""Stars, tags and notes: the form that changes them (`annotations.html` shows them).
 
 The one decision to know: a change is a form that is posted, with the token that all our forms carry, and a redirect back to
 the page. The script only saves the reload.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from camel.explorer.access import MAX_FORM, local
 from camel.explorer.routing import PageRequest, Refused, Site
-from camel.query.answers import NeedsConsent, Row
+from camel.query.answers import NeedsConsent
 from camel.runs.annotations import MOST_TAGS, NOTE_CHARS, TAG_CHARS
 
 MAX_ANNOTATION = 12 * (NOTE_CHARS + MOST_TAGS * TAG_CHARS) + MAX_FORM
@@ -45,15 +44,3 @@ def add_annotations(site: Site, control: bool) -> None:
             text = "Open the conversation and give consent first."
             raise Refused(403, "Not accepted", text) from None
         return RedirectResponse(local(form.get("next", "/list")), 303)
-
-
-def annotation_of(row: Row, here: str) -> dict[str, Any]:
-    """What pages show of a conversation's annotation; `here` is the page that its form leads back to."""
-    return {
-        "action": f"/annotate/{quote(row.run, safe='')}",
-        "id": row.id,
-        "star": row.star,
-        "tags": row.tags,
-        "note": row.note,
-        "next": here,
-    }

@@ -21,11 +21,12 @@ from camel.explorer.reading import ShownMessage, terms_of
 from camel.explorer.routing import PageRequest, Site
 from camel.explorer.score import pulse
 from camel.explorer.views import PageState
+from camel.index.facets import NUMBERS
 from camel.query.where import Query
 from camel.reports.numbers import counted, money, short
 
-ROWS = 40
-"""Rows of a page."""
+ROWS, TABLE_ROWS = 40, 100
+"""Rows of a page, and of a page of the table view, in which each is one line."""
 SAMPLE = 20
 HISTOGRAMS = 200_000
 """Conversations up to which facets of numbers are histograms; of more, the counted buckets are shown, which cost nothing."""
@@ -49,7 +50,7 @@ def add_list_pages(site: Site) -> None:
             run=run_head(asked, query.runs[0], "list") if len(query.runs) == 1 else None,
             heading=f"“{query.text}”" if query.text else "Conversations",
             chips=views.chips(asked.state, "/list"),
-            **browse(asked, asked.state),
+            **browse(asked, asked.state, TABLE_ROWS if asked.state.columns else ROWS),
         )
 
     @get("/pulses")
@@ -74,7 +75,7 @@ def add_list_pages(site: Site) -> None:
     @get("/conversation/{run}")
     def conversation(asked: PageRequest) -> Response:
         run, id, state = asked.request.path_params["run"], asked.last.get("id", ""), asked.state
-        transcript = asked.catalogue.conversation(run, id)
+        transcript, row = asked.catalogue.conversation(run, id), asked.catalogue.row(run, id)
         near = asked.catalogue.neighbours(run, id, state.query)
         address = f"{run}/{id}"
         other = state.pin and state.pin != address
@@ -83,9 +84,8 @@ def add_list_pages(site: Site) -> None:
         return asked.page(
             "conversation.html",
             here="list",
-            conversation=views.conversation(
-                run, transcript, asked.catalogue.row(run, id).cost, run_link=views.run_url(run)
-            ),
+            conversation=views.conversation(run, transcript, row.cost, run_link=views.run_url(run)),
+            row=row,
             run_link=views.run_url(run),
             terms=terms_of(state.query.text),
             raw=state.raw,
@@ -182,7 +182,14 @@ def browse(asked: PageRequest, state: PageState, rows: int = ROWS) -> dict[str, 
         "summary": summary,
         "total": total,
         "rows": shown,
-        "pulses": views.url("/pulses", [("of", row["address"]) for row in shown]),
+        "pulses": views.url("/pulses", [("of", row["address"]) for row in shown])
+        if not state.columns
+        else "",
+        "columns": state.columns,
+        "as_list": state.url("/list", here, columns=()),
+        "as_table": state.url("/list", here, columns=state.columns or views.TABLE),
+        "column_keeps": [(key, value) for key, value in kept if key != "columns"],
+        "downloads": [(kind, state.url(f"/download/conversations.{kind}")) for kind in ("csv", "jsonl")],
         "several_runs": len(catalogue.runs) > 1 and len(query.runs) != 1,
         "notes": notes,
         "hidden": catalogue.restricted(),
@@ -204,7 +211,7 @@ def browse(asked: PageRequest, state: PageState, rows: int = ROWS) -> dict[str, 
 def _sorts(state: PageState) -> dict[str, dict[str, str]]:
     """By column: the link that sorts by it, or reverses the order, and the order it has now."""
     made: dict[str, dict[str, str]] = {}
-    for name in ("", "messages", "tokens", "cost"):
+    for name in ("", *NUMBERS):
         now = state.query.sort == name
         order = ("desc" if state.query.order == "asc" else "asc") if now else "desc" if name else "asc"
         shown = {"asc": "ascending", "desc": "descending"}[state.query.order] if now else ""

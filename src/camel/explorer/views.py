@@ -19,6 +19,7 @@ from camel.explorer.colors import GRAY, SEATS, Mark, ending
 from camel.explorer.reading import ShownMessage, findings, marks_of, shown_messages
 from camel.explorer.score import score
 from camel.index.build import UNFINISHED
+from camel.query.annotated import ANNOTATED
 from camel.query.answers import Row, ShownHit
 from camel.query.where import Query
 from camel.reports.numbers import counted, duration, money
@@ -40,7 +41,12 @@ TITLES = {
     "cost": "Cost in dollars",
     "model": "Model",
     "label": "Label",
+    "starred": "Annotation",
+    "noted": "Annotation",
+    "tag": "Tag",
 }
+TABLE = ("user", "assistant", "task", "messages", "tokens", "cost", "stop")
+"""Columns of the table view, unless others are chosen."""
 NUMBER_TITLES = {"messages": "Messages", "tokens": "Tokens", "calls": "Calls", "cost": "Dollars"}
 
 BOOST = Markup('hx-boost="true"')
@@ -55,12 +61,15 @@ class PageState(NamedTuple):
     query: Query
     pin: str = ""
     raw: bool = False
+    columns: tuple[str, ...] = ()
+    """Of the table view; none in the list."""
 
     def params(self, **changed: Any) -> Params:
         """As parameters of a URL."""
         state = self._replace(**changed)
         params = state.query.to_params()
         params += [("pin", state.pin)] if state.pin else []
+        params += [("columns", ",".join(state.columns))] if state.columns else []
         return params + ([("view", "raw")] if state.raw else [])
 
     def url(self, path: str, extra: Iterable[tuple[str, str]] = (), **changed: Any) -> str:
@@ -128,6 +137,8 @@ def facet_name(facet: str, value: str) -> str:
         return re.sub(r"\d+", lambda number: f"{int(number[0]):,}", value).replace("-", "–")
     if facet == "stop":
         return ending(value).title
+    if facet in ("starred", "noted"):
+        return {"starred": "starred", "noted": "with a note"}[facet]
     return (words(value) if facet in ("finding", "scenario") else value) or "none"
 
 
@@ -153,7 +164,7 @@ def facet_lists(
         chosen = state.query.runs if name == "run" else state.query.facets.get(name, ())
         counted_values = {value: count for value, count in counts.get(name, ()) if count}
         values = [*chosen, *(value for value in counted_values if value not in chosen)]
-        if name in without or (len(values) < 2 and not chosen):
+        if name in without or len(values) < (1 if name in ANNOTATED or chosen else 2):
             continue
         if name in ("length", "size", "cost"):
             values = [*counted_values, *(value for value in chosen if value not in counted_values)]
@@ -223,6 +234,7 @@ def list_row(row: Row, at: int | None, state: PageState, here: Params) -> dict[s
     return {
         "at": "" if at is None else f"{at + 1:,}",
         "run": row.run,
+        "row": row,
         "address": address,
         "roles": roles(row.user, row.assistant, *row.others),
         "task": row.task,
