@@ -36,14 +36,11 @@ def explore(
 
     found = [one for run in runs for one in (find_runs(run) or [run])]
 
-    def find_all() -> list[str]:
-        return [one for run in runs for one in find_runs(run)]
-
     def ready(link: str) -> None:
         typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nCtrl-C stops it.")
 
     serve(
-        found,
+        runs,
         host=host,
         port=port,
         allow_hosts=allow_host or (),
@@ -51,5 +48,4 @@ def explore(
         public=public,
         open_browser=open_browser,
         ready=ready,
-        find_runs=find_all,
     )

@@ -179,7 +179,7 @@ def by_role(seat: str) -> Callable[[Catalogue, PageState], Chart | None]:
                 "cells": [
                     {
                         "share": f"{row['share']:.0%}",
-                        "opacity": round(0.08 + 0.6 * row["share"] / most, 2) if row["share"] else 0,
+                        "opacity": round(0.08 + 0.32 * row["share"] / most, 2) if row["share"] else 0,
                     }
                     for row in cells
                     if row["role"] == name

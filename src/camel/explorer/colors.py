@@ -61,6 +61,11 @@ def ending(reason: str) -> Mark:
     return ENDINGS.get(reason) or Mark(reason.replace("_", " ") or "none", "c-0", "open", GRAY)
 
 
+def ending_order(reason: str) -> int:
+    """Where an ending is in bars and keys: done, limits, what went wrong, failures, the rest."""
+    return ("e-done", "e-limit", "e-repeated", "e-failed", "c-0").index(ending(reason).css)
+
+
 def seats(names: Iterable[str]) -> dict[str, Mark]:
     """A mark for each seat of a conversation. Members of other societies take the free colors in order."""
     given = dict.fromkeys(names)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from camel.core.checks import shown
 from camel.core.errors import CamelError
-from camel.explorer.colors import ending
+from camel.explorer.colors import ending, ending_order
 from camel.explorer.measured import day, reports_of
 from camel.explorer.routing import PageRequest
 from camel.explorer.views import PageState, run_url, words
@@ -126,9 +126,10 @@ def _time(source: CatalogueRun, now: Snapshot | None) -> str:
 
 def endings_bar(counts: Collection[tuple[str, int]], width: float = 110.0) -> dict[str, Any]:
     """A bar with a segment for each ending, and what it says in words."""
-    there = [(ending(stop), count) for stop, count in counts if count]
+    there = [
+        (ending(stop), count) for stop, count in sorted(counts, key=lambda one: ending_order(one[0])) if count
+    ]
     total = sum(count for _, count in there)
-    there.sort(key=lambda one: ("e-done", "e-limit", "e-repeated", "e-failed", "c-0").index(one[0].css))
     segments, x = [], 0.0
     for mark, count in there:
         wide = max(1.0, (width - len(there) + 1) * count / total)

@@ -140,7 +140,9 @@ def add_list_pages(site: Site) -> None:
         )
 
 
-def browse(asked: PageRequest, state: PageState, rows: int = ROWS) -> dict[str, Any]:
+def browse(
+    asked: PageRequest, state: PageState, rows: int = ROWS, without: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The facets, rows and links of a list, for the template `browse.html`."""
     query, catalogue = state.query, asked.catalogue
     after, before = asked.last.get("after"), asked.last.get("before")
@@ -174,7 +176,7 @@ def browse(asked: PageRequest, state: PageState, rows: int = ROWS) -> dict[str, 
     drawn = {"messages": "length", "tokens": "size", "cost": "cost"}
     return {
         "facets": views.facet_lists(
-            state, catalogue.facets(query), [drawn[one["name"]] for one in histograms]
+            state, catalogue.facets(query), [*without, *(drawn[one["name"]] for one in histograms)]
         ),
         "histograms": histograms,
         "ranges": views.ranges(query),
@@ -246,24 +248,20 @@ def _histograms(asked: PageRequest, state: PageState) -> list[dict[str, Any]]:
                     "says": f"{counted(count, 'conversation')}, {_number(name, start)} to {_number(name, last)}",
                 }
             )
-        ends = _number(name, found.edges[0]), _number(name, bars_end(name, found.edges[-1]))
+        # One bar ends at the largest value, several may end after it.
+        ends = asked.catalogue.histogram(replace(state.query, ranges=rest), name, bins=1).edges
         made.append(
             {
                 "name": name,
                 "title": views.NUMBER_TITLES[name],
                 "bars": bars,
-                "low": ends[0],
-                "high": ends[1],
+                "low": _number(name, ends[0]),
+                "high": _number(name, ends[1] - (name != "cost")),
                 "median": _number(name, found.summary.median),
-                "clear": state.url("/list", query=replace(state.query, ranges=rest)) if chosen else "",
+                "reset": state.url("/list", query=replace(state.query, ranges=rest)) if chosen else "",
             }
         )
     return made
-
-
-def bars_end(name: str, edge: float) -> float:
-    """The last value of a histogram that ends at an edge."""
-    return edge if name == "cost" else edge - 1
 
 
 def _number(name: str, value: float) -> str:

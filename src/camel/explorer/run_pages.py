@@ -59,7 +59,7 @@ def add_run_pages(site: Site) -> None:
             figures=figures(asked, state),
             charts=[shown_chart(state, one) for one in plots],
             measured=_measured(asked, source),
-            **browse(asked, state, 12),
+            **browse(asked, state, 12, ("run",)),
         )
 
     @site.get("/run/{run}/configuration")

@@ -14,7 +14,7 @@ from camel.explorer.reading import ShownMessage, count_words, marks_of
 
 WIDTH = 1248.0
 """Of a score, in units of its drawing; the page stretches it."""
-FULL = 400
+FULL = 200
 """Words of a message whose column in a pulse has the full height: the same in all lists, so that pulses compare."""
 _UP, _STEP, _LONGEST = 11.0, 3.2, 128.0
 
@@ -69,13 +69,14 @@ def score(messages: Sequence[ShownMessage], width: float = WIDTH) -> list[Segmen
 
 
 def pulse(transcript: Transcript) -> dict[str, Any]:
-    """One column per message, as high as its words: the user's upwards, all others downwards."""
+    """One column per message, as high as its words: the user's (or the first speaker's) upwards, all others downwards."""
     marks = marks_of(transcript)
+    above = "user" if "user" in marks else next(iter(marks), "")
     step = min(_STEP, _LONGEST / max(1, len(transcript.messages)))
     columns: list[Rect] = []
     for place, message in enumerate(transcript.messages):
         high = round(max(2.0, 13 * min(1.0, math.sqrt(count_words(message.content) / FULL))), 1)
-        up = message.speaker == "user"
+        up = message.speaker == above
         high = min(high, _UP) if up else high
         columns.append(
             Rect(

@@ -24,6 +24,7 @@ from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
 from camel.explorer.app import create_app
 from camel.explorer.rooms import Agents
+from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
@@ -43,17 +44,22 @@ def serve(
     agents: Agents | None = None,
     open_browser: bool | None = False,
     ready: Callable[[str], None] = lambda url: None,
-    find_runs: Callable[[], Sequence[str]] = lambda: (),
 ) -> None:
     """Serve runs until interrupted. `ready` is called with the link once the port is open.
 
+    Folders of runs are searched again while it serves, so that new runs appear.
+
     `open_browser=None` opens a browser if there is a screen and a terminal. `public` needs no token on any address.
-    With `agents`, the app can hold conversations. Runs that `find_runs` returns later are added as they appear.
+    With `agents`, the app can hold conversations.
     """
+
+    def find() -> list[str]:
+        return [one for run in runs for one in (find_runs(run) or [run])]
+
     open_door = public or is_loopback(host)
     chosen = checked_token(os.environ.get(TOKEN, ""))
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
-    with Catalogue(runs, annotations=not public) as catalogue, listening(host, port) as door:
+    with Catalogue(find(), annotations=not public) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
             catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
@@ -65,7 +71,7 @@ def serve(
         if can_open() if open_browser is None else open_browser:
             # In a thread: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
-        with looking(catalogue, find_runs):
+        with looking(catalogue, find):
             answer(app, door)
 
 

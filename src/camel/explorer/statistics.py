@@ -32,7 +32,7 @@ from camel.explorer.charts import (
     printable,
     shares,
 )
-from camel.explorer.colors import ending
+from camel.explorer.colors import ending, ending_order
 from camel.explorer.views import NUMBER_TITLES, TITLES, PageState, facet_name, toggled
 from camel.index.facets import FACETS
 from camel.query.answers import Histogram
@@ -79,6 +79,8 @@ def _facet(name: str) -> Maker:
         if state.query.runs if name == "run" else state.query.facets.get(name):
             return None
         values = [one for one in catalogue.facets(state.query).get(name, []) if one[1]]
+        if name == "stop":
+            values.sort(key=lambda one: ending_order(one[0]))
         if len(values) < 2 and not (name in ("stop", "finding") and values):
             return None
         one_each = not (name in FACETS and FACETS[name].many)
@@ -96,6 +98,9 @@ def _facet(name: str) -> Maker:
                 if total > 1
                 else f"{rows[0][name]}."
             )
+            return Chart(name, title, "", rows, {"kind": "text", "text": text})
+        if one_each and len({count for _, count in values}) == 1 and values[0][1] > 1 and len(values) <= MOST:
+            text = f"{counted(values[0][1], 'conversation')} each: {', '.join(row[name] for row in rows)}."
             return Chart(name, title, "", rows, {"kind": "text", "text": text})
         marks = [ending(value) for value, _ in values[:MOST]] if name == "stop" else []
         links = [state.url("/list", query=toggled(state.query, name, value)) for value, _ in values[:MOST]]
@@ -183,6 +188,7 @@ def _labels(made: Histogram) -> list[tuple[float, str]]:
     places = [low + (high - low) * part / 3 for part in range(4)]
     if made.number == "cost":
         return [(place, f"${place:.2g}" if place else "$0") for place in places]
+    places[-1] -= 1  # the last whole number before the edge
     return [(place, shown(round(place))) for place in places]
 
 
