@@ -67,6 +67,8 @@ def open_paths(id: str) -> list[str]:
         *(f"/statistics/{name}.{kind}" for name in ("stop", "tokens", "by-turn") for kind in KINDS),
         "/random",
         "/consent",
+        "/contrast?stop=done&against=-",
+        "/contrast/groups.csv?stop=done&against=-",
         "/download/conversations.csv",
         "/download/conversations.jsonl",
         f"/conversation/caravan?{asked}",

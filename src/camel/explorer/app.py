@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from camel.explorer.access import Consent, Keys, local
 from camel.explorer.annotation_pages import add_annotations
+from camel.explorer.contrast_pages import add_contrast_pages
 from camel.explorer.downloads import add_downloads
 from camel.explorer.list_pages import add_list_pages
 from camel.explorer.map_pages import add_map_pages
@@ -52,6 +53,7 @@ def create_app(
     add_list_pages(site)
     add_downloads(site)
     add_statistics_pages(site)
+    add_contrast_pages(site)
     add_map_pages(site)
     add_watch_pages(site, control)
     add_annotations(site, control)

@@ -32,6 +32,7 @@ def add_statistics_pages(site: Site) -> None:
             notes=statistics.notes(asked.catalogue, state, made),
             chips=views.chips(state, "/statistics"),
             up=state.url("/list"),
+            contrast=state.url("/contrast"),
         )
 
     @site.get("/statistics/{file}")
