@@ -40,25 +40,16 @@ def add_contrast_pages(site: Site) -> None:
 
     @site.get("/contrast")
     def contrast(asked: PageRequest) -> Response:
-        state, groups = asked.state, groups_of(asked)
-        names = [run.name for run in asked.catalogue.runs]
-        others = [
-            (name, name) for name in names if len(state.query.runs) == 1 and name not in state.query.runs
-        ]
-        rest = [("everything else", REST)] if state.query.to_params() else []
+        groups = groups_of(asked)
         return asked.page(
             "contrast.html",
             here="list",
             groups=groups,
             counts=counts_of(asked, groups) if groups else (0, 0),
             plots=plots_of(asked, groups) if groups else [],
-            choices=[(title, state.url("/contrast", [("against", value)])) for title, value in rest + others],
-            firsts=[
-                (name, state.url("/contrast", query=replace(state.query, runs=(name,)))) for name in names
-            ],
-            chips=views.chips(state, "/contrast"),
-            csv=state.url("/contrast/groups.csv", [("against", asked.last.get("against", ""))]),
-            up=state.url("/statistics"),
+            runs=[run.name for run in asked.catalogue.runs],
+            against=asked.last.get("against", ""),
+            chips=views.chips(asked.state, "/contrast"),
         )
 
     @site.get("/contrast/groups.csv")

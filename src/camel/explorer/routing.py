@@ -74,7 +74,7 @@ class PageRequest:
         """Render a template with the state of this request."""
         url = self.request.url
         back = url.path + (f"?{url.query}" if url.query else "")
-        return self._site.page(name, self.allowed, state=self.state, back=back, **values)
+        return self._site.page(name, self.allowed, **{"state": self.state, "back": back, **values})
 
     def whole(self, name: str, least: int, most: int) -> int | None:
         """Read a whole number from the parameters; None if it is missing."""
@@ -108,6 +108,7 @@ class Site:
         """Render a template inside the frame of the site."""
         frame = {
             "here": here,
+            "state": state,
             "navigation": [one for one in NAVIGATION if self._plays or one[0] != "play"],
             "consented": MISALIGNMENT in allowed,
             "form_token": self.consent.form_token,
