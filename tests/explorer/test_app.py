@@ -67,6 +67,10 @@ def open_paths(id: str) -> list[str]:
         *(f"/statistics/{name}.{kind}" for name in ("stop", "tokens", "by-turn") for kind in KINDS),
         "/random",
         "/consent",
+        "/contrast?stop=done&against=-",
+        "/contrast/groups.csv?stop=done&against=-",
+        "/download/conversations.csv",
+        "/download/conversations.jsonl",
         f"/conversation/caravan?{asked}",
         f"/conversation/caravan/json?{asked}",
         f"/conversation/caravan/json?{asked}&download=1",
@@ -84,7 +88,7 @@ def open_paths(id: str) -> list[str]:
 
 def test_every_route_is_in_these_tests(app: TestClient):
     asked = {re.sub("caravan", "{run}", path.partition("?")[0]) for path in open_paths("x")}
-    asked = {re.sub("^/statistics/.*", "/statistics/{file}", path) for path in asked}
+    asked = {re.sub("^/(statistics|download)/.*", r"/\1/{file}", path) for path in asked}
     there = {route.path for route in app.app.routes if hasattr(route, "methods")}  # type: ignore[attr-defined]
     assert there == asked | {"/watch/{run}/control"}  # which is posted to: below
 
@@ -387,7 +391,9 @@ def test_nothing_restricted_on_any_route(app: TestClient, rows: tuple[Catalogue,
                 continue  # the same as for the first of them
             status, text = read(app, path)
             assert SECRET not in text, path
-            assert (status == 403) == any(part in path for part in ("conversation", "compare", "watch")), path
+            assert (status == 403) == any(part in path for part in ("/conversation/", "compare", "watch")), (
+                path
+            )
             if status == 200:
                 assert f"id={talk.id}" not in text, path
     for query in ("label=misalignment", f"q={SECRET}"):  # which only restricted ones fit

@@ -123,6 +123,17 @@ def test_text_is_indexed_wherever_a_run_is_and_taken_further(place):
         assert catalogue.search(Query(text='"said 17"')).rows[0].id == "000017"
 
 
+def test_a_text_index_of_another_version_is_ignored_and_replaced(tmp_path: Path):
+    pytest.importorskip("tantivy")
+    folder = a_run(open_folder(tmp_path / "run"), 5)
+    make_text_index(folder, STAGE)
+    for path in (tmp_path / "run" / "text" / STAGE).glob("*/camel.json"):
+        path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":1'))
+    with Catalogue([folder.address]) as catalogue:
+        assert catalogue.search(Query(text='"said 7"')).rows[0].id == "000007"
+    assert make_text_index(folder, STAGE) == (2, 2, 15)
+
+
 def test_both_indexes_tell_the_same_of_a_conversation(tmp_path: Path):
     pytest.importorskip("tantivy")
     odd = transcript(3)

@@ -6,11 +6,15 @@ It is next to the run's data or, for a run in an object store, in the local fold
 
 The one decision to know: a document is a conversation, and the index stores its text. Otherwise the words around each hit
 of a page would have to be read from a different row group.
+
+Scripts without spaces (Chinese, Japanese, Thai and others) have no words that the engine could split. There each character
+is indexed together with the next one, so that a phrase of such pairs finds a word anywhere in a sentence.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,13 +37,25 @@ from camel.storage.files import make_folder, sync_folder
 from camel.storage.store import DiskStore
 
 FOLDER = "text"
-VERSION = 1
+VERSION = 2
+"""Of the layout. An index of another version is ignored, and replaced by `make_text_index`."""
 ROWS = 262_144
 """Maximum number of conversations per index."""
 BETWEEN = "\x1e"
-"""Separator of task and messages in the text of a document."""
+"""Between the task and the messages in the text of a document."""
 KEPT = ("scenario", *FacetValues._fields)
-"""Facets by which a search can be filtered before its best hits are chosen."""
+"""Facets by which a search can be narrowed before its best hits are chosen."""
+UNSPACED = (
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\uff66-\uff9f"  # Japanese
+    "\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3"  # Korean, whose particles follow a word without a space
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
+)
+"""Characters of scripts in which words follow each other without spaces, as ranges of a regular expression."""
+_RUN = re.compile(f"[{UNSPACED}]+")
+_LAST_RUN = re.compile(rf"[{UNSPACED}]+(?=[\W_]*\Z)")
+BEGINNING = ".*"
+"""At the end of a word of a search: any word that begins so."""
 _HEAP = 256 * 2**20
 _ABANDONED = 86_400.0
 """Seconds after which an unfinished index counts as abandoned."""
@@ -176,7 +192,8 @@ def _within(part: Part, markers: Sequence[Marker]) -> Iterator[Marker]:
 
 def _schema() -> Any:
     builder = tantivy().SchemaBuilder()
-    builder.add_text_field("body", stored=True, tokenizer_name="default", index_option="position")
+    builder.add_bytes_field("body", stored=True)
+    builder.add_text_field("words", tokenizer_name="default", index_option="position")
     for name in (*KEPT, "label"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_unsigned_field("place", fast=True)
@@ -185,7 +202,9 @@ def _schema() -> Any:
 
 def _document(engine: Any, shard: int, row: int, transcript: Transcript) -> Any:
     document = engine.Document()
-    document.add_text("body", BETWEEN.join(text.replace(BETWEEN, " ") for text in texts_of(transcript)))
+    text = BETWEEN.join(text.replace(BETWEEN, " ") for text in texts_of(transcript))
+    document.add_bytes("body", text.encode("utf-8", "replace"))
+    document.add_text("words", _spaced(text))
     for label in transcript.labels:
         document.add_text("label", label)
     told = facet_values(
@@ -222,15 +241,7 @@ class TextIndex:
         engine = tantivy()
         schema, query = self._index.schema, engine.Query
         must, never = engine.Occur.Must, engine.Occur.MustNot
-        terms = [
-            (
-                must,
-                query.term_query(schema, "body", words[0])
-                if len(words) == 1
-                else query.phrase_query(schema, "body", list(words)),
-            )
-            for words in phrases
-        ]
+        terms = [(must, self._phrase(list(words))) for words in phrases]
         for name, values in facets.items():
             terms.append(
                 (must, query.const_score_query(query.term_set_query(schema, name, list(values)), 0.0))
@@ -239,20 +250,48 @@ class TextIndex:
         found = self._searcher.search(query.boolean_query(terms), limit=most, count=True)
         return found.hits, found.count
 
+    def _phrase(self, words: list[str]) -> Any:
+        """The query for words next to each other."""
+        query, where = tantivy().Query, (self._index.schema, "words")
+        if words[-1].endswith(BEGINNING):
+            return (
+                query.regex_query(*where, words[0])
+                if len(words) == 1
+                else query.regex_phrase_query(*where, words)
+            )
+        return query.term_query(*where, words[0]) if len(words) == 1 else query.phrase_query(*where, words)
+
     def places(self, addresses: Sequence[Any]) -> list[int]:
         """Return the places of found conversations: shard and row in one number."""
         return self._searcher.fast_field_values("place", list(addresses)) if addresses else []
 
     def texts(self, address: Any) -> list[str]:
-        """Return the task and the messages of a found conversation."""
-        return str(self._searcher.doc(address).get_first("body")).split(BETWEEN)
+        """The task and the messages of a conversation that was found."""
+        return bytes(self._searcher.doc(address).get_first("body")).decode().split(BETWEEN)
+
+
+def _spaced(text: str) -> str:
+    """A text in which each character of a script without spaces is a word, together with the next one."""
+    return _RUN.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run))]
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into words as the index does."""
+    """Words as the index has them. The last may be the beginning of one (`BEGINNING`): a single character such as 猫."""
     engine = tantivy()
     analyzer = engine.TextAnalyzerBuilder(engine.Tokenizer.simple()).filter(engine.Filter.lowercase()).build()
-    return list(analyzer.analyze(text))
+    run = _LAST_RUN.search(text)
+    if run is None:
+        return list(analyzer.analyze(_spaced(text)))
+    # In a conversation the last character may be followed by any other: it is found as part of the pair before it.
+    pairs = _pairs(run[0])[:-1] or [run[0]]
+    words = list(analyzer.analyze(f"{_spaced(text[: run.start()])} {' '.join(pairs)}"))
+    if words and words[-1] == run[0]:
+        words[-1] += BEGINNING
+    return words
 
 
 def opened(folder: RunFolder, stage: str, fingerprint: str) -> list[TextIndex]:

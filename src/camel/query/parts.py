@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -51,6 +51,7 @@ class IndexPart:
         self.damage, self.tried = "", -math.inf
         """What was said when its conversations could not be read, and when."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
+        self._with: dict[str, list[Any]] = {}
 
     @property
     def sound(self) -> bool:
@@ -108,6 +109,22 @@ class IndexPart:
     def groups_with(self, id: str) -> list[int]:
         """The row groups that may hold a conversation of this id: few where ids are in the order of the rows."""
         return [group for group, (low, high) in enumerate(self.extremes("id")) if low <= id <= high]
+
+    def rows_with(self, ids: Iterable[str]) -> list[Any]:
+        """The rows of these ids, in tables. What was read is kept: it is asked for again with every new id."""
+        wanted = sorted(ids)
+        pa, pc, pq = arrow(), arrow("pyarrow.compute"), arrow("pyarrow.parquet")
+        new = [id for id in wanted if id not in self._with]
+        self._with.update((id, []) for id in new)
+        with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+            for group, (low, high) in enumerate(self.extremes("id")):
+                some = new[bisect_left(new, low) : bisect_right(new, high)]
+                if some:
+                    there = pc.is_in(file.read_row_group(group, columns=["id"]).column("id"), pa.array(some))
+                    table = file.read_row_group(group).filter(there) if pc.any(there).as_py() else None
+                    for at, id in enumerate(table.column("id").to_pylist() if table is not None else ()):
+                        self._with[id].append(table.slice(at, 1))
+        return [table for id in wanted for table in self._with[id]]
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
         """The shard, the row and the labels of a conversation, if one of these row groups has it."""
