@@ -132,7 +132,7 @@ def test_a_report_links_to_its_run_its_files_and_its_sisters(tmp_path: Path):
     )
     write_report(tmp_path / "caravan" / "study", "study", made, b"{}")
     page = (tmp_path / "caravan" / "study" / "study.html").read_text()
-    assert '<a href="../">caravan</a>' in page
+    assert '<a data-run href="../">caravan</a>' in page
     assert "evaluation.html" not in page
     for kind in ("svg", "png", "csv"):
         assert f'href="plots/stops.{kind}"' in page

@@ -11,6 +11,7 @@ from pathlib import Path
 from camel.core.message import Usage
 from camel.evaluation.agreement import Kappa
 from camel.evaluation.contest import Contest
+from camel.evaluation.contest_records import AGENTS
 from camel.evaluation.pairs import Pair, PairVerdict, Winner, write_pairs, write_verdicts
 from camel.evaluation.report_plots import plots
 from camel.evaluation.report_table import (
@@ -322,7 +323,7 @@ def _pairs(examples: Sequence[ShownPair]) -> list[Block]:
 
 def _pair(shown: ShownPair, *, is_first: bool) -> Details:
     pair = shown.pair
-    sides = [_side(A, pair.system_a, pair.text_a), _side(B, pair.system_b, pair.text_b)]
+    sides = [_side(A, pair.system_a, pair.text_a, pair), _side(B, pair.system_b, pair.text_b, pair)]
     verdicts = [
         (
             Span(one.judge, "strong"),
@@ -330,16 +331,22 @@ def _pair(shown: ShownPair, *, is_first: bool) -> Details:
         )
         for one in shown.verdicts
     ]
+    task = " ".join(pair.task.split())
     return Details(
-        f"{titled(pair.group)} {pair.source}",
+        task if len(task) <= 72 else f"{task[:71]}…",
         [Paragraph(pair.task, "context"), Columns(sides), *(Paragraph(one, "reason") for one in verdicts)],
-        [Span(WORDS[shown.winner], STYLES[shown.winner]), *(Span(label, "bad") for label in pair.labels)],
+        [
+            Span(WORDS[shown.winner], STYLES[shown.winner]),
+            Span(titled(pair.group), "muted"),
+            *(Span(label, "bad") for label in pair.labels),
+        ],
         open=is_first,
     )
 
 
-def _side(letter: Span, system: str, said: str) -> Quote:
-    return Quote([letter, system, Span(f"{len(said.split()):,} words", "muted")], said)
+def _side(letter: Span, system: str, said: str, pair: Pair) -> Quote:
+    source = [Span(pair.source, "source", conversation=pair.source)] if system == AGENTS else []
+    return Quote([letter, system, Span(f"{len(said.split()):,} words", "muted"), *source], said)
 
 
 def _scores(one: PairVerdict) -> str:

@@ -222,7 +222,11 @@ def _deserved(deserved: Deserved) -> list[Block]:
         None: Span("undecided", "strong"),
     }
     quotes = [
-        Quote([words[one.deserved], Span(one.id, "source")], one.reason or "(no reason given)", one.task)
+        Quote(
+            [words[one.deserved], Span(one.id, "source", conversation=one.id)],
+            one.reason or "(no reason given)",
+            one.task,
+        )
         for one in deserved.examples
     ]
     more = f", {deserved.undecided:,} undecided" if deserved.undecided else ""
@@ -262,7 +266,7 @@ def _example(one: Example) -> Quote:
     head = [
         Span(one.role, style),
         Span(one.speaker, "muted"),
-        Span(f"{one.id} · message {one.index + 1}", "source"),
+        Span(f"{one.id} · message {one.index + 1}", "source", conversation=one.id),
     ]
     return Quote(head, marked(one.excerpt, one.evidence), one.before, one.reason)
 

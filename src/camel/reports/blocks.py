@@ -28,11 +28,15 @@ _STYLES: dict[str, Style] = {"**": "strong", "*": "em", "`": "mono"}
 
 @dataclass(frozen=True)
 class Span:
-    """Text with a style, or a link to a `Details` of the same report."""
+    """Text with a style, or a link to a `Details` of the same report.
+
+    With the id of a conversation it becomes a link where the explorer serves the report.
+    """
 
     text: str
     style: Style | None = None
     to: str = ""
+    conversation: str = ""
 
 
 A, B = Span("A", "letter-a"), Span("B", "letter-b")

@@ -74,6 +74,10 @@ def _font(face: re.Match[str]) -> str:
     return face[0].replace(f"fonts/{face[1]}.woff2", f"data:font/woff2;base64,{data}")
 
 
+POLICY = look().policy
+"""What the explorer sends with a report, so that nothing in a changed file can run either."""
+
+
 def render_html(
     report: Report,
     pictures: Mapping[str, Sequence[str]],
@@ -89,12 +93,9 @@ def render_html(
     own = look()
     page = _Page(report, pictures, name)
     sections = {one.name: body for one in report.sections if (body := page.rows(one.blocks))}
-    run = (
-        f'<a href="{text(run_link)}">{text(report.run)}</a>'
-        if run_link
-        else f"<span>{text(report.run)}</span>"
-    )
-    crumbs = [*([run] if report.run else []), f"<span>{text(report.kind)}</span>"]
+    link = f' href="{text(run_link)}"' if run_link else ""
+    crumbs = [f"<a data-run{link}>{text(report.run)}</a>"] if report.run else []
+    crumbs.append(f"<span>{text(report.kind)}</span>")
     also = "".join(f'<a class="btn" href="{text(link)}">{text(title)}</a>' for title, link in others)
     files = (
         f'<a class="btn" href="{name}.md">Markdown</a><a class="btn" href="{name}.json">Data</a>{_PRINT}'
@@ -129,7 +130,8 @@ def line_of(line: Inline) -> str:
 
 
 def _span(span: Span) -> str:
-    shown = f'<a href="#{text(span.to)}">{text(span.text)}</a>' if span.to else text(span.text)
+    link = f'href="#{text(span.to)}"' if span.to else f'data-id="{text(span.conversation)}"'
+    shown = f"<a {link}>{text(span.text)}</a>" if span.to or span.conversation else text(span.text)
     if span.style is None:
         return shown
     if tag := _TAGS.get(span.style):

@@ -17,3 +17,9 @@ document.addEventListener("keydown", (event) => {
 });
 // A link to something folded unfolds it.
 addEventListener("hashchange", () => { const one = document.getElementById(decodeURIComponent(location.hash.slice(1))); if (one?.localName === "details") one.open = true; });
+// Where the explorer serves the report, the run and its conversations have pages.
+const served = location.pathname.match(/^\/reports\/([^/]+)\//)?.[1];
+if (served && served !== "-") addEventListener("DOMContentLoaded", () => {
+  for (const one of document.querySelectorAll("[data-run]")) one.href = `/run/${served}`;
+  for (const one of document.querySelectorAll("[data-id]")) one.href = `/conversation/${served}?id=${encodeURIComponent(one.dataset.id)}`;
+});
