@@ -50,7 +50,7 @@ def check(html: str) -> None:
     assert not re.search(r"@import|url\((?!#|\"data:font/woff2;base64,)", html)
     ids = [attributes["id"] for _, attributes in found if "id" in attributes]
     assert len(ids) == len(set(ids))
-    links = {str(attributes["href"])[1:] for tag, attributes in found if tag == "a"}
+    links = {str(attributes["href"])[1:] for tag, attributes in found if tag == "a" and "href" in attributes}
     assert links <= set(ids)
 
 
