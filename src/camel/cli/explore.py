@@ -40,7 +40,7 @@ def explore(
         typer.echo(f"{len(found):,} {'run' if len(found) == 1 else 'runs'} at {link}\nCtrl-C stops it.")
 
     serve(
-        found,
+        runs,
         host=host,
         port=port,
         allow_hosts=allow_host or (),

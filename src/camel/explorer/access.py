@@ -41,6 +41,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+_POLICY = "content-security-policy"
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(?::(?:[0-9]{1,5}|\*))?")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[\w.-]{1,253})(?::[0-9]{1,5})?")
 MAX_FORM = 10_000
@@ -160,8 +161,13 @@ class Door:
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
+                own = headers.get(
+                    _POLICY
+                )  # a report brings one that allows less than ours, and inline styles
                 for name, value in self._headers.items():
                     headers[name] = value
+                if own:
+                    headers[_POLICY] = f"{own}; {self._headers[_POLICY].rpartition('; ')[2]}"
                 # Scripts and styles are asked about each time, and sent when they have changed.
                 fixed = scope["path"].startswith("/static/")
                 headers.setdefault("cache-control", "no-cache" if fixed else "no-store")

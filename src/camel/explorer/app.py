@@ -1,4 +1,4 @@
-"""The web app: its door, and the pages that modules add to it (`routing`)."""
+"""The web app: its access control, and the pages that modules add to it (`routing`)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from camel.explorer.map_pages import add_map_pages
 from camel.explorer.play_pages import add_play
 from camel.explorer.rooms import Agents
 from camel.explorer.routing import PageRequest, Site, new_app
+from camel.explorer.run_pages import add_run_pages
 from camel.explorer.statistics_pages import add_statistics_pages
 from camel.explorer.watch_pages import add_watch_pages
 from camel.query.catalogue import Catalogue
@@ -29,9 +30,11 @@ def create_app(
     agents: Agents | None = None,
     control: bool = True,
 ) -> FastAPI:
-    """The app over a catalogue. With a `token`, only who shows it is let in; `hosts` are further names of this machine,
-    `frames` the origins whose pages may hold it in a frame. With `agents`, conversations can be held in it. Without
-    `control`, nobody can pause or stop a run.
+    """Create the app over a catalogue.
+
+    With a `token`, requests must show it. `hosts` are further names of this machine, `frames` the origins whose pages
+    may show the app in a frame. With `agents`, the app can hold conversations. Without `control`, no page can pause or
+    stop a run.
     """
 
     @asynccontextmanager
@@ -43,6 +46,7 @@ def create_app(
     command = "camel agents" if agents else "camel explore"
     app = new_app("CAMEL explorer", lifespan, keys, hosts=hosts, token=token, command=command, frames=frames)
     site = Site(app, catalogue, Consent(keys), plays=agents is not None)
+    add_run_pages(site)
     add_list_pages(site)
     add_statistics_pages(site)
     add_map_pages(site)
@@ -60,6 +64,4 @@ def _add_consent(site: Site) -> None:
 
     @site.app.post("/consent")
     async def answer_consent(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
-        return site.consent.answered(
-            await site.form(request, "Open the page of the consent and answer there.")
-        )
+        return site.consent.answered(await site.form(request, "Open the consent page and answer there."))

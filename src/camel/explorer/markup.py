@@ -51,7 +51,7 @@ _MATHML_ATTRIBUTES = _words(
 )
 _MATHML_VALUE = re.compile(r"[\w .%+-]{0,60}")
 _MACROS = re.compile(r"\\(?:(?:re|provide)?newcommand|renewcommand|providecommand|def|let|newenvironment)\b")
-_TAG = re.compile(r"(<math\b.*?</math>|<[^>]*>)", re.DOTALL)
+HTML_TAG = re.compile(r"(<math\b.*?</math>|<[^>]*>)", re.DOTALL)
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
@@ -64,7 +64,7 @@ def marked(html: str, terms: Sequence[str]) -> Markup:
     """HTML made here, with `<mark>` around the terms in its text: in no tag, no entity and no formula."""
     pattern = _pattern(tuple(terms))
     if pattern is not None:
-        parts = _TAG.split(html)
+        parts = HTML_TAG.split(html)
         parts[::2] = [pattern.sub(_mark, part) if part else "" for part in parts[::2]]
         html = "".join(parts)
     return Markup(html)  # noqa: S704 - everything above is escaped or written here
@@ -136,8 +136,9 @@ def _write_code(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:
     token = tokens[index]
     language = token.info.split()[0] if token.info.split() else ""
     language = language if _LANGUAGE.fullmatch(language) else ""
-    label = f'<span class="language">{escape(language)}</span>' if language else ""
-    return f'<div class="code">{label}<pre><code>{coloured(token.content, language)}</code></pre></div>\n'
+    copy = '<button type="button" class="link only-js" data-copy-code>Copy</button>'
+    code = f'<pre tabindex="0"><code>{coloured(token.content, language)}</code></pre>'
+    return f'<div class="code"><header><span>{escape(language)}</span>{copy}</header>{code}</div>\n'
 
 
 def _write_image(_: Any, tokens: Sequence[Token], index: int, *__: Any) -> str:

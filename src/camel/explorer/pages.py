@@ -1,6 +1,6 @@
-"""The templates: one environment for the app, and one for pages that are written to a folder.
+"""Templates and static files: one environment for the app, and one for pages that are written to a folder.
 
-The one decision to know: whatever a template is given is escaped. What a model wrote becomes HTML in `renderer` alone.
+The one decision to know: every value that a template receives is escaped. Text of a model becomes HTML in `renderer` only.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from camel import reports
+from camel._version import __version__
 from camel.explorer import renderer, views
 from camel.explorer.markup import as_plain
 
 HERE = Path(__file__).parent
 TEMPLATES, STATIC = HERE / "templates", HERE / "static"
+LOOK = Path(reports.__file__).parent / "look"
+"""The visual system that all pages and reports share: tokens, components and fonts."""
 
 
 def environment(*folders: Path) -> Environment:
-    """The templates; those of `folders` take the place of ours of the same name."""
-    renderer.start()  # ready by the time the first page is asked for
+    """The templates; those in `folders` override ours of the same name."""
+    renderer.start()  # now, so that the first page does not wait for it
     pages = Environment(
         loader=FileSystemLoader([*folders, TEMPLATES]),
         autoescape=True,
@@ -29,5 +33,5 @@ def environment(*folders: Path) -> Environment:
     )
     pages.filters["words"] = views.words
     shared: dict[str, Any] = pages.globals  # pyright: ignore[reportAssignmentType] - it names only its own
-    shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST)
+    shared.update(html=renderer.as_html, plain=as_plain, boost=views.BOOST, version=__version__)
     return pages

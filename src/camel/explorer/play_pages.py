@@ -1,13 +1,14 @@
-"""The pages of the agents app: set a table, watch, say something, stop, save.
+"""The pages of the agents app: start a conversation, watch it, take part, stop it, save it.
 
-The one decision to know: a table's address lets anybody watch who has it, and only the browser that set it (known by a
-signed cookie) may speak, stop or save there. Every form carries the app's own token, as that of the consent does.
+The one decision to know: anyone with the address of a room can watch it, but only the browser that started it (known by a
+signed cookie) can speak, stop or save. Every form carries the app's token.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -17,19 +18,21 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from camel.core.errors import InputError
 from camel.explorer.access import MAX_FORM as MAX_FIELDS
 from camel.explorer.access import Keys, set_cookie
-from camel.explorer.reading import Bubble
-from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Table, Wanted
+from camel.explorer.colors import ending
+from camel.explorer.reading import ShownMessage, shown_messages
+from camel.explorer.rooms import MAX_ROLE, MAX_SAID, MAX_TASK, Agents, Full, Room, Wanted
 from camel.explorer.routing import Refused, Site
-from camel.explorer.views import url
+from camel.explorer.score import score
+from camel.explorer.views import Role, roles, url
 from camel.models.person import HandOver
 from camel.reports.numbers import counted, money, short
 
 MAX_FORM = 12 * MAX_SAID + MAX_FIELDS
-"""Bytes: what a person says, every character as four times three, and the rest of the form."""
+"""Bytes: a message in which every character is four escaped bytes, and the rest of the form."""
 
 
 class Idea(NamedTuple):
-    """An example to begin with."""
+    """An example to start from."""
 
     assistant: str
     user: str
@@ -47,7 +50,7 @@ IDEAS = (
 
 
 class PlayPages:
-    """The routes, with what they need of the app."""
+    """The routes and what they share."""
 
     def __init__(self, site: Site, agents: Agents, keys: Keys) -> None:
         self.site, self.agents, self.keys = site, agents, keys
@@ -56,7 +59,7 @@ class PlayPages:
     # --- pages ---------------------------------------------------------------------------------------------------
 
     async def lobby(self, request: Request) -> Response:
-        """The form, and what this browser has begun."""
+        """The form, and the conversations that this browser started."""
         asked = request.query_params
         given = {name: asked.get(name, "")[:MAX_TASK] for name in ("assistant", "user", "task", "seat")}
         if not given["task"]:
@@ -66,14 +69,16 @@ class PlayPages:
     def _lobby(self, request: Request, given: dict[str, str], error: str = "", status: int = 200) -> Response:
         agents = self.agents
         limits = [
-            f"at most {agents.limits.messages} messages",
-            f"{agents.going_on} of {agents.limits.at_once} tables taken",
+            ("Messages", f"at most {agents.limits.messages}"),
+            ("In progress", f"{agents.in_progress} of {agents.limits.at_once}"),
         ]
         budget = agents.meter.budget
         if budget.usd is not None:
-            limits.append(f"{money(agents.meter.money)} of {money(budget.usd)} used")
+            limits.append(("Budget", f"{money(agents.meter.money)} of {money(budget.usd)} used"))
         if budget.tokens is not None:
-            limits.append(f"{short(agents.meter.usage.total)} of {short(budget.tokens)} tokens used")
+            limits.append(
+                ("Budget", f"{short(agents.meter.usage.total)} of {short(budget.tokens)} tokens used")
+            )
         return self.site.page(
             "play.html",
             self.site.consent.given(request),
@@ -87,21 +92,22 @@ class PlayPages:
             most_role=MAX_ROLE,
             most_task=MAX_TASK,
             ideas=[(idea, url("/play", idea._asdict().items())) for idea in IDEAS],
-            tables=[self._about(table) for table in agents.of(self._owner(request))],
+            idea_roles=[roles(idea.user, idea.assistant) for idea in IDEAS],
+            rooms=[self._about(room) for room in agents.of(self._owner(request))],
             closed=agents.used_up(),
         )
 
-    def _about(self, table: Table) -> dict[str, str]:
+    def _about(self, room: Room) -> dict[str, Any]:
         return {
-            "link": f"/play/{table.id}",
-            "roles": f"{table.wanted.user} and {table.wanted.assistant}",
-            "task": table.wanted.task,
-            "state": "saved" if table.saved else "ended" if table.ended else "live",
-            "count": counted(len(table.html), "message"),
+            "link": f"/play/{room.id}",
+            "roles": roles(room.wanted.user, room.wanted.assistant),
+            "task": room.wanted.task,
+            "state": "saved" if room.saved else "ended" if room.ended else "in progress",
+            "count": counted(len(room.html), "message"),
         }
 
     async def begin(self, request: Request) -> Response:
-        """Set a table."""
+        """Start a conversation."""
         form = await self._form(request)
         owner = self._owner(request) or secrets.token_urlsafe(16)
         number = form.get("messages", "")
@@ -114,109 +120,111 @@ class PlayPages:
                 int(number) if number.isdecimal() and len(number) < 6 else self.agents.limits.messages,
                 form.get("specify") == "on",
             )
-            table = self.agents.begin(owner, wanted)
+            room = self.agents.begin(owner, wanted)
         except InputError as error:
             given = {name: value for name, value in form.items() if name != "token"}
             blank = {"assistant": "", "user": "", "task": "", "specify": ""}
             return self._lobby(request, blank | given, str(error), 429 if isinstance(error, Full) else 400)
-        response = RedirectResponse(f"/play/{table.id}", 303)
+        response = RedirectResponse(f"/play/{room.id}", 303)
         set_cookie(response, self._cookie, f"{owner}.{self.keys.sign(f'seat:{owner}')}", self.keys.framed)
         return response
 
-    def table(self, request: Request) -> Response:
-        """A conversation while it goes on, and after."""
-        table = self._table(request)
-        transcript = table.transcript
-        mine = self._owner(request) == table.owner
+    def room(self, request: Request) -> Response:
+        """The page of a conversation, in progress or ended."""
+        room = self._room(request)
+        transcript = room.transcript
+        mine = self._owner(request) == room.owner
         return self.site.page(
-            "table.html",
+            "room.html",
             self.site.consent.given(request),
             here="play",
-            table=table,
-            now=table.state(),
+            room=room,
+            now=room.state(),
             mine=mine,
-            seat=table.wanted.seat,
-            messages=[Markup(html) for html in table.html],  # noqa: S704 - our own template made it
-            roles=[(table.look(seat)["role"], table.look(seat)["hue"]) for seat in ("user", "assistant")],
+            seat=room.wanted.seat,
+            messages=[Markup(html) for html in room.html],  # noqa: S704 - our own template made it
+            roles=[Role(room.roles[seat], room.mark(seat)) for seat in ("user", "assistant")],
+            score=score(shown_messages(transcript)),
+            ending=ending(transcript.stop.reason if transcript.stop else ""),
             task=transcript.task,
             stop=transcript.stop,
             model=self.agents.name,
-            base=f"/play/{table.id}",
+            base=f"/play/{room.id}",
             again=url(
                 "/play",
-                [(name, getattr(table.wanted, name)) for name in ("assistant", "user", "task", "seat")],
+                [(name, getattr(room.wanted, name)) for name in ("assistant", "user", "task", "seat")],
             ),
-            saved=self._saved(table),
+            saved=self._saved(room),
         )
 
-    def _saved(self, table: Table) -> str:
-        """The link to a conversation in the explorer, once it is saved."""
-        if not table.saved:
+    def _saved(self, room: Room) -> str:
+        """The link to a saved conversation in the explorer; empty if it is not saved."""
+        if not room.saved:
             return ""
         address = self.agents.folder.address
         name = next((run.name for run in self.site.catalogue.runs if run.address == address), "")
-        return url(f"/conversation/{quote(name, safe='')}", [("id", table.saved)]) if name else ""
+        return url(f"/conversation/{quote(name, safe='')}", [("id", room.saved)]) if name else ""
 
     def events(self, request: Request) -> Response:
-        """What happens at a table, as it happens."""
-        table = self._table(request)
+        """The events of a room."""
+        room = self._room(request)
         known = request.headers.get("last-event-id", "") or request.query_params.get("seen", "")
         seen = int(known) if known.isdecimal() and len(known) < 9 else 0
         return StreamingResponse(
-            table.stream(seen), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+            room.stream(seen), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
         )
 
     async def act(self, request: Request) -> Response:
-        """Say something, let the model answer, stop, or save."""
-        table = self._table(request)
+        """Send a message, let the model answer, stop, or save."""
+        room = self._room(request)
         form = await self._form(request)
-        if self._owner(request) != table.owner:
-            text = "Only the browser that began this conversation can do that. Begin one of your own."
-            raise Refused(403, "Not your table", text)
+        if self._owner(request) != room.owner:
+            text = "Only the browser that started this conversation can do that. Start one of your own."
+            raise Refused(403, "Not your conversation", text)
         try:
             match form.get("do", ""):
                 case "say":
-                    table.answer(form.get("text", "").replace("\r\n", "\n"))
+                    room.answer(form.get("text", "").replace("\r\n", "\n"))
                 case "hand":
-                    table.answer(HandOver(1))
+                    room.answer(HandOver(1))
                 case "stop":
-                    table.stop()
+                    room.stop()
                 case "save":
-                    await self.agents.save(table)
+                    await self.agents.save(room)
                 case _:
-                    raise InputError("there is nothing like that to do here")
+                    raise InputError("do must be say, hand, stop or save")
         except InputError as error:
-            raise Refused(409, "Not now", str(error)) from None
-        return RedirectResponse(f"/play/{table.id}", 303)
+            raise Refused(409, "Not possible now", str(error)) from None
+        return RedirectResponse(f"/play/{room.id}", 303)
 
-    # --- who ---------------------------------------------------------------------------------------------------
+    # --- the browser ---------------------------------------------------------------------------------------------------
 
     def _owner(self, request: Request) -> str:
-        """This browser, if it has begun something here."""
+        """The name of this browser; empty if it has not started a conversation."""
         owner, _, signature = request.cookies.get(self._cookie, "").partition(".")
         return owner if owner and self.keys.signed(f"seat:{owner}", signature) else ""
 
-    def _table(self, request: Request) -> Table:
-        if (table := self.agents.find(request.path_params["table"])) is not None:
-            return table
-        text = "It ended a while ago and was not saved, or the server was started again since. Begin another one."
-        raise Refused(404, "This table is gone", text)
+    def _room(self, request: Request) -> Room:
+        if (room := self.agents.find(request.path_params["room"])) is not None:
+            return room
+        text = "It ended some time ago and was not saved, or the server was restarted. Start another one."
+        raise Refused(404, "Conversation not found", text)
 
     async def _form(self, request: Request) -> dict[str, str]:
-        return await self.site.form(request, "Open the page again and answer there.", MAX_FORM)
+        return await self.site.form(request, "Reload the page and send the form again.", MAX_FORM)
 
 
 def add_play(site: Site, agents: Agents, keys: Keys) -> None:
     """Add the routes of the agents app."""
-    message = site.pages.get_template("message.html")
+    message, parts = site.pages.get_template("message.html"), site.pages.get_template("parts.html")
 
-    def render(bubble: Bubble) -> str:
-        return message.render(bubble=bubble)
+    def render(shown: Sequence[ShownMessage]) -> tuple[str, str]:
+        return message.render(shown=shown[-1]), str(parts.module.score(score(shown)))  # type: ignore[attr-defined]
 
     agents.render = render
     play, app = PlayPages(site, agents, keys), site.app
     app.get("/play")(play.lobby)
     app.post("/play")(play.begin)
-    app.get("/play/{table}")(play.table)
-    app.get("/play/{table}/events")(play.events)
-    app.post("/play/{table}")(play.act)
+    app.get("/play/{room}")(play.room)
+    app.get("/play/{room}/events")(play.events)
+    app.post("/play/{room}")(play.act)

@@ -1,48 +1,44 @@
-"""A transcript as the page shows it: who is who, what each message does, what was found in it.
+"""A transcript as the page shows it: the seats, the parts of each message, and what detectors found.
 
-The one decision to know: a message is shown in the parts of the instruction grammar, and nothing of it is left out. The
-parts are found again in the text; what stands between them is shown as prose unless it is only the marker itself.
+The one decision to know: a message is shown in the parts of the instruction grammar. Only markers are dropped
+("Instruction:", "Solution:", "Next request.", an input of "None"); text between the parts is shown as prose.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
 
-from camel.core.grammar import parse
+from camel.core.grammar import DONE_TOKEN, parse
 from camel.core.message import Message
 from camel.core.plugins import PluginFailed
 from camel.core.transcript import Transcript
 from camel.detectors import DETECTORS, detect
-
-HUES = 6
-"""Colours for roles; the style sheet has them, chosen to be told apart by the colour-blind too."""
-_CLOSE = {(0, 5), (5, 0), (1, 4), (4, 1), (3, 5), (5, 3)}
-"""Colours that should not stand side by side in one conversation."""
+from camel.explorer.colors import Mark, seats
 
 _MARKER = re.compile(
     r"[\s>*_#\-.\d)]{0,20}\b(instruction|input|solution)s?\b[\s*_#\d]*[:：]?[\s*_]*", re.IGNORECASE
 )
 _NONE = re.compile(r"[\s*_]*+(?:none|n/?a)?[\s.*_]*+", re.IGNORECASE)
 _NEXT = re.compile(r"[*_]{0,3}next request[\s.!?…*_]*\Z", re.IGNORECASE)
+_DONE = re.compile(rf"^[ \t]*{re.escape(DONE_TOKEN)}[ \t]*$", re.MULTILINE)
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 
 
 class MessagePart(msgspec.Struct, frozen=True):
     """A piece of a message."""
 
     kind: str
-    """`instruction`, `input`, `solution`, `prose`, or `empty` for a marker around nothing."""
+    """`instruction`, `input`, `solution` or `prose`."""
     text: str
-    label: str = ""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A finding as shown at its message."""
+    """A finding, as the page shows it next to its message."""
 
     name: str
     title: str
@@ -51,75 +47,55 @@ class Found(msgspec.Struct, frozen=True):
     confirmed: bool | None = None
 
 
-class Bubble(msgspec.Struct, frozen=True):
-    """A message with what the page says about it."""
+class ShownMessage(msgspec.Struct, frozen=True):
+    """A message as the page shows it."""
 
     message: Message
-    hue: int
-    side: str
-    """`left` or `right`."""
+    seat: Mark
+    asks: bool
+    """Whether it is an instruction in a conversation of a user and an assistant: those weigh more."""
+    words: int
     parts: list[MessagePart]
-    next_request: bool = False
-    done: bool = False
     found: list[Found] = []
 
 
-def hues(transcript: Transcript) -> dict[str, int]:
-    """A colour for each role, by its name: the same wherever it speaks, unless two of one conversation would share it."""
-    return hues_of([s.role for s in transcript.speakers] + [message.role for message in transcript.messages])
-
-
-def hues_of(roles: Iterable[str]) -> dict[str, int]:
-    """A colour for each of the roles that stand side by side, whatever their order."""
-    given: dict[str, int] = {}
-    for role in sorted(set(roles)):
-        taken = set(given.values())
-        ring = [(hue_of(role) + step) % HUES for step in range(HUES)]
-        apart = [
-            one for one in ring if one not in taken and not any((one, other) in _CLOSE for other in taken)
-        ]
-        free = [one for one in ring if one not in taken]
-        given[role] = (apart or free or ring)[0]
-    return given
-
-
-def hue_of(role: str) -> int:
-    """The colour of a role by its name alone."""
-    return zlib.crc32(role.encode("utf-8", "replace")) % HUES
-
-
-def bubbles(transcript: Transcript) -> list[Bubble]:
-    """The messages, ready to be shown."""
-    colours = hues(transcript)
-    found = findings(transcript)
-    seats = list(
-        dict.fromkeys([s.name for s in transcript.speakers] + [m.speaker for m in transcript.messages])
-    )
-    # The one who asks is at the left, whoever answers at the right.
-    left = "user" if "user" in seats else seats[0] if seats else ""
-    shown: list[Bubble] = []
-    for number, message in enumerate(transcript.messages):
-        move = parse(message.content)
-        shown.append(
-            Bubble(
-                message,
-                colours[message.role],
-                "left" if message.speaker == left else "right",
-                parts_of(message.content),
-                move.next_request,
-                move.done,
-                found.get(number, []),
-            )
+def shown_messages(
+    transcript: Transcript, found: Mapping[int, list[Found]] | None = None
+) -> list[ShownMessage]:
+    """All messages of a conversation, ready for the page, with what was found in them."""
+    marks = marks_of(transcript)
+    found = findings(transcript) if found is None else found
+    interview = "user" in marks and "assistant" in marks
+    return [
+        ShownMessage(
+            message,
+            marks[message.speaker],
+            interview and message.speaker == "user",
+            count_words(message.content),
+            parts_of(message.content),
+            found.get(number, []),
         )
-    return shown
+        for number, message in enumerate(transcript.messages)
+    ]
+
+
+def marks_of(transcript: Transcript) -> dict[str, Mark]:
+    """The color and sign of each seat of a conversation."""
+    return seats([one.name for one in transcript.speakers] + [one.speaker for one in transcript.messages])
+
+
+def count_words(text: str) -> int:
+    """Words of a text; in scripts without spaces, characters."""
+    return sum(1 for _ in _WORD.finditer(text))
 
 
 @lru_cache(maxsize=512)
 def parts_of(text: str) -> list[MessagePart]:
-    """A message in its parts, in the order in which they stand."""
+    """The parts of a message, in their order."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     move = parse(text)
-    if text.lstrip().startswith(("```", "~~~")):  # all of it is code, or looks like it
+    text = _DONE.sub(f"`{DONE_TOKEN}`", text)
+    if text.lstrip().startswith(("```", "~~~")):  # the whole message is code
         return [MessagePart("prose", text)]
     wanted = [
         (kind, content)
@@ -137,19 +113,20 @@ def parts_of(text: str) -> list[MessagePart]:
     at = 0
     for start, end, kind in placed:
         parts += _between(text[at:start], before=kind)
-        parts.append(MessagePart(kind, text[start:end], kind.capitalize()))
+        parts.append(MessagePart(kind, text[start:end]))
         at = end
     rest = text[at:]
     if move.next_request:
         rest = rest[:-60] + _NEXT.sub("", rest[-60:])
-    return parts + _between(rest)
+    # A message that is nothing but markers is shown as it is.
+    return parts + _between(rest) or ([MessagePart("prose", text)] if text.strip() else [])
 
 
 def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int, str]] | None:
-    """Where the parts stand; None where they overlap or cannot be found, as when a fence around it all was taken off."""
+    """Where the parts are; None if they overlap or are not in the text, as when the parser removed a fence around it."""
     placed: list[tuple[int, int, str]] = []
     for kind, content in wanted:
-        # What a part says may also stand elsewhere: the place right after its marker is meant.
+        # The same words may occur elsewhere: take the place right after the marker.
         marker = re.compile(rf"\b{kind}s?\b[\s*_#\d]*[:：]?[\s*_]*", re.IGNORECASE)
         at = next((m.end() for m in marker.finditer(text) if text.startswith(content, m.end())), -1)
         at = at if at >= 0 else text.find(content)
@@ -163,7 +140,7 @@ def _placed(text: str, wanted: Iterable[tuple[str, str]]) -> list[tuple[int, int
 
 
 def _between(text: str, before: str = "") -> list[MessagePart]:
-    """What stands between two parts: prose, or a marker, which the next part's label replaces."""
+    """The text between two parts as prose, without markers and without an input of "None"."""
     if not text.strip(" \n\t*_"):
         return []
     markers = list(_MARKER.finditer(text))
@@ -174,19 +151,18 @@ def _between(text: str, before: str = "") -> list[MessagePart]:
     if kind == before and not tail.strip():
         return [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
     if _NONE.fullmatch(tail) and last.group().rstrip("*_ \t\n").endswith((":", "：")):
-        shown = [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
-        return [*shown, MessagePart("empty", tail.strip() or "None", kind.capitalize())]
+        return [MessagePart("prose", lead.strip())] if lead.strip(" \n\t*_") else []
     return [MessagePart("prose", text.strip())]
 
 
 def findings(transcript: Transcript) -> dict[int, list[Found]]:
-    """What the detectors find, by message; -1 holds what concerns the whole."""
+    """What the detectors find, by message; -1 has the findings about the whole conversation."""
     shown: dict[int, list[Found]] = {}
     for name in DETECTORS:
         try:
             found, title = detect(transcript, [name]), DETECTORS[name].title
         except PluginFailed as error:
-            # A broken plug-in must not keep anybody from reading.
+            # A broken plugin must not make the conversation unreadable.
             shown.setdefault(-1, []).append(Found(name, name, str(error)))
             continue
         for one in found:
@@ -196,7 +172,7 @@ def findings(transcript: Transcript) -> dict[int, list[Found]]:
 
 
 def terms_of(text: str) -> Sequence[str]:
-    """The words of a search, for marking: phrases in quotation marks stay whole, operators are none."""
+    """The words of a search, to mark them: phrases in quotation marks stay whole, operators are dropped."""
     phrases = re.findall(r'"([^"]+)"', text)
     words = re.sub(r'"[^"]*"?', " ", text).split()
     plain = [

@@ -1,8 +1,8 @@
-"""Conversations that are held in the browser: two agents at a table, and whoever likes in one of the seats.
+"""Conversations held in the browser: two agents in a room, and a person in one of the seats if they like.
 
-The one decision to know: a table drives the library's own conversation loop (`RolePlaying`) and adds only what a page
-needs: what has been said as HTML, what is being said as text, and a wait for the person whose turn it is. Which model
-speaks, and what all of it may cost, is the server's to say; nothing that a browser sends reaches an endpoint but words.
+The one decision to know: a room drives the library's own conversation loop (`RolePlaying`) and adds only what a page needs:
+finished messages as HTML, the message that is being written as text, and a wait for the person whose turn it is. The
+server decides which model speaks and what it may cost; a browser contributes only roles, a task and messages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,8 @@ from camel.core.stops import paper_rules
 from camel.core.task import SPECIFIER, TaskSpecifier
 from camel.core.transcript import Transcript
 from camel.engine.halt import Halt
-from camel.explorer.reading import Bubble, bubbles, hues_of
+from camel.explorer.colors import GRAY, SEATS, Mark
+from camel.explorer.reading import ShownMessage, shown_messages
 from camel.index.build import UNFINISHED, write_indexed
 from camel.jobs.budget import Budget, Meter, MeteredModel, ModelMeter
 from camel.jobs.ledger import STOPPED, totals_of
@@ -41,35 +42,36 @@ from camel.runs.settings import Settings
 
 STAGE = "conversations"
 FINGERPRINT = "agents"
-SEATS = (USER, ASSISTANT)
 MAX_TASK = 4_000
 MAX_ROLE = 100
 MAX_SAID = 20_000
-"""Characters that a browser may send: a form is not a file."""
+"""Characters that a browser may send."""
 UNLIMITED = 4_096
-"""Tokens that a reply without a limit counts as, where it is cut off."""
+"""Tokens that a cancelled reply without a limit counts as."""
 TOGETHER = 0.06
-"""Seconds for which pieces of a reply are gathered before they are sent."""
+"""Seconds for which pieces of a reply are collected before they are sent."""
 QUIET = 10.0
-"""Seconds after which a silent stream says that it is still there."""
+"""Seconds after which an idle stream sends a comment, so that it is not closed."""
 
 _log = logging.getLogger("uvicorn.error")
-"""The server's: whoever runs it sees it."""
+"""The server's log, which its terminal shows."""
+Render = Callable[[Sequence[ShownMessage]], tuple[str, str]]
+"""Makes the HTML of the last message, and that of the score."""
 
 
 class RoomLimits(msgspec.Struct, frozen=True):
-    """What the app allows, whoever asks."""
+    """What the app allows."""
 
     at_once: int = 4
-    """Conversations that go on at the same time."""
+    """Conversations in progress at the same time."""
     messages: int = 40
-    """Of one conversation."""
+    """Per conversation."""
     seat_seconds: float = 900.0
-    """For which a person is waited for."""
+    """How long a room waits for a person's message."""
     alone_seconds: float = 120.0
-    """After which a conversation ends that nobody watches: nobody pays for what nobody reads."""
+    """After which a conversation that no browser watches ends, so that it costs nothing more."""
     kept: int = 50
-    """Conversations that have ended and can still be read and saved."""
+    """Ended conversations that can still be read and saved."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -78,47 +80,46 @@ class RoomLimits(msgspec.Struct, frozen=True):
 
 
 class Full(InputError):
-    """There is no room for another conversation now."""
+    """No further conversation can start now."""
 
 
 class Wanted(NamedTuple):
-    """What somebody asked for."""
+    """A conversation that a browser asked for."""
 
     assistant: str
     user: str
     task: str
     seat: str = ""
-    """Where they sit themselves: `user`, `assistant`, or nowhere."""
+    """The seat of the person: `user`, `assistant`, or empty to watch."""
     messages: int = 40
     specify: bool = True
 
 
 class Writing(NamedTuple):
-    """What is being said and is not a message yet."""
+    """The message that is being written."""
 
     number: int
-    """Tells one such text from the next."""
+    """Distinguishes it from the next one."""
     speaker: str
     text: str
     note: str = ""
 
 
-class Table:
+class Room:
     """One conversation, from its beginning to its end."""
 
-    def __init__(
-        self, id: str, owner: str, wanted: Wanted, limits: RoomLimits, render: Callable[[Bubble], str]
-    ) -> None:
+    def __init__(self, id: str, owner: str, wanted: Wanted, limits: RoomLimits, render: Render) -> None:
         self.id, self.owner, self.wanted, self._limits, self._render = id, owner, wanted, limits, render
         self.play: RolePlaying
         self.html: list[str] = []
-        """The messages, ready to be shown."""
+        """The finished messages."""
+        self.score = ""
+        """The conversation as bars, as HTML."""
         self.writing: Writing | None = None
         self.ended = False
         self.saved = ""
-        """The conversation's id in the run, once it is there."""
+        """The conversation's id in the run, once it is saved."""
         self.roles = {USER: wanted.user, ASSISTANT: wanted.assistant, SPECIFIER: "Task specifier"}
-        self._hues = hues_of([wanted.user, wanted.assistant])
         self._changed = asyncio.Event()
         self._answer: asyncio.Future[Answer] | None = None
         self._watchers, self._alone_since = 0, time.monotonic()
@@ -128,7 +129,7 @@ class Table:
 
     @property
     def transcript(self) -> Transcript:
-        """What has been said."""
+        """What was said so far."""
         return self.play.transcript
 
     @property
@@ -136,46 +137,41 @@ class Table:
         """Whether it is a person's turn."""
         return self._answer is not None
 
-    def look(self, speaker: str) -> dict[str, Any]:
-        """How a message of a speaker looks before it is one."""
-        role = self.roles.get(speaker, speaker)
-        return {
-            "speaker": speaker,
-            "role": role,
-            "hue": self._hues.get(role, 0),
-            "side": "left" if speaker == USER else "right",
-        }
+    def mark(self, speaker: str) -> Mark:
+        """The color and sign of a speaker."""
+        return SEATS.get(speaker) or Mark(speaker, "c-0", "open", GRAY)
 
-    # --- what happens --------------------------------------------------------------------------------------------
+    # --- the conversation --------------------------------------------------------------------------------------------
 
-    def begin(self, group: asyncio.TaskGroup, ended: Callable[[Table], Awaitable[None]]) -> None:
-        """Have them talk."""
-        self._task = group.create_task(self._talk(ended), name=f"table-{self.id}")
+    def begin(self, group: asyncio.TaskGroup, ended: Callable[[Room], Awaitable[None]]) -> None:
+        """Start the conversation."""
+        self._task = group.create_task(self._converse(ended), name=f"room-{self.id}")
         self._task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        """A task that is stopped before its first step does nothing at all."""
+        """End the record of a task that was cancelled before its first step."""
         if not self.ended:
-            self.play.end(self._stopped or "it was stopped before it began")
+            self.play.end(self._stopped or "stopped before it began")
             self.ended = True
             self._tell()
 
-    async def _talk(self, ended: Callable[[Table], Awaitable[None]]) -> None:
+    async def _converse(self, ended: Callable[[Room], Awaitable[None]]) -> None:
         try:
             async for _ in self.play:
-                self.html.append(self._render(bubbles(self.transcript)[-1]))
+                html, self.score = self._render(shown_messages(self.transcript))
+                self.html.append(html)
                 self.writing = None
                 self._tell()
                 if not self._watchers and time.monotonic() - self._alone_since > self._limits.alone_seconds:
-                    self.play.end("nobody was watching any more")
+                    self.play.end("no browser was watching")
         except asyncio.CancelledError:
-            self.play.end(self._stopped or "the server was stopped")
+            self.play.end(self._stopped or "the server stopped")
         except ModelError as error:
             self.play.end(f"{type(error).__name__}: {error}", "error")
-        except CamelError as error:  # the budget, mostly
+        except CamelError as error:  # usually the budget
             self.play.end(str(error))
-        except Exception:  # ours to mend; it must not end what is said at the other tables
-            self.play.end("the server met an error of its own, which its terminal shows", "error")
+        except Exception:  # a bug of ours must not end the other conversations
+            self.play.end("internal error: details are in the terminal of the server", "error")
             _log.exception("a conversation failed")
         self.ended, self.writing = True, None
         try:
@@ -185,7 +181,7 @@ class Table:
         self._tell()
 
     def watch(self, event: Event) -> None:
-        """Hear what is being said, piece by piece."""
+        """Take in the message that is being written, piece by piece."""
         if isinstance(event, Retrying):
             self._written += 1
             self.writing = Writing(self._written, event.speaker, "", f"{event.error}; trying again")
@@ -198,7 +194,7 @@ class Table:
         self._tell()
 
     async def ask(self, request: Request) -> Answer:
-        """Wait for the person at the table."""
+        """Wait for the person's message."""
         self._answer = asyncio.get_running_loop().create_future()
         self.writing = None
         self._tell()
@@ -211,18 +207,20 @@ class Table:
             self._tell()
 
     def answer(self, answer: Answer) -> None:
-        """What the person says, or that the model speaks for them."""
+        """Take the person's message, or their wish that the model answers."""
         if self._answer is None or self._answer.done():
-            raise InputError("it is not your turn now: wait until the other one has spoken")
+            raise InputError("it is not your turn: wait for the other agent")
         if isinstance(answer, str):
             if not answer.strip():
-                raise InputError("say something, or let the model answer for you")
+                raise InputError("the message is empty: write something, or let the model answer")
             if len(answer) > MAX_SAID:
-                raise InputError(f"that is {len(answer):,} characters: say it in {MAX_SAID:,}")
+                raise InputError(
+                    f"the message has {len(answer):,} characters: at most {MAX_SAID:,} are allowed"
+                )
         self._answer.set_result(answer)
 
-    def stop(self, why: str = "it was stopped by whoever began it") -> None:
-        """End it now; what was said stays."""
+    def stop(self, why: str = "stopped by the person who started it") -> None:
+        """End it now; its messages stay."""
         if not self.ended and self._task is not None:
             self._stopped = why
             self._task.cancel()
@@ -231,10 +229,10 @@ class Table:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    # --- who watches ---------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------
 
     async def stream(self, seen: int) -> AsyncGenerator[bytes]:
-        """Server-sent events: messages after the first `seen`, what is being said, whose turn it is, the end."""
+        """Server-sent events: messages after the first `seen`, the one being written, whose turn it is, the end."""
         self._watchers += 1
         try:
             async for part in self._stream(seen):
@@ -247,10 +245,11 @@ class Table:
         yield b"retry: 1000\n\n"
         sent, told = (0, 0), dict[str, Any]()
         while True:
-            # Before anything is read: what comes meanwhile, also the last message, is not missed.
+            # Before anything is read, so that no change in the meantime is missed.
             changed, ended = self._changed, self.ended
             for number in range(seen, len(self.html)):
-                yield _event("message", {"html": self.html[number]}, number + 1)
+                made = {"html": self.html[number], "score": self.score}
+                yield _event("message", made, number + 1)
             seen = max(seen, len(self.html))
             if now := self.writing:
                 start = sent[1] if sent[0] == now.number else 0
@@ -259,7 +258,9 @@ class Table:
                         "from": start,
                         "text": now.text[start:],
                         "note": now.note,
-                        **self.look(now.speaker),
+                        "speaker": now.speaker,
+                        "role": self.roles.get(now.speaker, now.speaker),
+                        "css": self.mark(now.speaker).css,
                     }
                     yield _event("writing", piece, seen)
                 sent = now.number, len(now.text)
@@ -277,9 +278,11 @@ class Table:
             await asyncio.sleep(TOGETHER)
 
     def state(self) -> dict[str, Any]:
-        """What stands around the messages."""
+        """The figures around the messages, and who speaks next."""
         transcript = self.transcript
+        last = transcript.messages[-1].speaker if transcript.messages else ASSISTANT
         return {
+            "next": self.roles[USER if last == ASSISTANT else ASSISTANT],
             "task": transcript.task.text,
             "specified": bool(transcript.task.specified),
             "messages": len(self.html),
@@ -291,25 +294,25 @@ class Table:
 
 
 class _Paying(WrappedModel):
-    """A model whose calls count even where they are cut off: whoever stops a reply has had it written, and it is billed."""
+    """A model whose cancelled calls count too: the endpoint has written them and charges for them."""
 
     def __init__(self, model: Model, meter: ModelMeter) -> None:
         super().__init__(MeteredModel(model, meter))
         self._meter = meter
 
     async def reply(self, request: Request) -> Reply:
-        """Make the call if there is room for it."""
+        """Make the call if the budget allows it."""
         try:
             return await self.inner.reply(request)
         except asyncio.CancelledError:
-            # As much as it may have been: nobody will say how much it was.
+            # The most it can have been: the endpoint does not report it.
             most = request.sampling.max_tokens or UNLIMITED
             self._meter.usage += Usage(request.history.tokens, most, calls=1, unknown=1)
             raise
 
 
 class Agents:
-    """All tables of a server: the model that speaks there, what is allowed, and the run that keeps what is saved."""
+    """All rooms of a server: the model that speaks in them, the limits, and the run in which conversations are saved."""
 
     def __init__(
         self,
@@ -327,20 +330,20 @@ class Agents:
         price = model.price or find(self.name)
         if budget.usd is not None and price is None:
             raise InputError(
-                f"the price of {self.name} is not known: limit tokens (--budget-tokens) and not money"
+                f"the price of {self.name} is unknown: limit tokens with --budget-tokens instead of dollars"
             )
         self.meter = Meter(budget, Halt())
         self._chat, self._model = model, _Paying(model, self.meter.model(self.name, price))
         self.folder = prepared(out)
-        self._tables: OrderedDict[str, Table] = OrderedDict()
+        self._rooms: OrderedDict[str, Room] = OrderedDict()
         self._group: asyncio.TaskGroup | None = None
         self._saving = asyncio.Lock()
-        self.render: Callable[[Bubble], str] = lambda bubble: ""
-        """Makes HTML of a message; the app gives its own."""
+        self.render: Render = lambda shown: ("", "")
+        """The app sets its own."""
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Let conversations be held until it is left; then all of them end."""
+        """Allow conversations inside this context; when it is left, all of them end."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -348,37 +351,35 @@ class Agents:
                     yield
                 finally:
                     self._group = None
-                    for table in self._tables.values():
-                        table.stop("the server was stopped")
+                    for room in self._rooms.values():
+                        room.stop("the server stopped")
         finally:
-            # Its connections are this event loop's.
+            # Its connections belong to this event loop.
             await self._chat.aclose()
 
     @property
-    def going_on(self) -> int:
+    def in_progress(self) -> int:
         """Conversations that have not ended."""
-        return sum(not table.ended for table in self._tables.values())
+        return sum(not room.ended for room in self._rooms.values())
 
     def used_up(self) -> str:
-        """Why nothing more is said here, in words; empty while there is room."""
+        """Why no further call is possible, in words; empty while the budget lasts."""
         return self.meter.over_budget()
 
-    def begin(self, owner: str, wanted: Wanted) -> Table:
-        """Set a table; raises an `InputError` where it cannot be."""
+    def begin(self, owner: str, wanted: Wanted) -> Room:
+        """Start a conversation; raises an `InputError` if it cannot start."""
         if why := self.used_up():
-            raise Full(f"{why}: whoever runs this server can start it again with a larger one")
-        if self._group is None or self.going_on >= self.limits.at_once:
+            raise Full(f"{why}: restart the server with a larger budget")
+        if self._group is None or self.in_progress >= self.limits.at_once:
             raise Full(
-                f"{self.limits.at_once} conversations go on, and there is no room for more: stop one, or come back soon"
+                f"{self.limits.at_once} conversations are in progress, which is the limit: stop one, or try again later"
             )
-        # One that was halted because an endpoint failed may try again; the budget has just been looked at.
+        # The endpoint may work again after a failure; the budget was checked above.
         self.meter.restart(Halt())
-        table = Table(
-            secrets.token_urlsafe(12), owner, _checked(wanted, self.limits), self.limits, self.render
-        )
-        person = Person(table.ask, model=self._model)
+        room = Room(secrets.token_urlsafe(12), owner, _checked(wanted, self.limits), self.limits, self.render)
+        person = Person(room.ask, model=self._model)
         sampling = self._sampling
-        table.play = RolePlaying(
+        room.play = RolePlaying(
             assistant=wanted.assistant,
             user=wanted.user,
             task=wanted.task,
@@ -389,54 +390,54 @@ class Agents:
             if wanted.specify
             else None,
             rules=paper_rules(max_messages=wanted.messages),
-            watch=table.watch,
+            watch=room.watch,
         )
-        self._tables[table.id] = table
-        ended = [one.id for one in self._tables.values() if one.ended]
+        self._rooms[room.id] = room
+        ended = [one.id for one in self._rooms.values() if one.ended]
         for id in ended[: max(0, len(ended) - self.limits.kept)]:
-            del self._tables[id]
-        table.begin(self._group, self._ended)
-        return table
+            del self._rooms[id]
+        room.begin(self._group, self._ended)
+        return room
 
-    def find(self, id: str) -> Table | None:
-        """A table by its id."""
-        return self._tables.get(id)
+    def find(self, id: str) -> Room | None:
+        """A room by its id."""
+        return self._rooms.get(id)
 
-    def of(self, owner: str) -> list[Table]:
-        """The tables that somebody has begun, the latest first."""
-        return [table for table in reversed(self._tables.values()) if owner and table.owner == owner]
+    def of(self, owner: str) -> list[Room]:
+        """The rooms that a browser started, the latest first."""
+        return [room for room in reversed(self._rooms.values()) if owner and room.owner == owner]
 
-    async def _ended(self, table: Table) -> None:
-        if self._keep_all and table.html:
-            await self.save(table)
+    async def _ended(self, room: Room) -> None:
+        if self._keep_all and room.html:
+            await self.save(room)
 
-    async def save(self, table: Table) -> str:
-        """Keep a conversation that has ended in the run; returns its id there."""
-        if not table.ended:
-            raise InputError("it can be saved when it has ended: stop it first")
-        if not table.html:
-            raise InputError("nothing was said: there is nothing to save")
+    async def save(self, room: Room) -> str:
+        """Save an ended conversation in the run; returns its id there."""
+        if not room.ended:
+            raise InputError("only an ended conversation can be saved: stop it first")
+        if not room.html:
+            raise InputError("the conversation has no messages: there is nothing to save")
         async with self._saving:
-            if not table.saved:
-                await asyncio.to_thread(append, self.folder, table.transcript)
-                table.saved = table.transcript.id
-        return table.saved
+            if not room.saved:
+                await asyncio.to_thread(append, self.folder, room.transcript)
+                room.saved = room.transcript.id
+        return room.saved
 
 
 def prepared(out: str | Path) -> RunFolder:
-    """The run that keeps what is saved, made where there is none."""
+    """The run in which conversations are saved; created if it does not exist."""
     folder = open_folder(out)
     if not folder.exists:
         if folder.stages():
             raise InputError(f"{folder.address} has data and no run.json: choose another folder")
         folder.create(Settings(FINGERPRINT, {"scenario": "agents app", "shard_size": 1}, __version__))
     elif folder.settings().fingerprint != FINGERPRINT:
-        raise InputError(f"{folder.address} is a run of something else: choose another folder to save to")
+        raise InputError(f"{folder.address} is another kind of run: choose another folder")
     return folder
 
 
 def append(folder: RunFolder, transcript: Transcript) -> None:
-    """Add a conversation to a run as a shard of its own; `camel compact` puts many of them together."""
+    """Add a conversation to a run as a shard of its own; `camel run compact` merges them."""
     transcript = msgspec.structs.replace(transcript, fingerprint=FINGERPRINT)
     reason = transcript.stop.reason if transcript.stop else UNFINISHED
     totals = {**totals_of(transcript.usage), "failed": float(reason == "error"), f"{STOPPED}{reason}": 1.0}
@@ -447,7 +448,7 @@ def append(folder: RunFolder, transcript: Transcript) -> None:
         file, size = folder.keep(path)
         if folder.commit(Marker(STAGE, shard, file, written.rows, written.sha256, FINGERPRINT, totals, size)):
             return
-        folder.discard(path)  # another server was quicker with this number
+        folder.discard(path)  # another server has committed this shard number
 
 
 def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
@@ -457,18 +458,16 @@ def _checked(wanted: Wanted, limits: RoomLimits) -> Wanted:
         ("the task", wanted.task, MAX_TASK),
     ):
         if not text.strip():
-            raise InputError(f"{name} is missing: write it, or choose an example")
+            raise InputError(f"{name} is missing: enter it, or choose an example")
         if len(text) > most:
-            raise InputError(f"{name} has {len(text):,} characters: {most:,} are allowed here")
-    if wanted.seat not in ("", *SEATS):
+            raise InputError(f"{name} has {len(text):,} characters: at most {most:,} are allowed")
+    if wanted.seat not in ("", USER, ASSISTANT):
         raise InputError(f"there is no seat {shown(wanted.seat)}")
     if not 2 <= wanted.messages <= limits.messages:
-        raise InputError(
-            f"a conversation here has from 2 to {limits.messages} messages, not {wanted.messages}"
-        )
+        raise InputError(f"messages must be from 2 to {limits.messages}, not {wanted.messages}")
     return wanted
 
 
 def _event(kind: str, data: dict[str, Any], number: int) -> bytes:
-    # JSON has no line ends in it, so that no text can begin a line, and with it an event, of its own.
+    # JSON contains no line breaks, so that no text can start an event of its own.
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), msgspec.json.encode(data))

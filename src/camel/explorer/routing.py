@@ -1,7 +1,7 @@
-"""What all pages of the explorer have in common: who asks, what they may see, and how a page or a failure is answered.
+"""What all pages of the explorer share: the request, what its reader may see, and how pages and failures are answered.
 
-The one decision to know: a route never sees more than its reader may. It gets the catalogue from `PageRequest`, which has
-looked at the reader's consent; there is no other way to the data, so that a new route is behind the gate by itself.
+The one decision to know: a route reads data only through the catalogue of its `PageRequest`, which is limited to what the
+reader has consented to. A new route is therefore behind the consent gate without any code of its own.
 """
 
 from __future__ import annotations
@@ -19,30 +19,40 @@ from starlette.staticfiles import StaticFiles
 from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
 from camel.explorer.access import MAX_FORM, MISALIGNMENT, Consent, Door, Keys, local, read_form
-from camel.explorer.pages import STATIC, environment
+from camel.explorer.pages import LOOK, STATIC, environment
 from camel.explorer.views import PageState
 from camel.query.answers import NeedsConsent, NotThere
 from camel.query.catalogue import Catalogue
 from camel.query.where import Query
 
+NAVIGATION = (
+    ("runs", "Runs", "/"),
+    ("list", "Conversations", "/list"),
+    ("reports", "Reports", "/reports"),
+    ("map", "Map", "/map"),
+    ("play", "Agents", "/play"),
+)
+"""The top bar: name, title and link of each part; Agents only where conversations can be held."""
+
 
 class Refused(Exception):
-    """A page to answer with instead."""
+    """Raised to answer with an error page of this status, title and text."""
 
     def __init__(self, status: int, title: str, text: str) -> None:
         self.status, self.title, self.text = status, title, text
 
 
 def new_app(title: str, lifespan: Any, keys: Keys, **door: Any) -> FastAPI:
-    """An app behind the door, with the files that its pages load."""
+    """An app behind the door, with the static files that its pages load."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, title=title, lifespan=lifespan)
     app.add_middleware(Door, suffix=keys.suffix, **door)
+    app.mount("/static/look", StaticFiles(directory=LOOK), name="look")
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     return app
 
 
 class PageRequest:
-    """A request with what its reader may see."""
+    """A request, its parameters, and the catalogue limited to what its reader may see."""
 
     def __init__(self, site: Site, request: Request) -> None:
         self._site, self.request = site, request
@@ -50,28 +60,28 @@ class PageRequest:
         self.catalogue = site.catalogue.allowing(*self.allowed)
         pairs = request.query_params.multi_items()
         if len(pairs) > 400:
-            raise InputError("this link has too many parameters: begin at the list")
+            raise InputError("this link has more than 400 parameters: start from the list of conversations")
         self.last = dict(pairs)
         self.state = PageState(
             Query.from_params(pairs), self.last.get("pin", "")[:500], self.last.get("view") == "raw"
         )
 
     def page(self, name: str, **values: Any) -> Response:
-        """A page from a template, in the state in which it was asked for."""
+        """Render a template with the state of this request."""
         return self._site.page(name, self.allowed, state=self.state, **values)
 
     def whole(self, name: str, least: int, most: int) -> int | None:
-        """A whole number among the parameters, None where it is not given."""
+        """Read a whole number from the parameters; None if it is missing."""
         text = self.last.get(name, "").strip().replace(",", "")
         if not text:
             return None
         if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
-            raise InputError(f"{name} is a whole number from {least:,} to {most:,}, not {shown(text)}")
+            raise InputError(f"{name} must be a whole number from {least:,} to {most:,}, not {shown(text)}")
         return int(text)
 
 
 class Site:
-    """The app, as modules with pages add their routes to it."""
+    """The app to which the modules of pages add their routes."""
 
     def __init__(self, app: FastAPI, catalogue: Catalogue, consent: Consent, *, plays: bool) -> None:
         self.app, self.catalogue, self.consent, self._plays = app, catalogue, consent, plays
@@ -89,14 +99,14 @@ class Site:
         state: PageState = PageState(Query()),  # noqa: B008 - frozen
         **values: Any,
     ) -> Response:
-        """A page from a template."""
+        """Render a template inside the frame of the site."""
         frame = {
             "here": here,
+            "navigation": [one for one in NAVIGATION if self._plays or one[0] != "play"],
             "consented": MISALIGNMENT in allowed,
-            "plays": self._plays,
             "form_token": self.consent.form_token,
             "find_text": state.query.text,
-            # A search keeps what is chosen, except the order: what fits best comes first.
+            # A search keeps the filters but not the order: the best matches come first.
             "find_keeps": [
                 (key, value) for key, value in state.params() if key not in ("q", "sort", "order", "view")
             ],
@@ -104,7 +114,7 @@ class Site:
         return HTMLResponse(self.pages.get_template(name).render(**frame, **values), status)
 
     def _failure(self, request: Request, error: Exception) -> Response:
-        """A page that says what went wrong, or that asks for consent."""
+        """Answer with a page that explains the failure, or that asks for consent."""
         allowed = self.consent.given(request)
         match error:
             case NeedsConsent():
@@ -114,14 +124,14 @@ class Site:
                 status, title, text = error.status, error.title, error.text
             case HTTPException():
                 status = error.status_code
-                title = "There is no such page" if status == 404 else "That cannot be done"
-                text = "Begin with the runs, or with the list of all conversations."
+                title = "Page not found" if status == 404 else "Request not allowed"
+                text = "Start from the runs or from the list of all conversations."
             case NotThere():
-                status, title, text = 404, "It is not there", str(error)
+                status, title, text = 404, "Not found", str(error)
             case InputError():
-                status, title, text = 400, "That cannot be shown", str(error)
+                status, title, text = 400, "Invalid request", str(error)
             case _:
-                status, title, text = 500, "Something went wrong", str(error)
+                status, title, text = 500, "The explorer failed", str(error)
         return self.page("error.html", allowed, status, title=title, text=text)
 
     def get(self, path: str) -> Callable[[Callable[[PageRequest], Response]], None]:
@@ -136,8 +146,8 @@ class Site:
         return add
 
     async def form(self, request: Request, where: str, most: int = MAX_FORM) -> dict[str, str]:
-        """The fields of a form that came from our own page; `where` says how to get there."""
+        """Read a form that one of our own pages sent; `where` tells the reader how to get to that page."""
         form = await read_form(request, most)
         if not self.consent.check_form(request, form.get("token", "")):
-            raise Refused(403, "Not accepted", f"This did not come from our own page. {where}")
+            raise Refused(403, "Form rejected", f"The form was not sent by a page of this explorer. {where}")
         return form

@@ -1,7 +1,7 @@
-"""Serve the explorer until Ctrl-C: where it listens, what it prints, and the browser it opens.
+"""Serve the explorer until Ctrl-C: the address it listens on, the link it prints, and the browser it opens.
 
-The one decision to know: on loopback the door is open, for whoever can reach it is on this machine; on any other address
-a token is made, stands in the printed link, and nothing is answered without it.
+The one decision to know: on a loopback address no token is needed, because only this machine can reach it. On any other
+address a token is created and is part of the printed link; requests without it are refused.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from collections.abc import Callable, Generator, Sequence
 import uvicorn
 from fastapi import FastAPI
 
-from camel.core.errors import CamelError, InputError
-from camel.explorer import charts
+from camel.core.errors import InputError
 from camel.explorer.access import is_loopback
 from camel.explorer.app import create_app
 from camel.explorer.rooms import Agents
+from camel.jobs.status import find_runs
 from camel.query.catalogue import Catalogue
+from camel.storage.store import is_remote
 
 TOKEN = "CAMEL_TOKEN"  # noqa: S105 - the name of a variable
-"""Environment: the token that is asked for on other addresses than loopback; a new one at each start unless set."""
+"""Environment: the token for addresses other than loopback; a new one at each start unless set."""
 LEAST_TOKEN = 16
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -45,25 +46,33 @@ def serve(
     open_browser: bool | None = False,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Answer until interrupted. `ready` is told the link once the port is open; None opens a browser where a terminal is.
+    """Serve runs until interrupted. `ready` is called with the link once the port is open.
 
-    `public` leaves the door open on any address, for what is meant for everybody; `agents` lets conversations be held.
+    Folders of runs are searched again while it serves, so that new runs appear.
+
+    `open_browser=None` opens a browser if there is a screen and a terminal. `public` needs no token on any address.
+    With `agents`, the app can hold conversations.
     """
+
+    def find() -> list[str]:
+        return [one for run in runs for one in (find_runs(run) or [run])]
+
     open_door = public or is_loopback(host)
+    # A folder is searched again for new runs; a bucket is not, because listing it takes long.
+    again = None if any(is_remote(run) for run in runs) else find
     chosen = checked_token(os.environ.get(TOKEN, ""))
     token = "" if open_door else chosen or secrets.token_urlsafe(24)
-    with Catalogue(runs) as catalogue, listening(host, port) as door:
+    with Catalogue(find(), find=again) as catalogue, listening(host, port) as door:
         hosts = {*allow_hosts, socket.gethostname(), *([] if is_any(host) else [host])}
         app = create_app(
             catalogue, token=token, hosts=hosts, frames=frames, agents=agents, control=not public
         )
         path = "play" if agents else ""
         link = link_to(host, door.getsockname()[1], token, path)
-        # What is printed ends up in logs: a token that was chosen is known to whoever needs it.
+        # Printed lines end up in logs, so a token that the user chose is not repeated there.
         ready(link.replace(f"token={chosen}", f"token=${TOKEN}") if token and chosen else link)
-        threading.Thread(target=_warm, daemon=True).start()
         if can_open() if open_browser is None else open_browser:
-            # Beside the server: some browsers stay in the foreground until they are closed.
+            # In a thread: some browsers stay in the foreground until they are closed.
             threading.Thread(target=webbrowser.open, args=[link], daemon=True).start()
         with looking(catalogue):
             answer(app, door)
@@ -71,7 +80,7 @@ def serve(
 
 @contextlib.contextmanager
 def looking(catalogue: Catalogue) -> Generator[None]:
-    """Have small runs looked through beside those who read, for as long as this lasts."""
+    """Run the detectors over small runs in a thread, as long as this context lasts."""
     ended = threading.Event()
     thread = threading.Thread(target=catalogue.keep_looking, args=[ended], daemon=True)
     thread.start()
@@ -83,31 +92,26 @@ def looking(catalogue: Catalogue) -> Generator[None]:
 
 
 def answer(app: FastAPI, door: socket.socket) -> None:
-    """Serve the app at an open port until somebody interrupts it."""
+    """Serve the app at an open port until it is interrupted."""
     try:
         uvicorn.Server(settings(app)).run([door])
     except asyncio.CancelledError:  # interrupted before uvicorn listened for it
         raise KeyboardInterrupt from None
 
 
-def _warm() -> None:
-    with contextlib.suppress(CamelError):  # who has no extra for plots hears of it where they want one
-        charts.warm()
-
-
 def settings(app: FastAPI) -> uvicorn.Config:
-    """How the app is served: quietly, and stopped soon."""
+    """How the app is served: without an access log, and stopped within two seconds."""
     return uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
 
 
 def checked_token(token: str) -> str:
-    """A token that was chosen by whoever serves; too short a one is refused."""
+    """Check a token that the user chose; raises an `InputError` if it is too short."""
     if token and not re.fullmatch(
         rf"[A-Za-z0-9_-]{{{LEAST_TOKEN},200}}", token
-    ):  # it stands in links and cookies
-        raise InputError(f"{TOKEN} is a token of at least {LEAST_TOKEN} letters, digits, _ and -, or not set")
+    ):  # it is part of links and cookies
+        raise InputError(f"{TOKEN} must have at least {LEAST_TOKEN} letters, digits, _ or -, or be unset")
     return token
 
 
@@ -118,12 +122,12 @@ def link_to(host: str, port: int, token: str, path: str = "") -> str:
 
 
 def is_any(host: str) -> bool:
-    """Whether an address to listen on means all of this machine's."""
+    """Whether an address to listen on means all addresses of this machine."""
     return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked whether it is, not bound here
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """An open port; raises an `InputError` that says what to do where it cannot be opened."""
+    """Open a port; raises an `InputError` that says what to do if that fails."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, reuse_port=False)
@@ -135,6 +139,6 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def can_open() -> bool:
-    """Whether somebody sits before a screen here: without one, what opens is a text browser in the same terminal."""
+    """Whether there is a screen and a terminal: without a screen, a text browser would open in the terminal."""
     screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in _SCREENS)
     return screen and sys.stdout.isatty() and sys.stdin.isatty()

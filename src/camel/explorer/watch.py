@@ -1,9 +1,9 @@
-"""Watching a run while it goes on: who talks now, what was said last, what it used.
+"""A run while it is being generated: the open conversations, their last messages, and what the run has used.
 
-The one decision to know: it reads the run's folder and nothing else, as anybody could who has a copy of it. Replies come
-from the tails of the journals (each is there before the conversation goes on), totals from markers and journals
-together, rates and errors from the log. So it works beside a run, after it, and for one that another machine works on.
-A journal that was seen stays open until it is read to its end, though its shard was committed meanwhile.
+The one decision to know: everything is read from the run's folder. Replies come from the ends of the journals (each is
+written before the conversation continues), totals from markers and journals together, rates and errors from the log. So
+it works during a run, after it, and for a run that another machine executes. A journal stays open until it is read to its
+end, even if its shard was committed meanwhile.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from camel.core.errors import CamelError
 from camel.core.grammar import parse
 from camel.core.message import Usage
 from camel.engine.stage import JournaledStep, read_step
+from camel.explorer.colors import SEATS, ending
 from camel.explorer.home import labels_in
-from camel.explorer.reading import hue_of
 from camel.generation.config import CONVERSATIONS, LISTS_PER_SHARD
 from camel.generation.translate import STAGE as TRANSLATED
 from camel.jobs.ledger import usage_of
@@ -42,19 +42,19 @@ from camel.scenarios.lists import read_lists
 from camel.storage.journal import Tail
 
 EVERY = 0.4
-"""Seconds between two looks at the journals."""
+"""Seconds between two readings of the journals."""
 STATUS_EVERY = 2.0
-"""Seconds between two looks at markers and log; more where a look takes long."""
+"""Seconds between two readings of markers and log; more if a reading takes long."""
 WINDOW = 15.0
 """Seconds over which rates are averaged."""
 LANES = 24
-"""Conversations that are shown; the others are counted."""
+"""Open conversations that are shown; the others are only counted."""
 TEXT = 360
 """Characters of a reply that are shown."""
 KEPT = 2_000
-"""Events that can be sent again to whoever was cut off."""
+"""Events that can be sent again to a browser that was disconnected."""
 GRACE = 30.0
-"""Seconds for which a run is kept open that nobody watches any more."""
+"""Seconds for which journals stay open after the last browser has left."""
 MOST_OPEN = 256
 """Journals that are read at the same time."""
 
@@ -66,7 +66,7 @@ class _WatchedChoice(msgspec.Struct, gc=False):
 
 
 class _Reply(msgspec.Struct, gc=False):
-    """As much of a journaled reply as is shown."""
+    """The part of a journaled reply that is shown."""
 
     choices: tuple[_WatchedChoice, ...] = ()
     usage: Usage = Usage(calls=1, unknown=1)
@@ -77,23 +77,24 @@ _reply = msgspec.msgpack.Decoder(_Reply).decode
 
 
 class Lane(msgspec.Struct):
-    """A conversation that is going on."""
+    """A conversation in progress, with its last message."""
 
     key: str
     id: str
     stage: str
     title: str
-    hue: int
-    """Of the role that spoke last."""
-    who: str
-    text: str
-    replies: int
-    tokens: int
+    who: str = ""
+    """The role that spoke last."""
+    css: str = "c-0"
+    """The color of its seat."""
+    text: str = ""
+    replies: int = 0
+    tokens: int = 0
     done: bool = False
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something to tell a browser."""
+    """An event for browsers."""
 
     number: int
     kind: str
@@ -101,22 +102,22 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class RunWatch:
-    """One run, looked at again and again. All who watch it share this."""
+    """One run that is read again and again, for all browsers that watch it."""
 
     def __init__(self, source: CatalogueRun) -> None:
         self.source = source
         self.epoch = secrets.token_hex(4)
-        """Tells numbers of this process from those of another."""
+        """Distinguishes event numbers of this process from those of an earlier one."""
         self.events: deque[Event] = deque(maxlen=KEPT)
         self.number = 0
         self.lanes: OrderedDict[str, Lane] = OrderedDict()
         self.snapshot: Snapshot | None = None
         self._tails: dict[Path, Tail] = {}
         self._open: dict[tuple[str, int], Usage] = {}
-        """What the replies of each shard used whose marker has not been read yet."""
+        """Usage of the replies of each shard whose marker has not been read yet."""
         self._marked: dict[str, set[int]] = {}
         self._committed = Usage()
-        """Of the shards whose markers have been read."""
+        """Usage of the shards whose markers have been read."""
         self._seen: deque[tuple[float, int, int]] = deque()
         self._status_at = 0.0
         self._scenario = _scenario(source)
@@ -129,7 +130,7 @@ class RunWatch:
 
     @property
     def shows_text(self) -> bool:
-        """Whether what is said may be shown: not where nobody knows yet which labels it will have."""
+        """Whether messages may be shown: not as long as the labels they will get are unknown."""
         return self._scenario is not None or bool(self.source.parts)
 
     def hidden(self, allowed: Collection[str]) -> frozenset[str]:
@@ -137,10 +138,10 @@ class RunWatch:
         labels = labels_in(self.source).union(self._scenario.labels if self._scenario else ())
         return labels & RESTRICTED - set(allowed)
 
-    # --- looking --------------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------------
 
     async def look(self) -> None:
-        """See what is new, once for all who ask at the same time."""
+        """Read what is new, once for all callers at the same time."""
         async with self._looking:
             if time.monotonic() - self._looked >= EVERY / 2:
                 await asyncio.to_thread(self.look_now)
@@ -158,11 +159,11 @@ class RunWatch:
             with contextlib.suppress(CamelError, OSError):
                 self._read_markers()
                 self.snapshot = read_status(self.source.address)
-            # A large run takes long to look at: then it is done less often.
+            # A large run takes long to read, and is read less often.
             self._status_at = time.monotonic() + STATUS_EVERY + 20 * (time.monotonic() - clock)
         for lane in list(changed.values())[-LANES:]:
             self._tell("said", msgspec.to_builtins(lane))
-        for path in ended:  # after what was said last, which would bring them back
+        for path in ended:  # after the last messages, which would open their lanes again
             self._end(path)
         totals = self.totals()
         if totals != self._last:
@@ -174,7 +175,7 @@ class RunWatch:
         self.events.append(Event(self.number, kind, data))
 
     def _read_journals(self) -> tuple[dict[str, Lane], list[Path]]:
-        """The lanes in which something new was said, and the journals that have gone."""
+        """The lanes with new messages, and the journals that are gone."""
         changed: dict[str, Lane] = {}
         ended: list[Path] = []
         there: set[Path] = set()
@@ -190,17 +191,17 @@ class RunWatch:
                 with contextlib.suppress(msgspec.MsgspecError, IndexError):
                     lane = self._said(path, read_step(payload))
                     changed[lane.key] = lane
-            if path not in there:  # its shard is committed: what it used is in the marker now
+            if path not in there:  # its shard is committed, and its marker has the usage
                 tail.close()
                 del self._tails[path]
                 ended.append(path)
         return changed, ended
 
     def _read_markers(self) -> None:
-        """Count what was committed since, in place of what its journals said."""
+        """Count newly committed shards by their markers instead of their journals."""
         folder = self.source.folder
         for stage in folder.stages():
-            if stage.startswith(TRANSLATED):  # another model's, perhaps
+            if stage.startswith(TRANSLATED):  # another model may have done it
                 continue
             marked = self._marked.setdefault(stage, set())
             new = folder.committed(stage) - marked
@@ -219,13 +220,11 @@ class RunWatch:
         title, roles = self._facts(level, entry.item)
         lane = self.lanes.pop(key, None)
         if lane is None:
-            lane = Lane(key, self._id(level, entry.item), stage, title, hue_of(title), "", "", 0, 0)
+            lane = Lane(key, self._id(level, entry.item), stage, title)
         text = reply.choices[0].content
         move = parse(text[:20_000])
-        lane.who = (
-            roles[0] if move.solution is not None else roles[1] if move.instruction or move.done else ""
-        )
-        lane.hue = hue_of(lane.who or lane.title)
+        seat = "assistant" if move.solution is not None else "user" if move.instruction or move.done else ""
+        lane.who, lane.css = (roles[seat], SEATS[seat].css) if seat else ("", "c-0")
         lane.text = (text if len(text) <= TEXT else text[: TEXT - 1] + "…") if self.shows_text else ""
         lane.replies += 1
         lane.tokens += reply.usage.total
@@ -236,13 +235,13 @@ class RunWatch:
         return lane
 
     def _end(self, path: Path) -> None:
-        """A shard is committed, or its journal was moved: nobody talks there any more."""
+        """Close the lanes of a shard that is committed, or whose journal was moved."""
         prefix = f"{path.parent.name}-{path.name.partition('-')[0]}-"
         for key in [key for key in self.lanes if key.startswith(prefix)]:
             del self.lanes[key]
         self._tell("ended", {"prefix": prefix})
 
-    # --- what a lane is about ----------------------------------------------------------------------------------
+    # --- titles of lanes ----------------------------------------------------------------------------------
 
     def _id(self, stage: str, item: int) -> str:
         if self._scenario is None or stage in {level.name for level in self._scenario.asked}:
@@ -251,19 +250,20 @@ class RunWatch:
             return self._scenario.id(item)
         return str(item)
 
-    def _read_facts(self, stage: str, item: int) -> tuple[str, tuple[str, str]]:
-        """The roles or the topic of an item, in words: the title of its lane, and the names of both seats."""
+    def _read_facts(self, stage: str, item: int) -> tuple[str, dict[str, str]]:
+        """The title of an item's lane, and the roles of both seats."""
+        unknown = {"user": "user", "assistant": "assistant"}
         scenario = self._scenario
         if scenario is None or stage in {level.name for level in scenario.asked}:
-            return f"List of {stage.replace('_', ' ')}", ("", "")
+            return f"List of {stage.replace('_', ' ')}", {"user": "", "assistant": ""}
         try:
             facts = scenario.facts(item, self._list)
         except (CamelError, OSError, LookupError, ValueError):
-            return "", ("assistant", "user")
+            return "", unknown
         if stage == CONVERSATIONS and isinstance(scenario.end, RolePlay):
             cast = scenario.end.cast(facts)
-            return f"{cast.user} and {cast.assistant}", (cast.assistant, cast.user)
-        return " · ".join(facts.values())[:200], ("assistant", "user")
+            return f"{cast.user} → {cast.assistant}", {"user": cast.user, "assistant": cast.assistant}
+        return " · ".join(facts.values())[:200], unknown
 
     def _list(self, level: str, index: int) -> list[str]:
         assert self._scenario is not None
@@ -276,13 +276,13 @@ class RunWatch:
     # --- totals ------------------------------------------------------------------------------------------------
 
     def usage(self) -> Usage:
-        """Everything that was used: what markers and log say, or those of committed shards and the open journals."""
+        """All usage: that of markers and log, or that of committed shards and open journals if it is more recent."""
         logged = self.snapshot.usage if self.snapshot else Usage()
         live = sum(self._open.values(), self._committed)
         return live if live.calls >= logged.calls else logged
 
     def totals(self) -> dict[str, Any]:
-        """The figures of the page, in words."""
+        """The figures of the page, as text."""
         now = self.snapshot
         used = self.usage()
         clock = time.monotonic()
@@ -293,7 +293,7 @@ class RunWatch:
         then, calls, tokens = self._seen[0]
         passed = clock - then
         working = now is not None and now.state == "working"
-        known = working and passed > 1  # two looks right after each other say nothing about a second
+        known = working and passed > 1  # two readings in quick succession give no rate
         price = now.money / max(1, now.usage.total) if now and now.money else 0
         stages = [
             {
@@ -317,9 +317,9 @@ class RunWatch:
                 ["calls", f"{used.calls:,}"],
                 ["calls/s", f"{(used.calls - calls) / passed:.1f}" if known else "–"],
                 ["spent", money(used.total * price) if price else "–"],
-                ["from the cache", f"{used.cached / used.prompt:.0%}" if used.prompt else "–"],
+                ["of the prompt cached", f"{used.cached / used.prompt:.0%}" if used.prompt else "–"],
                 [
-                    "talking now",
+                    "in progress",
                     f"{sum(not lane.done for lane in self.lanes.values()):,}" if working else "0",
                 ],
                 ["workers", f"{now.workers:,}" if now and working else "–"],
@@ -327,34 +327,34 @@ class RunWatch:
                 ["rate limits", f"{now.rate_limited:,}" if now else "0"],
             ],
             "stages": stages,
-            "stops": [[name, count] for name, count in (now.stops if now else {}).items()],
+            "stops": [[*ending(name)[:3], count] for name, count in (now.stops if now else {}).items()],
             "errors": [[name, count] for name, count in Counter(now.errors if now else {}).most_common()],
             "resume": now.resume if now and now.state in ("stopped", "new") else "",
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything a browser needs to begin with."""
+        """Everything that a browser needs when it connects."""
         shown = list(self.lanes.values())[-LANES:]
         return {"totals": self.totals(), "lanes": [msgspec.to_builtins(lane) for lane in reversed(shown)]}
 
     def close(self) -> None:
-        """Let go of the journals; whoever comes after this begins anew."""
+        """Close the journals; the next browser gets a new `RunWatch`."""
         self.closed = True
         for tail in self._tails.values():
             tail.close()
         self._tails.clear()
 
-    # --- telling -----------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------
 
     async def stream(self, last_id: str, allowed: Collection[str]) -> AsyncGenerator[bytes]:
-        """Server-sent events: the state, then what happens; what a browser missed while it was away first."""
+        """Server-sent events: the state, then each change; a browser that reconnects first gets what it missed."""
         self._viewers += 1
         try:
             async for part in self._stream(last_id, allowed):
                 yield part
         finally:
             self._viewers -= 1
-            # Not at once: a browser that was cut off comes back. But open journals keep their place on the disk.
+            # After a while, because a browser may reconnect; but a deleted journal takes disk space while it is open.
             asyncio.get_running_loop().call_later(GRACE, self._close_if_alone)
 
     def _close_if_alone(self) -> None:
@@ -393,7 +393,7 @@ class RunWatch:
                 yield b": still here\n\n"
 
     def _encoded(self, kind: str, data: dict[str, Any], number: int) -> bytes:
-        # JSON has no line ends in it, so that no text can begin a line, and with it an event, of its own.
+        # JSON contains no line breaks, so that no text can start an event of its own.
         return b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
             self.epoch.encode(),
             number,
@@ -411,16 +411,14 @@ def _scenario(source: CatalogueRun) -> Scenario | None:
 
 
 def _quiet(now: Snapshot | None, working: bool) -> str:
-    """What is said where nobody talks."""
+    """The text that is shown while no conversation is in progress."""
     if now and now.state == "complete":
-        return "The run is complete: nobody talks any more."
-    return (
-        f"Nobody is talking. {'What is being said' if working else 'When the run goes on, it'} appears here."
-    )
+        return "The run is complete."
+    return "Messages appear here as they are written." if working else "The run is not being executed."
 
 
 def _can(now: Snapshot | None, source: CatalogueRun) -> list[str]:
-    """What can be wished of whoever works on the run; of one in an object store they may be anywhere."""
+    """What the process that executes the run can be asked for; a run in an object store may be executed anywhere."""
     if now is None or now.state == "complete" or (source.folder.on_disk and now.state != "working"):
         return []
     return ["go" if read_wish(source.folder) == "pause" else "pause", "stop"]

@@ -1,4 +1,4 @@
-"""The page of a run that is at work, its events, and the buttons that pause and stop it."""
+"""The live page of a run, its events, and the buttons that pause, resume and stop it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from msgspec import ValidationError, convert
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from camel.core.checks import shown
 from camel.core.errors import CamelError, InputError
-from camel.explorer.home import hidden_labels
+from camel.explorer.home import hidden_labels, run_head, source_of
 from camel.explorer.routing import PageRequest, Refused, Site
-from camel.explorer.views import PageState
 from camel.explorer.watch import RunWatch
 from camel.query.answers import NeedsConsent, NotThere
 from camel.query.sources import CatalogueRun
-from camel.query.where import Query
 from camel.runs.control import Wish, read_wish, wish
 
 
@@ -25,16 +22,13 @@ def add_watch_pages(site: Site, control: bool) -> None:
     """Add their routes."""
     watched: dict[str, RunWatch] = {}
 
-    def source_of(asked: PageRequest) -> CatalogueRun:
-        name = asked.request.path_params["run"]
-        source = next((one for one in asked.catalogue.runs if one.name == name), None)
-        if source is None:
-            raise NotThere(f"there is no run {shown(name)}")
+    def checked(asked: PageRequest) -> CatalogueRun:
+        source = source_of(asked.catalogue, asked.request.path_params["run"])
         if hidden := hidden_labels(source, asked.allowed):
             raise NeedsConsent(hidden)
         return source
 
-    def looked(source: CatalogueRun) -> RunWatch:
+    def read_once(source: CatalogueRun) -> RunWatch:
         one = RunWatch(source)
         try:
             one.look_now()
@@ -44,31 +38,30 @@ def add_watch_pages(site: Site, control: bool) -> None:
 
     @site.get("/watch/{run}")
     def watch(asked: PageRequest) -> Response:
-        one = looked(source_of(asked))
+        one = read_once(checked(asked))
         return asked.page(
             "watch.html",
-            run=one.source.name,
-            where=one.source.address,
+            here="runs",
+            run=run_head(asked, one.source.name, "watch"),
             now=one.state(),
             events=f"/watch/{quote(one.source.name, safe='')}/events",
-            link=PageState(Query(runs=(one.source.name,))).url("/list"),
             text_hidden=not one.shows_text,
             control=control and f"/watch/{quote(one.source.name, safe='')}/control",
-            wishes=(("pause", "Pause"), ("go", "Go on"), ("stop", "Stop after current calls")),
+            wishes=(("pause", "Pause"), ("go", "Resume"), ("stop", "Stop after current calls")),
         )
 
     @site.app.post("/watch/{run}/control")
     async def answer_wish(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         if not control:
-            raise Refused(403, "Not accepted", "This explorer is for everybody, and controls no run.")
-        form = await site.form(request, "Open the page of the run and press the button there.")
+            raise Refused(403, "Request rejected", "This explorer is public and cannot control runs.")
+        form = await site.form(request, "Open the live page of the run and press the button there.")
 
         def grant(wished: Wish) -> str:
-            source = source_of(PageRequest(site, request))
-            # What is wished already may be wished again: two clicks on a button.
-            if wished not in looked(source).totals()["can"] and wished != read_wish(source.folder):
+            source = checked(PageRequest(site, request))
+            # The same wish twice is accepted: a button may be clicked twice.
+            if wished not in read_once(source).totals()["can"] and wished != read_wish(source.folder):
                 raise InputError(
-                    "the run is not in a state for that: its page has a button for what can be wished now"
+                    f"the run cannot {wished} now: its live page has a button for what is possible"
                 )
             wish(source.folder, wished)
             return source.name
@@ -77,19 +70,19 @@ def add_watch_pages(site: Site, control: bool) -> None:
             run = await asyncio.to_thread(grant, convert(form.get("wish", ""), Wish))
         except NeedsConsent:
             text = "Open the page of the run and give consent first."
-            raise Refused(403, "Not accepted", text) from None
+            raise Refused(403, "Request rejected", text) from None
         except NotThere:
             raise
         except (ValidationError, CamelError, OSError) as error:
-            raise Refused(400, "That cannot be done", str(error)) from None
+            raise Refused(400, "Request rejected", str(error)) from None
         return RedirectResponse(f"/watch/{quote(run, safe='')}", 303)
 
     @site.get("/watch/{run}/events")
     def events(asked: PageRequest) -> Response:
-        source = source_of(asked)
+        source = checked(asked)
         one = watched.get(source.name)
         if one is None or one.closed:
             one = watched[source.name] = RunWatch(source)
-        one.source = source  # as it is now: with what has been committed since
+        one.source = source  # the current one, which has what was committed since
         stream = one.stream(asked.request.headers.get("last-event-id", ""), asked.allowed)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"x-accel-buffering": "no"})

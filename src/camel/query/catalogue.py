@@ -56,13 +56,18 @@ def _again(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class Catalogue:
-    """Conversations of one or several runs, found and counted."""
+    """Conversations of one or several runs, found and counted. `find` lists the runs again, to add new ones."""
 
     def __init__(
-        self, runs: Sequence[str | Path], allow: Collection[str] = (), *, memory: str = MEMORY
+        self,
+        runs: Sequence[str | Path],
+        allow: Collection[str] = (),
+        *,
+        memory: str = MEMORY,
+        find: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         self._hidden = _hidden(allow)
-        self._shared = Database([str(run) for run in runs], memory)
+        self._shared = Database([str(run) for run in runs], memory, find)
         try:
             now = self._now()
             for source in now.state.sources:

@@ -92,14 +92,16 @@ class Key(NamedTuple):
 class Database:
     """What all readers of a catalogue have in common: the files, the database, and answers that are kept."""
 
-    def __init__(self, runs: Sequence[str], memory: str) -> None:
+    def __init__(
+        self, runs: Sequence[str], memory: str, find: Callable[[], Sequence[str]] | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._state = State(0, (), (), ())
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._found: OrderedDict[Hashable, Any] = OrderedDict()
         with contextlib.ExitStack() as opened:
-            self._sources = Sources(runs)
+            self._sources = Sources(runs, find)
             opened.callback(self._sources.close)
             self._database, self._error = _connect(memory)
             opened.callback(self._database.close)

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -156,6 +156,8 @@ def _one(file: Any, position: int) -> Transcript:
     raise InputError("an index says more rows than its data file has: remove the run's folder 'index'")
 
 
+FIND_EVERY = 3.0
+"""Seconds between two searches for new runs."""
 AGAIN = 30.0
 """Seconds after which a damaged file is tried again: it may have been restored."""
 LOOKED_THROUGH = 5_000
@@ -345,20 +347,37 @@ class _Watched:
 
 
 class Sources:
-    """The runs of a catalogue."""
+    """The runs of a catalogue; `find` lists them again, so that new ones are added later."""
 
-    def __init__(self, runs: Sequence[str]) -> None:
+    def __init__(self, runs: Sequence[str], find: Callable[[], Sequence[str]] | None = None) -> None:
         if not runs:
             raise InputError("name at least one run")
+        self._find, self._found_at = find, time.monotonic()
         self._scratch = Path(tempfile.mkdtemp(prefix="camel-explore-"))
+        self._known: set[str] = set()
+        self._taken: set[str] = set()
+        self._watched: list[_Watched] = []
         try:
-            taken: set[str] = set()
-            self._watched = [
-                _Watched(_name(run, taken), _folder(run, self._scratch), self._scratch) for run in runs
-            ]
+            for run in runs:
+                self._add(run)
         except BaseException:
             self.close()
             raise
+
+    def _add(self, run: str) -> None:
+        folder = _folder(run, self._scratch)
+        self._watched.append(_Watched(_name(run, self._taken), folder, self._scratch))
+        self._known.add(run)
+
+    def _add_new(self) -> None:
+        """Add runs that were created since; one whose settings are not written yet is added the next time."""
+        if self._find is None or time.monotonic() - self._found_at < FIND_EVERY:
+            return
+        for run in self._find():
+            if run not in self._known:
+                with contextlib.suppress(CamelError, OSError):
+                    self._add(run)
+        self._found_at = time.monotonic()
 
     @property
     def all(self) -> list[CatalogueRun]:
@@ -376,6 +395,7 @@ class Sources:
 
     def look(self) -> bool:
         """See what has come; whether there is anything new."""
+        self._add_new()
         looks = [one.look() for one in self._watched]
         return any(looks)
 

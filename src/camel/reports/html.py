@@ -54,11 +54,11 @@ def look() -> Look:
     return Look(style, script, policy(style, script))
 
 
-def policy(style: str, *scripts: str) -> str:
+def policy(style: str, *scripts: str, fonts: str = "data:") -> str:
     """A Content-Security-Policy for a page that consists of this style and these scripts."""
     allowed = " ".join(map(_hash, scripts))
     return (
-        "default-src 'none'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; "
+        f"default-src 'none'; img-src data:; font-src {fonts}; base-uri 'none'; form-action 'none'; "
         f"style-src {_hash(style)}; script-src {allowed}"
     )
 

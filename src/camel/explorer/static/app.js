@@ -1,4 +1,4 @@
-// Keys, copying, the theme switch, the help. Everything here is a convenience: without it every page works by its links.
+// Keys, copying, the theme switch and the help. Every page works without them, by its links.
 
 const all = (selector) => [...document.querySelectorAll(selector)];
 const first = (selector) => document.querySelector(selector);
@@ -8,7 +8,7 @@ function toast(text) {
   box.textContent = text;
   box.classList.add("on");
   clearTimeout(toast.timer);
-  toast.timer = setTimeout(() => box.classList.remove("on"), 1800);
+  toast.timer = setTimeout(() => box.classList.remove("on"), 5000);
 }
 
 async function copy(text, what) {
@@ -23,7 +23,7 @@ async function copy(text, what) {
 async function copyFrom(url, what) {
   const answer = await fetch(url);
   if (answer.ok) await copy(await answer.text(), what);
-  else toast("That cannot be copied");
+  else toast(`Copying failed with status ${answer.status}`);
 }
 
 // --- the current row or message -------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ const keys = {
   j: () => step(1),
   k: () => step(-1),
   "/": () => { first("#find")?.focus(); first("#find")?.select(); },
-  // In a list the current row's, in a conversation the conversation's.
+  // In a list, that of the current row; on the page of a conversation, that of the page.
   c: () => follow("[data-key=c]", current()?.querySelector("[data-key=c]") ? current() : document),
   "?": () => first("#help").showModal(),
   n: () => follow("[data-key=n]"),
@@ -72,23 +72,43 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+function switchTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
+  const next = now === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  try { localStorage.setItem("camel-theme", next); } catch { /* storage is blocked, as it may be in a frame */ }
+}
+
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-copy], [data-copy-from], #theme, #help-button, [data-close]");
+  const button = event.target.closest("[data-copy], [data-copy-from], [data-copy-code], #theme, #help-button, [data-help], [data-close]");
   if (!button) return;
   if (button.dataset.copy !== undefined) copy(new URL(button.dataset.copy, location.href).href, "the link");
   else if (button.dataset.copyFrom) copyFrom(button.dataset.copyFrom, button.dataset.what);
-  else if (button.id === "help-button") first("#help").showModal();
+  else if (button.dataset.copyCode !== undefined) copy(button.closest(".code").querySelector("pre").textContent, "the code");
+  else if (button.id === "theme") switchTheme();
   else if (button.dataset.close !== undefined) button.closest("dialog").close();
-  else if (button.id === "theme") {
-    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const now = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-    const next = now === "dark" ? "light" : "dark";
-    document.documentElement.dataset.theme = next;
-    try { localStorage.setItem("camel-theme", next); } catch { /* a page in a frame may not keep anything */ }
-  }
+  else first("#help").showModal();
 });
 
-// A choice in a list of choices takes effect at once.
+// A select with this attribute submits its form when the choice changes.
 document.addEventListener("change", (event) => {
   if (event.target.matches("select[data-go]")) event.target.form.requestSubmit();
 });
+
+// --- what is loaded after the page: the pulses of a list -----------------------------------------------------------
+
+async function loadPulses() {
+  const list = first("[data-pulses]");
+  if (!list || list.dataset.loaded) return;
+  list.dataset.loaded = "yes";
+  const answer = await fetch(list.dataset.pulses);
+  if (!answer.ok) return;
+  const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+  list.querySelectorAll("[data-pulse]").forEach((place) => {
+    const pulse = made.getElementById(place.dataset.pulse);
+    if (pulse) place.replaceChildren(pulse.firstElementChild);
+  });
+}
+loadPulses();
+document.addEventListener("htmx:after:swap", loadPulses);

@@ -1,11 +1,13 @@
-// A table: server-sent events become messages. What is being said is put in as text; a finished message comes as HTML of
-// the server's own rendering, the same that the page is made of.
+// A room: server-sent events become messages. Text that is being written is inserted as text; a finished message comes as
+// HTML that the server rendered, the same as that of the page.
 
-const table = document.querySelector("#table");
+const room = document.querySelector("#room");
 const messages = document.querySelector("#messages");
 const waiting = document.querySelector("#waiting");
 const composer = document.querySelector("#composer");
 let writing = null;
+let since = Date.now();
+let next = "";
 
 function element(name, classes, text = "") {
   const made = document.createElement(name);
@@ -27,19 +29,26 @@ function drop() {
   writing = null;
 }
 
-const events = new EventSource(table.dataset.events);
+const events = new EventSource(room.dataset.events);
 events.addEventListener("message", (event) => keepingPlace(() => {
+  const made = JSON.parse(event.data);
   drop();
-  messages.insertAdjacentHTML("beforeend", JSON.parse(event.data).html);
+  since = Date.now();
+  messages.insertAdjacentHTML("beforeend", made.html);
+  const score = document.querySelector("#score");
+  score.hidden = false;
+  score.innerHTML = made.score;
 }));
 events.addEventListener("writing", (event) => keepingPlace(() => {
   const piece = JSON.parse(event.data);
   if (piece.from === 0 || !writing) {
     drop();
-    writing = element("li", `message ${piece.side} hue-${piece.hue} writing`);
-    const head = element("header", "");
-    head.append(element("span", "role", piece.role), element("span", "seat", piece.speaker));
-    writing.append(head, element("div", "text plain"));
+    writing = element("li", `message ${piece.css} writing`);
+    const by = element("div", "by");
+    by.append(element("span", `who ${piece.css}`, piece.role), element("span", "no", piece.speaker));
+    const body = element("div", "body");
+    body.append(element("div", "text plain"));
+    writing.append(by, body, element("div", "notes"));
     messages.append(writing);
   }
   writing.querySelector(".text").append(piece.text || piece.note);
@@ -51,17 +60,21 @@ events.addEventListener("state", (event) => {
   document.querySelector("#count").textContent = `${now.messages} ${now.messages === 1 ? "message" : "messages"}`;
   document.querySelector("#tokens").textContent = `${now.tokens.toLocaleString("en")} tokens`;
   if (now.turn) drop();
+  next = now.next;
   waiting.hidden = now.writing || now.turn;
-  if (now.messages) waiting.textContent = "…";
   if (!composer) return;
   const was = composer.dataset.turn === "yes";
   composer.dataset.turn = now.turn ? "yes" : "no";
-  document.querySelector("#whose").textContent = now.turn ? "It is your turn." : "Wait for the other one.";
+  document.querySelector("#whose").textContent = now.turn ? "It is your turn." : "Wait for the other agent.";
   composer.querySelectorAll("button").forEach((button) => { button.disabled = !now.turn; });
   if (now.turn && !was) document.querySelector("#say").focus();
 });
 events.addEventListener("ended", () => { events.close(); location.reload(); });
 addEventListener("pagehide", () => events.close());
+
+setInterval(() => {
+  if (!waiting.hidden && next) document.querySelector("#waits").textContent = `${next} is writing, ${Math.round((Date.now() - since) / 1000)} s`;
+}, 1000);
 
 composer?.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -71,7 +84,7 @@ composer?.addEventListener("submit", async (event) => {
   if (answer.ok) {
     if (button.value === "say") document.querySelector("#say").value = "";
   } else {
-    document.querySelector("#whose").textContent = "That was not taken: say something, when it is your turn.";
+    document.querySelector("#whose").textContent = "Not sent: write something when it is your turn.";
   }
 });
 document.querySelector("#say")?.addEventListener("keydown", (event) => {

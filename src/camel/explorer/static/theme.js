@@ -1,6 +1,6 @@
-// Before the first paint, so that a page does not flash in the other theme.
+// Runs before the first paint, so that no page flashes in the other theme.
 document.documentElement.classList.add("js");
 try {
   const chosen = localStorage.getItem("camel-theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-} catch { /* a page in a frame may not keep anything */ }
+} catch { /* storage is blocked, as it may be in a frame */ }

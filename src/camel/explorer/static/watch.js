@@ -1,7 +1,8 @@
-// The live view: server-sent events become lanes and figures. Text is only ever put in as text.
+// The live page of a run: server-sent events become rows and figures. Text is only ever inserted as text.
 
 const box = document.querySelector("#watch");
 const most = 24;
+const svg = "http://www.w3.org/2000/svg";
 
 function element(name, classes = "", text = "") {
   const made = document.createElement(name);
@@ -13,41 +14,67 @@ function element(name, classes = "", text = "") {
 const words = (name) => name.replaceAll("_", " ");
 const number = (value) => value.toLocaleString("en");
 
-function lane(said, fresh) {
+function lane(said) {
   const lanes = document.querySelector("#lanes");
   const id = `lane-${said.key}`;
   const old = document.getElementById(id);
-  const made = element("article", `lane hue-${said.hue}${fresh ? " new" : ""}`);
+  const made = element("tr", "lane");
   made.id = id;
-  const head = element("div");
-  head.append(element("b", "role", said.who || said.title), " ", element("span", "faint", `${said.id} · ${said.replies}`));
-  if (said.done) head.append(" ", element("span", "badge good", "done"));
-  made.append(head, element("p", "said", said.text));
-  // A lane keeps its place while it talks: only new ones move the others.
+  const title = element("td");
+  title.append(element("div", "", said.title || said.id), element("div", "tiny faint mono", said.id));
+  const last = element("td", "last");
+  last.append(element("b", `who ${said.css}`, said.who), " ", element("span", "said", said.text));
+  made.append(title, last, element("td", "num", number(said.replies)), element("td", "num m-hide", number(said.tokens)));
+  // A row keeps its place while its conversation continues; only new ones move the others.
   if (old) old.replaceWith(made);
   else lanes.prepend(made);
   while (lanes.children.length > most) lanes.lastElementChild.remove();
   document.querySelector("#quiet").hidden = true;
 }
 
-function table(selector, rows, none) {
-  const body = rows.map(([name, count]) => {
+function table(selector, rows) {
+  const body = rows.map(([name, count, css, sign]) => {
     const row = element("tr");
-    row.append(element("td", "", name), element("td", "number", number(count)));
+    const head = element("th");
+    head.scope = "row";
+    if (css) {
+      const key = element("span", `key ${css}`);
+      key.append(document.querySelector(`[data-sign="${sign}"]`).firstElementChild.cloneNode(true));
+      head.append(key);
+    }
+    head.append(name);
+    const cell = element("td", "num");
+    cell.append(element("b", "", number(count)));
+    row.append(head, cell);
     return row;
   });
-  if (!body.length && none) {
+  if (!body.length) {
     const row = element("tr");
-    row.append(element("td", "soft", none));
+    row.append(element("td", "faint", "none"));
     body.push(row);
   }
   document.querySelector(selector).replaceChildren(...body);
 }
 
+function bar(share) {
+  const drawn = document.createElementNS(svg, "svg");
+  drawn.setAttribute("class", "progress");
+  drawn.setAttribute("viewBox", "0 0 100 4");
+  drawn.setAttribute("preserveAspectRatio", "none");
+  for (const [kind, width] of [["bg", 100], ["fg", share]]) {
+    const part = document.createElementNS(svg, "rect");
+    part.setAttribute("class", kind);
+    part.setAttribute("width", width);
+    part.setAttribute("height", 4);
+    drawn.append(part);
+  }
+  return drawn;
+}
+
 function totals(now) {
   const state = document.querySelector("#state");
   state.textContent = now.state;
-  state.className = `badge${now.working ? " live" : ""}`;
+  state.className = now.working ? "working" : "";
   document.querySelector("#why").textContent = now.why;
   document.querySelector("#quiet").textContent = now.quiet;
   const control = document.querySelector("#control");
@@ -56,7 +83,7 @@ function totals(now) {
     control.querySelectorAll("button").forEach((one) => { one.hidden = !now.can.includes(one.value); });
   }
   document.querySelector("#figures").replaceChildren(...now.figures.map(([name, figure]) => {
-    const cell = element("div");
+    const cell = element("div", "stat");
     cell.append(element("b", "", figure), element("span", "", name));
     return cell;
   }));
@@ -64,25 +91,22 @@ function totals(now) {
     const part = element("div", "stage");
     const line = element("div", "small");
     const failed = stage.failed ? `, ${number(stage.failed)} failed` : "";
-    line.append(element("b", "", words(stage.name)), " ", element("span", "soft number", `${number(stage.finished)} of ${number(stage.planned)}${failed}`));
-    const bar = element("progress");
-    bar.max = stage.planned || 1;
-    bar.value = stage.finished;
-    part.append(line, bar);
+    line.append(element("b", "", words(stage.name)), " ", element("span", "soft", `${number(stage.finished)} of ${number(stage.planned)}${failed}`));
+    part.append(line, bar((100 * stage.finished) / (stage.planned || 1)));
     return part;
   }));
-  table("#stops", now.stops.map(([name, count]) => [words(name), count]), "none yet");
-  table("#errors", now.errors, "none");
+  table("#stops", now.stops.map(([title, css, sign, count]) => [title, count, css, sign]));
+  table("#errors", now.errors);
 }
 
 const events = new EventSource(box.dataset.events);
 events.addEventListener("state", (event) => {
   const now = JSON.parse(event.data);
   document.querySelector("#lanes").replaceChildren();
-  now.lanes.reverse().forEach((said) => lane(said, false));
+  now.lanes.reverse().forEach((said) => lane(said));
   totals(now.totals);
 });
-events.addEventListener("said", (event) => lane(JSON.parse(event.data), true));
+events.addEventListener("said", (event) => lane(JSON.parse(event.data)));
 events.addEventListener("totals", (event) => totals(JSON.parse(event.data)));
 events.addEventListener("ended", (event) => {
   const { prefix } = JSON.parse(event.data);

@@ -1,0 +1,80 @@
+"""Which color and sign a seat or an ending has, on pages and in plots. No other module decides it.
+
+Pages use the class (`css`) and the shape (`sign`); plots use `color`, the light value of the same color in
+`look/tokens.css`, which the style sheet replaces in the dark theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from camel.index.build import UNFINISHED
+
+BLUE, ORANGE, VIOLET, TEAL, GOLD, BRICK, SKY, PLUM = (
+    "#0f4299",
+    "#9c521d",
+    "#8462d5",
+    "#06797c",
+    "#a58a00",
+    "#8a0703",
+    "#4a94ba",
+    "#6b385e",
+)
+PALETTE = (BLUE, ORANGE, VIOLET, TEAL, GOLD, BRICK, SKY, PLUM)
+GRAY, INK = "#7c7f83", "#1b1c1e"
+
+
+class Mark(NamedTuple):
+    """How something with a fixed meaning looks."""
+
+    title: str
+    css: str
+    sign: str
+    """The name of its shape in `icons.html`."""
+    color: str
+
+
+SEATS = {
+    "user": Mark("user", "s-user", "user", BLUE),
+    "assistant": Mark("assistant", "s-assistant", "assistant", ORANGE),
+    "critic": Mark("critic", "s-critic", "critic", VIOLET),
+}
+ENDINGS = {
+    "done": Mark("done", "e-done", "done", TEAL),
+    "agreed": Mark("agreed", "e-done", "done", TEAL),
+    "max_messages": Mark("message limit", "e-limit", "limit", GOLD),
+    "max_rounds": Mark("round limit", "e-limit", "limit", GOLD),
+    "token_limit": Mark("token limit", "e-limit", "limit", GOLD),
+    "message_loop": Mark("repeated", "e-repeated", "repeated", BRICK),
+    "user_no_instruction": Mark("no instruction", "e-repeated", "repeated", BRICK),
+    "assistant_instructs": Mark("assistant instructs", "e-repeated", "repeated", BRICK),
+    "error": Mark("failed", "e-failed", "failed", INK),
+    "stopped": Mark("stopped", "c-0", "stopped", GRAY),
+    UNFINISHED: Mark("unfinished", "c-0", "open", GRAY),
+}
+"""By stop reason: done is teal, limits are gold, conversations that went wrong brick, failures ink, the rest gray."""
+
+
+def ending(reason: str) -> Mark:
+    """The mark of a stop reason; that of a rule of the user's own is gray."""
+    return ENDINGS.get(reason) or Mark(reason.replace("_", " ") or "none", "c-0", "open", GRAY)
+
+
+def ending_order(reason: str) -> int:
+    """Where an ending is in bars and keys: done, limits, what went wrong, failures, the rest."""
+    return ("e-done", "e-limit", "e-repeated", "e-failed", "c-0").index(ending(reason).css)
+
+
+def seats(names: Iterable[str]) -> dict[str, Mark]:
+    """A mark for each seat of a conversation. Members of other societies take the free colors in order."""
+    given = dict.fromkeys(names)
+    marks = {name: SEATS[name] for name in given if name in SEATS}
+    taken = {mark.color for mark in marks.values()}
+    free = [number for number, color in enumerate(PALETTE, 1) if color not in taken]
+    for name in given:
+        if name not in marks:
+            number = free.pop(0) if free else 0
+            color = PALETTE[number - 1] if number else GRAY
+            marks[name] = Mark(name, f"c-{number}", f"member-{number}", color)
+    return {name: marks[name] for name in given}
