@@ -101,7 +101,7 @@ def test_every_page_names_model_and_licence_and_no_cost(run: Path, tmp_path: Pat
         for html in check(tmp_path / site).values():
             said = Page(html).said
             assert f"written by {models}," in said
-            assert f"Licence: {licence}" in said
+            assert f"License: {licence}" in said
             assert "$1.25" not in said
 
 
@@ -122,7 +122,7 @@ def test_choosing(run: Path):
             chosen(catalogue, ids=["nobody"])
         with pytest.raises(InputError, match="from 1 to"):
             chosen(catalogue, first=0)
-        with pytest.raises(InputError, match="nothing to make"):
+        with pytest.raises(InputError, match="no conversation"):
             write_site(catalogue, [], Path("nowhere"))
 
 
