@@ -52,7 +52,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 def commit(folder: RunFolder, shard: int) -> None:
     path = folder.data_path("conversations", shard, new_attempt(), ".parquet")
-    written = write_shard(path, map(talk, range(2 * shard, 2 * shard + 2)))
+    written = write_shard(path, map(conversation, range(2 * shard, 2 * shard + 2)))
     kept = folder.persist(path)
     assert folder.commit(Marker("conversations", shard, kept.file, 2, written.sha256, "f", {}, kept.size))
 

@@ -137,7 +137,13 @@ def test_an_ablation_says_what_a_sentence_does(folder: Path, endpoint: Simulator
     assert said
     assert "0% → 100% without assistant-03" in found
     assert "user-01" not in found
-    for name in ("ablation.json", "ablation.html", "plots/ablation.svg", "plots/ablation.png", "plots/ablation.csv"):
+    for name in (
+        "ablation.json",
+        "ablation.html",
+        "plots/ablation.svg",
+        "plots/ablation.png",
+        "plots/ablation.csv",
+    ):
         assert (folder / "ablation" / name).stat().st_size > 500
     asked = endpoint.ledger().requests
     assert camel(*command, cwd=folder).stdout.endswith(f"{before.split()[-1]}{said}{found}")

@@ -195,6 +195,12 @@ def names(field: str, order: Iterable[str], **axis: Any) -> Spec:
     return {"field": field, "type": "nominal", "sort": given, "title": None, "axis": axis}
 
 
+def colors(field: str, order: Sequence[str], range: Sequence[str], **more: Any) -> Spec:
+    """A channel of colors for names in an order."""
+    scale = {"domain": list(order), "range": list(range)}
+    return {"field": field, "type": "nominal", "sort": list(order), "scale": scale, **more}
+
+
 def bands(low: Spec, value: str, line: Spec) -> list[Spec]:
     """The layers of a line with a band from `low` to `high` around it."""
     return [
