@@ -23,8 +23,6 @@ from camel.query.where import Query
 from camel.record.release import RESTRICTED, Release, check_labels, marks
 from camel.runs.canary import canary_of
 
-ROWS = 200
-"""Conversations that are read at a time."""
 Releases = Mapping[str, Release]
 COLUMNS = tuple(name for name in Row.__struct_fields__ if name not in ("shard", "row", "hit"))
 
@@ -37,10 +35,10 @@ def add_downloads(site: Site) -> None:
         file, catalogue = asked.request.path_params["file"], asked.catalogue
         if file not in FILES:
             raise NotThere(f"there is no such download: there are {', '.join(FILES)}")
-        media, write = FILES[file]
+        media, rows, write = FILES[file]
         # What cannot be downloaded at all is refused here, before the answer begins.
         releases = releases_of(catalogue, asked.state.query, asked.allowed)
-        pages = _pages(catalogue, asked.state.query)
+        pages = _pages(catalogue, asked.state.query, rows)
         lines = write(catalogue, releases, chain([next(pages)], pages))
         headers = {"content-disposition": f'attachment; filename="{file}"'}
         return StreamingResponse(lines, media_type=media, headers=headers)
@@ -56,11 +54,11 @@ def releases_of(catalogue: Catalogue, query: Query, allowed: frozenset[str]) -> 
     }
 
 
-def _pages(catalogue: Catalogue, query: Query) -> Iterator[list[Row]]:
-    page = catalogue.page(query, limit=ROWS)
+def _pages(catalogue: Catalogue, query: Query, rows: int) -> Iterator[list[Row]]:
+    page = catalogue.page(query, limit=rows)
     yield page.rows
     while page.next is not None:
-        page = catalogue.page(query, after=page.next, limit=ROWS)
+        page = catalogue.page(query, after=page.next, limit=rows)
         yield page.rows
 
 
@@ -85,8 +83,8 @@ def _jsonl(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Ro
         )
 
 
-FILES: Mapping[str, tuple[str, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
-    "conversations.csv": ("text/csv; charset=utf-8", _csv),
-    "conversations.jsonl": ("application/jsonl", _jsonl),
+FILES: Mapping[str, tuple[str, int, Callable[..., Iterator[str] | Iterator[bytes]]]] = {
+    "conversations.csv": ("text/csv; charset=utf-8", 1_000, _csv),
+    "conversations.jsonl": ("application/jsonl", 200, _jsonl),
 }
-"""By file name: media type, and what writes it."""
+"""By file name: media type, conversations that are read at a time, and what writes them."""
