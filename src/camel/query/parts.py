@@ -52,6 +52,8 @@ class IndexPart:
         """What was said when its conversations could not be read, and when."""
         self._extremes: dict[str, list[tuple[Any, Any]]] = {}
         self._with: dict[str, list[Any]] = {}
+        self.places: dict[tuple[int, int], int] = {}
+        """Where rows are, in a file that has only some rows of its shards."""
 
     @property
     def sound(self) -> bool:
@@ -78,6 +80,8 @@ class IndexPart:
 
     def position(self, shard: int, row: int) -> int:
         """Of a row in the file."""
+        if self.places:
+            return self.places[shard, row]
         at = bisect_right(self._shards, shard) - 1
         return self._starts[at] + row
 
