@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any, cast
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
@@ -69,8 +70,8 @@ def _csv(catalogue: Catalogue, releases: Releases, pages: Iterable[Sequence[Row]
         writer = csv.writer(text, lineterminator="\n")
         for row in rows:
             restricted = check_labels(row.id, row.labels, releases[row.run])
-            values = [getattr(row, name) for name in COLUMNS]
-            cells = ["; ".join(value) if isinstance(value, tuple) else value for value in values]
+            values: list[Any] = [getattr(row, name) for name in COLUMNS]
+            cells = ["; ".join(cast("Any", value)) if isinstance(value, tuple) else value for value in values]
             writer.writerow([*map(csv_cell, cells), releases[row.run].canary if restricted else ""])
         yield text.getvalue()
 

@@ -36,7 +36,7 @@ def annotated_part(
     if not tables:
         return None
     table = pa.concat_tables(tables).sort_by([("shard", "ascending"), ("row", "ascending")])
-    rows = Counter(table.column("shard").to_pylist())
+    rows: Counter[int] = Counter(table.column("shard").to_pylist())
     said = [annotations[id] for id in table.column("id").to_pylist()]
     columns = {
         "starred": [YES if one.star else "" for one in said],

@@ -125,9 +125,10 @@ class IndexPart:
                 some = new[bisect_left(new, low) : bisect_right(new, high)]
                 if some:
                     there = pc.is_in(file.read_row_group(group, columns=["id"]).column("id"), pa.array(some))
-                    table = file.read_row_group(group).filter(there) if pc.any(there).as_py() else None
-                    for at, id in enumerate(table.column("id").to_pylist() if table is not None else ()):
-                        self._with[id].append(table.slice(at, 1))
+                    if pc.any(there).as_py():
+                        table = file.read_row_group(group).filter(there)
+                        for at, id in enumerate(table.column("id").to_pylist()):
+                            self._with[id].append(table.slice(at, 1))
         return [table for id in wanted for table in self._with[id]]
 
     def find(self, id: str, groups: Sequence[int]) -> tuple[int, int, str] | None:
